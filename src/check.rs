@@ -14,7 +14,6 @@ pub mod report;
 pub mod rule;
 pub mod rules;
 pub mod run;
-pub mod settings;
 pub mod subject;
 
 pub use crate::config::Severity;

@@ -11,7 +11,6 @@ mod configuration;
 mod dashboard;
 mod deck;
 mod docs;
-mod exit;
 mod grants;
 mod import;
 mod known;
@@ -25,24 +24,19 @@ mod operate;
 mod outcome;
 mod output;
 mod policy;
-mod progress;
 mod recording;
-mod saved;
 mod secret;
 #[cfg(feature = "gateway")]
 mod serve;
 mod signals;
-mod signature;
-mod target;
-mod topics;
 mod trust;
 mod values;
 
 use clap::Parser;
 
 use self::args::{Cli, OneServer, Verb};
-use self::exit::Exit;
 use crate::telemetry::{LogOptions, Payloads, Telemetry};
+use output::Exit;
 
 /// Runs the program; gives its exit code.
 pub fn main() -> std::process::ExitCode {
@@ -66,7 +60,7 @@ pub fn main() -> std::process::ExitCode {
     };
     let mut cli = cli;
     let no_command = std::env::args_os().next_back().is_some_and(|last| last == "--");
-    let settled = match target::settle(&mut cli) {
+    let settled = match load::settle(&mut cli) {
         Ok(()) if no_command => Err("no command follows the two dashes".to_owned()),
         settled => settled,
     };
@@ -88,7 +82,7 @@ fn mistake(mut error: clap::Error) -> Exit {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     let args: Vec<String> = std::env::args_os().filter_map(|a| a.into_string().ok()).collect();
     if !args.iter().any(|word| word == "--")
-        && let Some(message) = target::mistaken(args.iter().cloned())
+        && let Some(message) = load::mistaken(args.iter().cloned())
     {
         return output::refuse(&message);
     }

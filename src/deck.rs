@@ -4,11 +4,8 @@
 pub mod answers;
 pub mod browser;
 pub mod clients;
-mod command;
 mod definitions;
-pub mod drafts;
 mod edits;
-pub mod gate;
 mod handle;
 pub mod history;
 mod inputs;
@@ -25,7 +22,7 @@ pub mod tokens;
 pub mod trust;
 pub mod watch;
 
-pub use command::{Change, ConfigCommand, Keep, Saving};
+pub use handle::{Change, ConfigCommand, Keep, Saving};
 pub use handle::{Deck, DeckBuilder, DeckEvent, Masks, Notebook};
 pub use saved::{SavedCall, SavedCalls, SavedTarget};
 pub use situation::{FileText, InputState, InputView, Situation};

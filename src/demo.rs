@@ -9,7 +9,6 @@
 mod atlas;
 mod chart;
 mod geo;
-mod library;
 mod purser;
 mod show;
 mod tools;
@@ -123,10 +122,10 @@ mod tests {
         }
         for resource in catalogue["resources"].as_array().expect("resources") {
             let uri = resource["uri"].as_str().expect("a URI");
-            assert!(library::read(uri, &catalogue, &Value::Null).is_some(), "{uri}");
+            assert!(atlas::read(uri, &catalogue, &Value::Null).is_some(), "{uri}");
         }
-        assert!(library::read("atlas://metar/zrh/5", &catalogue, &Value::Null).is_some());
-        assert!(library::read("atlas://metar/zrh/24", &catalogue, &Value::Null).is_none());
+        assert!(atlas::read("atlas://metar/zrh/5", &catalogue, &Value::Null).is_some());
+        assert!(atlas::read("atlas://metar/zrh/24", &catalogue, &Value::Null).is_none());
     }
 
     #[test]

@@ -7,8 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::base::ServerName;
-use crate::base::text::SafeText;
+use crate::base::{SafeText, ServerName};
 use crate::config::Diagnostic;
 
 /// Stable code of an error; the spelling is part of every machine-readable output.

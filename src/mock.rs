@@ -25,7 +25,7 @@
 //! and `answer`; over HTTP also `POST`, `GET`, `DELETE` and any path, which come first and may
 //! answer instead. An empty list means: do nothing, say nothing.
 //!
-//! Actions: [`Action`](action::Action). Reactions run side by side; a reaction's own actions run
+//! Actions: [`Action`](script::Action). Reactions run side by side; a reaction's own actions run
 //! one after the other.
 //!
 //! # Templates
@@ -47,15 +47,12 @@
 //! | `{"$raw": "1e999"}` | this text as it is, JSON or not |
 //! | `{"$json": …}` | a string that holds JSON |
 
-pub mod action;
 mod answers;
-mod flood;
 mod http;
 mod os;
 mod play;
 pub mod recorded;
 pub mod script;
-mod sink;
 mod stage;
 mod stdio;
 mod template;

@@ -21,8 +21,6 @@
 //!   [`Containment`] says how far that goes on this machine.
 //! - stderr is always read; a flood costs bounded memory and CPU, and what was not kept is counted.
 
-#[cfg(unix)]
-mod before_exec;
 mod census;
 mod container;
 mod containment;
@@ -69,7 +67,7 @@ pub fn is_suspended(pid: u32) -> bool {
     census::row(pid).is_some_and(|row| row.suspended)
 }
 
-use crate::base::text::SafeText;
+use crate::base::SafeText;
 
 /// A started process.
 pub struct Spawned {

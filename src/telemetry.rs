@@ -14,8 +14,7 @@ use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
-use crate::base::ServerName;
-use crate::base::secret::Redactor;
+use crate::base::{Redactor, ServerName};
 use crate::config::Diagnostic;
 
 /// What is logged unless the user says otherwise: the SDK's own records hold whole messages, so

@@ -43,7 +43,7 @@ use mcpdeck::config::edit::entry::ShownEntry;
 use mcpdeck::config::overview::{SourceFile, values};
 use mcpdeck::config::{Environment, InputConfig, InputKind, load_text};
 use mcpdeck::deck::TrustStore;
-use mcpdeck::deck::gate::Gate;
+use mcpdeck::deck::trust::Gate;
 use mcpdeck::host::{BuildEnd, Fact, HostView, Record, reload_plan};
 use mcpdeck::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use mcpdeck::process::ExitView;

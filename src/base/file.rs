@@ -6,11 +6,13 @@
 //! never overwritten.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Read as _};
+use std::io;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use crate::base::atomic::{Readers, replace};
-use crate::base::turn::alone;
+use sha2::{Digest, Sha256};
+
+use super::atomic::{Readers, alone, replace};
 
 /// Reads a regular file of at most `limit` bytes, links followed. Never blocks on a pipe or device.
 ///
@@ -258,6 +260,24 @@ fn private(meta: &Metadata) -> io::Result<()> {
 #[cfg(not(unix))]
 fn private(_: &Metadata) -> io::Result<()> {
     Ok(())
+}
+
+// Hashes as text.
+
+/// A short name for a path, for files that remember something about it.
+pub(crate) fn file_key(file: impl AsRef<Path>) -> String {
+    let mut name = hex(&Sha256::digest(file.as_ref().as_os_str().as_encoded_bytes()));
+    name.truncate(32);
+    name
+}
+
+/// Bytes as lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
 }
 
 #[cfg(all(test, unix))]

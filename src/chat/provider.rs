@@ -27,7 +27,7 @@ use crate::chat::context;
 use crate::chat::fence::{self, Fence};
 use crate::chat::llm::{Delta, LlmError, LlmErrorKind, Message, Model, Prompt, Reply, Stop};
 use crate::config::TlsConfig;
-use crate::mcp::transport::connection;
+use crate::mcp::transport::remote;
 use frames::Frames;
 use wire::{Fault, Outgoing, Reader};
 pub use wire::{Provider, RemoteConfig};
@@ -62,11 +62,11 @@ impl Remote {
         if !matches!(url.scheme(), "http" | "https") {
             return Err("the address of the model must begin with http:// or https://".to_owned());
         }
-        if url.scheme() == "http" && config.key.is_some() && !connection::is_local(url) {
+        if url.scheme() == "http" && config.key.is_some() && !remote::is_local(url) {
             let host = SafeText::line(url.host_str().unwrap_or_default());
             return Err(format!("the key would travel unencrypted to {host}: use https"));
         }
-        let builder = connection::builder(url, &TlsConfig::default())?;
+        let builder = remote::builder(url, &TlsConfig::default())?;
         // A key goes where it was meant to go and nowhere else.
         let http = builder.redirect(reqwest::redirect::Policy::none()).build();
         let http = http.map_err(|error| error.to_string())?;
@@ -102,7 +102,7 @@ impl Remote {
         let sent = tokio::time::timeout(self.config.idle, request.json(&outgoing.body).send());
         let silent = |_| Fault::new(LlmErrorKind::Timeout, "no answer in time");
         let response = sent.await.map_err(silent)?.map_err(|error| {
-            let why = connection::unreachable(&error, &self.redactor);
+            let why = remote::unreachable(&error, &self.redactor);
             Fault::new(LlmErrorKind::Unreachable, why)
         })?;
         if response.status().is_success() {

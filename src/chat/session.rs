@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::hash::hex;
+use crate::base::file::hex;
 use crate::chat::agent::{Agent, Conversation};
 use crate::chat::event::ChatEvent;
 use crate::chat::llm::{Message, Model};

@@ -11,8 +11,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::host::PendingRequest;
-use crate::host::approvals::RequestHandler;
+use crate::host::{PendingRequest, RequestHandler};
 use crate::mcp::{Answer, RequestKind};
 
 pub use crate::deck::answers::{Answers, AskedKind, Reply, ScriptedAnswer};

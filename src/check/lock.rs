@@ -11,7 +11,7 @@ use crate::check::jsonc::Written;
 use crate::check::rule::finding;
 use crate::check::subject::{Subject, brief};
 use crate::deck::lock::{Drift, Lock, Place};
-use crate::mcp::capabilities::{FieldChange, Risk};
+use crate::mcp::{FieldChange, Risk};
 
 /// Findings about one entry that are listed; a rewritten schema would fill the report.
 const MOST: usize = 20;

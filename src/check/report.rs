@@ -1,20 +1,24 @@
 //! Reports: the same model told to people, to programs and to CI systems. Pure; writes nothing.
 
-mod github;
 mod human;
 mod junit;
-mod sarif;
-mod schema;
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::base::text::json;
-use crate::check::Report;
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
 
-pub use github::summary as github_summary;
+use super::Report;
+use super::answers::Answers;
+use super::expect::Expectations;
+use super::model::{Finding, ServerReport, Verdict};
+use crate::base::human::Dur;
+use crate::base::text::json;
+use crate::config::Severity;
+use crate::deck::lock::Lock;
 pub use human::{Colour, Detail, Style};
-pub use schema::{answers_schema, expectations_schema, lock_schema, report_schema, schema_of};
 
 /// A format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -72,9 +76,163 @@ impl Format {
         match self {
             Self::Human => human::render(report, style),
             Self::Json => json::pretty(report) + "\n",
-            Self::Junit => junit::render(report),
-            Self::Sarif => sarif::render(report),
-            Self::Github => github::render(report),
+            Self::Junit => junit::junit(report),
+            Self::Sarif => junit::sarif(report),
+            Self::Github => annotations(report),
         }
     }
+}
+
+// JSON Schemas of the files the check reads and writes, derived from the types themselves.
+
+/// Of the JSON report.
+pub fn report_schema() -> Value {
+    generate::<Report>(Contract::Written)
+}
+
+/// Of `mcp.expect.json`.
+pub fn expectations_schema() -> Value {
+    generate::<Expectations>(Contract::Read)
+}
+
+/// Of `mcp.lock.json`.
+pub fn lock_schema() -> Value {
+    generate::<Lock>(Contract::Read)
+}
+
+/// Of the file of `--answers`.
+pub fn answers_schema() -> Value {
+    generate::<Answers>(Contract::Read)
+}
+
+/// Of a file that is read as a `T`.
+pub fn schema_of<T: schemars::JsonSchema>() -> Value {
+    generate::<T>(Contract::Read)
+}
+
+/// Whether a schema describes what is read or what is written; defaults differ.
+#[derive(PartialEq, Eq)]
+enum Contract {
+    Read,
+    Written,
+}
+
+fn generate<T: schemars::JsonSchema>(contract: Contract) -> Value {
+    let settings = SchemaSettings::draft2020_12();
+    let settings = if contract == Contract::Written { settings.for_serialize() } else { settings };
+    settings.into_generator().into_root_schema_for::<T>().to_value()
+}
+
+// The report for GitHub Actions: annotations on stdout and a job summary in Markdown.
+
+/// The annotations, one workflow command per line.
+fn annotations(report: &Report) -> String {
+    let mut out = String::new();
+    for (server, finding) in report.all() {
+        annotation(&mut out, report, server, finding);
+    }
+    let _ = writeln!(out, "mcpdeck: {}", report.verdict.as_str());
+    out
+}
+
+fn annotation(out: &mut String, report: &Report, server: Option<&ServerReport>, finding: &Finding) {
+    let command = match finding.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Note => "notice",
+    };
+    let at = finding.at.as_ref().or_else(|| server.and_then(|s| s.at.as_ref()));
+    let mut properties = Vec::new();
+    let file = at.map(|at| at.file.as_path()).or(report.config.path.as_deref());
+    if let Some(file) = file.filter(|file| !file.as_os_str().is_empty()) {
+        properties.push(format!("file={}", property(&file.to_string_lossy())));
+    }
+    if let Some(at) = at.filter(|at| at.line > 0) {
+        properties.push(format!("line={},col={}", at.line, at.column.max(1)));
+    }
+    let who = server.map(|s| format!("{}: ", s.name)).unwrap_or_default();
+    properties.push(format!("title={}", property(&format!("{who}{}", finding.rule))));
+    let place = match finding.place.as_str() {
+        "" => String::new(),
+        place => format!("{place}: "),
+    };
+    let text = format!("{who}{place}{}\n{}", finding.message, finding.help);
+    let _ = writeln!(out, "::{command} {}::{}", properties.join(","), data(text.trim_end()));
+}
+
+/// Escapes the text of a workflow command, so that nothing in it can begin another one.
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+/// The job summary.
+pub fn github_summary(report: &Report) -> String {
+    let mut out = format!("### mcpdeck --check: {}\n\n", report.verdict.as_str());
+    out.push_str("| server | verdict | version | tools | prompts | resources | time |\n");
+    out.push_str("| --- | --- | --- | ---: | ---: | ---: | ---: |\n");
+    for server in &report.servers {
+        let _ = writeln!(
+            out,
+            "| {} | {} {} | {} | {} | {} | {} | {} |",
+            cell(&server.name),
+            mark(server.verdict),
+            server.verdict.as_str(),
+            cell(server.protocol_version.as_deref().unwrap_or("-")),
+            server.counts.tools,
+            server.counts.prompts,
+            server.counts.resources,
+            Dur(server.took),
+        );
+    }
+    let told: Vec<_> = report.all().filter(|(_, f)| f.severity > Severity::Note).collect();
+    if !told.is_empty() {
+        out.push_str("\n| | server | rule | finding |\n| --- | --- | --- | --- |\n");
+        for (server, finding) in told {
+            let place = match finding.place.as_str() {
+                "" => String::new(),
+                place => format!("{place}: "),
+            };
+            let _ = writeln!(
+                out,
+                "| {} | {} | {} | {} |",
+                finding.severity,
+                cell(server.map_or("", |s| &s.name)),
+                cell(&finding.rule),
+                cell(&format!("{place}{}", finding.message)),
+            );
+        }
+    }
+    out
+}
+
+const fn mark(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Ok => "✅",
+        Verdict::Violated => "❌",
+        Verdict::Incomplete | Verdict::Usage => "⚠️",
+    }
+}
+
+/// Text that Markdown shows as it is: no link, image, tag, mention or end of cell.
+fn cell(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '\n' | '\r' => out.push(' '),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '@' => out.push_str("&#64;"),
+            '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '!' | '#' | '~' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c => out.push(c),
+        }
+    }
+    out
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::expect::Settings;
 use crate::base::{ServerName, Timestamp};
 use crate::check::answers::Script;
 use crate::check::calls::PlannedCalls;
@@ -18,7 +19,6 @@ use crate::check::model::{ConfigReport, Counts, Exit, Finding, Report, ServerRep
 use crate::check::rule::finding;
 use crate::check::rules::{self, Measure};
 use crate::check::run::stage::Seen;
-use crate::check::settings::Settings;
 use crate::check::subject::Subject;
 use crate::config::{McpConfig, Position, Severity};
 use crate::deck::Deck;
@@ -26,13 +26,12 @@ use crate::deck::lock::Lock;
 use crate::deck::recording::Recorder;
 use crate::error::{Error, ErrorCode};
 use crate::host::{Fact, Host, HostView, ServerState, ServerView, Startup};
-use crate::mcp::traffic::{Direction, MessageKind};
+use crate::mcp::{Direction, MessageKind};
 
 mod doctor;
 mod stage;
-mod wait;
 
-pub use wait::is_settled;
+pub use stage::is_settled;
 
 /// Exit code of a run that a person ended early, as shells count Ctrl-C.
 pub const INTERRUPTED: u8 = 130;

@@ -7,14 +7,11 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::base::text::SafeText;
+use crate::base::SafeText;
 use crate::config::ContentLimits;
 use crate::deck::lock::{LockedServer, canonical};
-use crate::host::view::{StartStep, StepStatus};
-use crate::host::{ServerState, ServerView};
-use crate::mcp::Era;
-use crate::mcp::capabilities::{ListKind, RejectedEntry};
-use crate::mcp::{Finding, FindingKind};
+use crate::host::{ServerState, ServerView, StartStep, StepStatus};
+use crate::mcp::{Era, Finding, FindingKind, ListKind, RejectedEntry};
 use crate::process::ExitView;
 
 /// One server as the rules see it.

@@ -20,9 +20,10 @@ use url::Url;
 
 use super::args::{Common, OneServer};
 use super::deck::{self, Job, Need};
-use super::exit::{Done, Exit};
+use super::output::{Done, Exit};
 use super::{load, output};
-use crate::base::text::{SafeText, json as safe};
+use crate::base::SafeText;
+use crate::base::text::json as safe;
 #[cfg(feature = "tui")]
 use crate::chat::ModelDrafter;
 use crate::chat::files::with_files;
@@ -41,11 +42,10 @@ use crate::error::Error;
 use crate::gateway::Service;
 #[cfg(feature = "gateway")]
 use crate::host::Host;
-use crate::host::approvals::RequestHandler;
 use crate::host::policy::Principal;
 #[cfg(feature = "gateway")]
 use crate::host::policy::Scope;
-use crate::host::{Origin, PendingRequest};
+use crate::host::{Origin, PendingRequest, RequestHandler};
 use crate::mcp::{Answer, RequestKind};
 use crate::telemetry::Telemetry;
 #[cfg(feature = "tui")]

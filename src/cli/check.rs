@@ -4,10 +4,10 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::args::{CheckArgs, Common, OneServer};
-use super::exit::Exit;
 use super::load::{self, Source};
-use super::progress::Progress;
-use super::{output, saved, signals};
+use super::output::Exit;
+use super::output::Progress;
+use super::{operate, output, signals};
 use crate::base::atomic::{Readers, replace};
 use crate::base::text::json;
 use crate::check::answers::Script;
@@ -157,7 +157,7 @@ fn calls(
     if let Some(path) = named.as_ref().filter(|path| !path.exists()) {
         return Err(format!("{}: there is no such file", path.display()));
     }
-    let path = named.unwrap_or_else(|| saved::path(source.path.as_deref()));
+    let path = named.unwrap_or_else(|| operate::saved_path(source.path.as_deref()));
     let file = SavedCalls::load(&path).map_err(|e| e.to_string())?;
     let which = if args.calls.is_some() { Which::All } else { Which::Named };
     calls::plan(expectations, Saved { path: &path, calls: &file, which }, known)

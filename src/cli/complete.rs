@@ -4,20 +4,27 @@
 //! those of `clap_complete` split a word at `:`, `=` and `@`, which URIs, `key=value` and saved calls
 //! are made of. Reads files, starts no server.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
-use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
+use clap_complete::engine::{
+    ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter, complete,
+};
 use clap_complete::env::{Elvish, EnvCompleter, Powershell};
 
-use crate::cli::args::Cli;
-use crate::cli::exit::Exit;
-use crate::cli::output;
-
-mod line;
-pub mod names;
+use super::args::{Cli, Common};
+use super::docs::TOPICS;
+use super::known::{Known, Offer, Offers};
+use super::output::Exit;
+use super::{load, operate, output};
+use crate::base::SafeText;
+use crate::check::rule;
+use crate::config::{Environment, Loaded, ServerConfig};
+use crate::deck::SavedTarget;
 
 /// The variable that names the shell that asks.
 const ASKED: &str = "MCPDECK_COMPLETE";
@@ -30,37 +37,37 @@ type Completer = fn(&OsStr) -> Vec<CompletionCandidate>;
 
 /// How the values of arguments go on: the command (none: before any), the argument, its words.
 const VALUES: &[(&str, &str, Completer)] = &[
-    ("", "url", names::configurations),
-    ("", "config", names::configurations),
-    ("", "command", names::programs),
-    ("", "theme", names::themes),
-    ("", "format", names::formats),
-    ("", "server", names::servers),
-    ("", "fail_on", names::severities),
-    ("", "allow", names::rules),
-    ("list", "servers", names::servers),
-    ("login", "server", names::servers),
-    ("logout", "server", names::servers),
-    ("list", "command", names::programs),
-    ("replay", "against", names::servers),
-    ("status", "servers", names::servers),
-    ("status", "command", names::programs),
-    ("call", "name", names::calls),
-    ("call", "arguments", names::tool_arguments),
-    ("call", "command", names::programs),
-    ("load", "name", names::calls),
-    ("load", "arguments", names::tool_arguments),
-    ("load", "command", names::programs),
-    ("read", "uri", names::resources),
-    ("read", "server", names::servers),
-    ("read", "command", names::programs),
-    ("prompt", "name", names::prompts),
-    ("prompt", "arguments", names::prompt_arguments),
-    ("prompt", "command", names::programs),
-    ("explain", "rule", names::rules),
-    ("help", "topic", names::topics),
-    ("trust approve", "servers", names::servers),
-    ("trust revoke", "servers", names::servers),
+    ("", "url", configurations),
+    ("", "config", configurations),
+    ("", "command", programs),
+    ("", "theme", themes),
+    ("", "format", formats),
+    ("", "server", servers),
+    ("", "fail_on", severities),
+    ("", "allow", rules),
+    ("list", "servers", servers),
+    ("login", "server", servers),
+    ("logout", "server", servers),
+    ("list", "command", programs),
+    ("replay", "against", servers),
+    ("status", "servers", servers),
+    ("status", "command", programs),
+    ("call", "name", calls),
+    ("call", "arguments", tool_arguments),
+    ("call", "command", programs),
+    ("load", "name", calls),
+    ("load", "arguments", tool_arguments),
+    ("load", "command", programs),
+    ("read", "uri", resources),
+    ("read", "server", servers),
+    ("read", "command", programs),
+    ("prompt", "name", prompts),
+    ("prompt", "arguments", prompt_arguments),
+    ("prompt", "command", programs),
+    ("explain", "rule", rules),
+    ("help", "topic", topics),
+    ("trust approve", "servers", servers),
+    ("trust revoke", "servers", servers),
 ];
 
 /// The arguments with their completers.
@@ -98,7 +105,7 @@ pub fn script(shell: Shell) -> String {
 /// Answers a shell that asks how the line goes on.
 pub fn answer() -> Option<Exit> {
     let shell = std::env::var(ASKED).ok().filter(|shell| !shell.is_empty())?;
-    let words = line::words_of_process();
+    let words = words_of_process();
     let text = match shell.as_str() {
         "bash" => bash(),
         "zsh" => for_zsh(&candidates(words)),
@@ -112,7 +119,7 @@ pub fn answer() -> Option<Exit> {
 
 fn bash() -> String {
     let variable = |name| std::env::var(name).unwrap_or_default();
-    let line = line::Line::split(&variable(LINE), &variable(BREAKS));
+    let line = Line::split(&variable(LINE), &variable(BREAKS));
     let cut = line.broken;
     for_bash(&candidates(line.words), &cut)
 }
@@ -120,7 +127,7 @@ fn bash() -> String {
 /// How the last word goes on. What cannot be parsed goes on in no way.
 fn candidates(words: Vec<OsString>) -> Vec<CompletionCandidate> {
     let Some(last) = words.len().checked_sub(1) else { return Vec::new() };
-    names::LINE.with(|line| line.replace(line::strings(&words)));
+    TYPED.with(|line| line.replace(strings(&words)));
     let here = std::env::current_dir().ok();
     let empty = words.last().is_some_and(|word| word.is_empty());
     let all = complete(&mut command(), words, last, here.as_deref()).unwrap_or_default();
@@ -134,7 +141,7 @@ fn candidates(words: Vec<OsString>) -> Vec<CompletionCandidate> {
 }
 
 fn of_clap(completer: &dyn EnvCompleter, mut words: Vec<OsString>) -> String {
-    names::LINE.with(|line| line.replace(line::strings(&words)));
+    TYPED.with(|line| line.replace(strings(&words)));
     let here = std::env::current_dir().ok();
     let mut out = Vec::new();
     if words.is_empty() {
@@ -256,6 +263,386 @@ pub fn for_fish(all: &[CompletionCandidate]) -> String {
     )
 }
 
+// The line that is being typed: its words up to the cursor, and which configuration it names. Pure,
+// but for the words of this process.
+
+/// The words a shell gives after the two dashes; the last is the one that goes on.
+pub fn words_of_process() -> Vec<OsString> {
+    std::env::args_os().skip_while(|word| word != "--").skip(1).collect()
+}
+
+/// The words as text; what is none cannot name anything we know.
+pub fn strings(words: &[OsString]) -> Vec<String> {
+    words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+/// A line as bash has it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    /// Its words without their quotes.
+    pub words: Vec<OsString>,
+    /// The part of the last word that bash takes for words of their own (`file:`), and does not want
+    /// again.
+    pub broken: String,
+}
+
+impl Line {
+    /// Splits a line as a POSIX shell does, up to the cursor, in the middle of whose last word it
+    /// may end. `breaks` is `COMP_WORDBREAKS`.
+    pub fn split(text: &str, breaks: &str) -> Self {
+        let mut words: Vec<String> = Vec::new();
+        let mut word = String::new();
+        let (mut quote, mut any, mut broken) = (None, false, 0);
+        let mut rest = text.chars();
+        while let Some(c) = rest.next() {
+            match (quote, c) {
+                (None, ' ' | '\t' | '\n') => {
+                    if any {
+                        words.push(std::mem::take(&mut word));
+                    }
+                    (any, broken) = (false, 0);
+                    continue;
+                }
+                (None, '\'' | '"') => quote = Some(c),
+                (Some(open), _) if open == c => quote = None,
+                (None | Some('"'), '\\') => word.extend(rest.next()),
+                _ => {
+                    let start = word.len();
+                    word.push(c);
+                    if quote.is_none() && breaks.contains(c) {
+                        // These two end a word and begin the next.
+                        broken = if matches!(c, '@' | '$') { start } else { word.len() };
+                    }
+                }
+            }
+            any = true;
+        }
+        let broken = word.get(..broken).unwrap_or_default().to_owned();
+        words.push(word);
+        Self { words: words.into_iter().map(OsString::from).collect(), broken }
+    }
+}
+
+/// Options whose value is a word of its own.
+const TAKE_VALUE: [&str; 16] = [
+    "-c",
+    "--config",
+    "--env-file",
+    "--timeout",
+    "--log-file",
+    "--log-level",
+    "--color",
+    "--url",
+    "--answers",
+    "--server",
+    "--output",
+    "-o",
+    "--only",
+    "--format",
+    "--theme",
+    "--into",
+];
+
+/// The configuration a line names, and the words that are neither options nor their values.
+pub fn read(words: &[String]) -> (Common, Vec<&str>) {
+    let mut common = Common::default();
+    let mut plain = Vec::new();
+    let mut rest = words.iter().skip(1).map(String::as_str);
+    while let Some(word) = rest.next() {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) if name.starts_with("--") => (name, Some(value)),
+            _ => (word, None),
+        };
+        if word == "--" {
+            break;
+        }
+        if !word.starts_with('-') {
+            plain.push(word);
+            continue;
+        }
+        let value = value.or_else(|| if TAKE_VALUE.contains(&name) { rest.next() } else { None });
+        match (name, value) {
+            ("-c" | "--config", Some(file)) => common.config.push(PathBuf::from(file)),
+            ("--env-file", Some(file)) => common.env_file.push(PathBuf::from(file)),
+            _ => {}
+        }
+    }
+    (common, plain)
+}
+
+// The words only this program knows: servers, tools, prompts, resources, saved calls, rules. Starts
+// no server: what they offer is what is remembered of them.
+
+type Candidates = Vec<CompletionCandidate>;
+
+thread_local! {
+    /// The words of the line; the last is the one that goes on.
+    static TYPED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A word that goes on from `current`, and what it is.
+fn word(value: impl Into<String>, says: &str) -> CompletionCandidate {
+    let says = SafeText::line(says);
+    let help = (!says.is_empty()).then(|| says.as_str().to_owned().into());
+    CompletionCandidate::new(value.into()).help(help)
+}
+
+fn those(current: &OsStr, all: impl IntoIterator<Item = CompletionCandidate>) -> Candidates {
+    let begun = current.to_string_lossy();
+    let fits = |word: &CompletionCandidate| word.get_value().to_string_lossy().starts_with(&*begun);
+    let shows = |word: &CompletionCandidate| {
+        let value = word.get_value().to_string_lossy().into_owned();
+        SafeText::line(&value).as_str() == value
+    };
+    all.into_iter().filter(|word| fits(word) && shows(word)).collect()
+}
+
+/// The line, the configuration it names, and what is known of its servers.
+struct Here {
+    common: Common,
+    plain: Vec<String>,
+    loaded: Loaded,
+    known: Option<Known>,
+}
+
+impl Here {
+    fn look() -> Self {
+        let words = TYPED.with(|line| line.borrow().clone());
+        let typed = words.split_last().map(|(_, typed)| typed).unwrap_or_default();
+        let (common, plain) = read(typed);
+        let plain = plain.into_iter().map(str::to_owned).collect();
+        let env = load::environment(&common);
+        let loaded = env.and_then(|env| load::load_files(&load::files(&common, &env), &env));
+        let known = Known::of(&Environment::of_process());
+        // What is wrong with a file is told by what comes after completion.
+        Self { common, plain, loaded: loaded.unwrap_or_default(), known }
+    }
+
+    /// Servers with what is known of them.
+    fn servers(&self) -> impl Iterator<Item = (&ServerConfig, Option<Offers>)> {
+        let enabled = self.loaded.config.servers.values().filter(|server| !server.disabled);
+        enabled.map(|server| (server, self.known.as_ref().and_then(|known| known.get(server))))
+    }
+
+    /// Everything of one list as `server.name`; the bare name where only that goes on.
+    fn owned(&self, current: &OsStr, list: fn(&Offers) -> &[Offer]) -> Candidates {
+        let (mut full, mut bare) = (Vec::new(), Vec::new());
+        for (server, offers) in self.servers() {
+            let name = server.name.as_str();
+            let Some(offers) = offers else {
+                full.push(word(format!("{name}."), "`mcpdeck list` learns what it has"));
+                continue;
+            };
+            for offer in list(&offers) {
+                full.push(word(format!("{name}.{}", offer.name), &offer.says));
+                bare.push(word(&offer.name, &format!("{name}: {}", offer.says)));
+            }
+        }
+        let full = those(current, full);
+        if full.is_empty() { those(current, bare) } else { full }
+    }
+
+    /// What the tool or prompt that was named on the line takes.
+    fn parameters(&self, current: &OsStr, list: fn(&Offers) -> &[Offer]) -> Candidates {
+        let given: BTreeSet<&str> =
+            self.plain.iter().filter_map(|word| Some(word.split_once('=')?.0)).collect();
+        let Some(name) = self.plain.get(1) else { return Vec::new() };
+        let name = self.target(name);
+        let parameters = self.servers().find_map(|(server, offers)| {
+            let own = name.strip_prefix(server.name.as_str());
+            let own = own.and_then(|rest| rest.strip_prefix(['.', ':', '/']));
+            let offers = offers?;
+            let found =
+                list(&offers).iter().find(|o| Some(o.name.as_str()) == own || o.name == name);
+            found.map(|offer| offer.parameters.clone())
+        });
+        let typed = current.to_string_lossy();
+        let mut out = Vec::new();
+        for parameter in parameters.unwrap_or_default() {
+            let key = format!("{}=", parameter.name);
+            if typed.starts_with(&key) {
+                out.extend(parameter.values.iter().map(|value| word(format!("{key}{value}"), "")));
+            } else if !given.contains(parameter.name.as_str()) {
+                let needed = if parameter.required { "needed: " } else { "" };
+                out.push(word(key, &format!("{needed}{}", parameter.says)));
+            }
+        }
+        those(current, out)
+    }
+
+    /// The tool or prompt behind a saved call.
+    fn target(&self, name: &str) -> String {
+        if !name.starts_with('@') {
+            return name.to_owned();
+        }
+        match operate::saved_calls(&self.common).get(name).map(|call| &call.target) {
+            Ok(SavedTarget::Tool { tool: target } | SavedTarget::Prompt { prompt: target }) => {
+                target.clone()
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+/// Servers that are not on the line yet.
+pub fn servers(current: &OsStr) -> Candidates {
+    let here = Here::look();
+    let named = |name: &str| here.plain.iter().any(|word| word == name);
+    let all = here.loaded.config.servers.values().map(|server| {
+        let at = if server.disabled { "disabled".to_owned() } else { server.at.to_string() };
+        word(server.name.as_str(), &at)
+    });
+    let left_out = here.loaded.left_out.iter().map(|name| word(name.as_str(), "cannot be used"));
+    let all = all.chain(left_out);
+    those(current, all.filter(|word| !named(&word.get_value().to_string_lossy())))
+}
+
+/// Tools, and the saved calls.
+pub fn calls(current: &OsStr) -> Candidates {
+    let here = Here::look();
+    let saved = operate::saved_calls(&here.common).calls.into_iter().map(|(name, call)| {
+        let target = match call.target {
+            SavedTarget::Tool { tool } => tool,
+            SavedTarget::Prompt { prompt } => prompt,
+            SavedTarget::Resource { resource, .. } => resource,
+        };
+        word(format!("@{name}"), &target)
+    });
+    let mut out = those(current, saved);
+    if !current.to_string_lossy().starts_with('@') {
+        out.extend(here.owned(current, |offers| &offers.tools));
+    }
+    out
+}
+
+/// Prompts.
+pub fn prompts(current: &OsStr) -> Candidates {
+    Here::look().owned(current, |offers| &offers.prompts)
+}
+
+/// Parameters of the tool on the line; a file after `@`.
+pub fn tool_arguments(current: &OsStr) -> Candidates {
+    arguments(current, |offers| &offers.tools)
+}
+
+/// Parameters of the prompt on the line; a file after `@`.
+pub fn prompt_arguments(current: &OsStr) -> Candidates {
+    arguments(current, |offers| &offers.prompts)
+}
+
+fn arguments(current: &OsStr, list: fn(&Offers) -> &[Offer]) -> Candidates {
+    let typed = current.to_string_lossy();
+    if let Some(path) = typed.strip_prefix('@') {
+        let files = PathCompleter::file().complete(OsStr::new(path));
+        return files.into_iter().map(|file| file.add_prefix("@")).collect();
+    }
+    let here = Here::look();
+    let parameters = here.parameters(current, list);
+    match typed.split_once('=') {
+        // A value nobody has told is a path perhaps.
+        Some((key, value)) if parameters.is_empty() => {
+            let files = PathCompleter::any().complete(OsStr::new(value));
+            files.into_iter().map(|file| file.add_prefix(format!("{key}="))).collect()
+        }
+        _ => parameters,
+    }
+}
+
+/// Resources; of a template what stands before its first variable.
+pub fn resources(current: &OsStr) -> Candidates {
+    let mut all = Vec::new();
+    for (_, offers) in Here::look().servers() {
+        let Some(offers) = offers else { continue };
+        all.extend(offers.resources.iter().map(|offer| word(&offer.name, &offer.says)));
+        all.extend(offers.templates.iter().filter_map(|offer| {
+            let start = offer.name.split('{').next().filter(|start| !start.is_empty())?;
+            Some(word(start, &offer.name))
+        }));
+    }
+    those(current, all)
+}
+
+/// Rules of the check.
+pub fn rules(current: &OsStr) -> Candidates {
+    those(current, rule::all().map(|rule| word(rule.id, rule.summary)))
+}
+
+/// Topics of the help, and the commands.
+pub fn topics(current: &OsStr) -> Candidates {
+    let topics = TOPICS.iter().map(|topic| word(topic.name, topic.about));
+    let command = Cli::command();
+    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+    let verbs = verbs.map(|verb| {
+        let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
+        word(verb.get_name(), &about)
+    });
+    those(current, topics.chain([word("keys", "every key of the dashboard")]).chain(verbs))
+}
+
+/// Severities.
+pub fn severities(current: &OsStr) -> Candidates {
+    those(current, ["note", "warning", "error"].map(|severity| word(severity, "")))
+}
+
+/// Formats of the report; a file after `=`.
+pub fn formats(current: &OsStr) -> Candidates {
+    let typed = current.to_string_lossy();
+    if let Some((format, file)) = typed.split_once('=') {
+        let files = PathCompleter::any().complete(OsStr::new(file));
+        return files.into_iter().map(|file| file.add_prefix(format!("{format}="))).collect();
+    }
+    let all = [
+        ("human", "for people"),
+        ("json", "everything; `mcpdeck schema report` describes it"),
+        ("junit", "for the test view of a CI"),
+        ("sarif", "for code scanning"),
+        ("github", "annotations and a summary of GitHub Actions"),
+    ];
+    those(current, all.map(|(format, what)| word(format, what)))
+}
+
+/// Themes.
+pub fn themes(current: &OsStr) -> Candidates {
+    #[cfg(feature = "tui")]
+    return those(current, crate::tui::theme::SHIPPED.iter().map(|(name, _)| word(*name, "")));
+    #[cfg(not(feature = "tui"))]
+    {
+        let _ = current;
+        Vec::new()
+    }
+}
+
+/// Files that may be configurations, and the folders on the way to them.
+pub fn configurations(current: &OsStr) -> Candidates {
+    let ours = ["mcp.calls.json", "mcp.lock.json", "mcp.expect.json", "mcp.answers.json"];
+    let fits = move |path: &Path| {
+        let json = path
+            .extension()
+            .is_some_and(|end| ["json", "jsonc", "json5"].iter().any(|e| end == *e));
+        path.is_dir() || (json && !ours.iter().any(|name| path.ends_with(name)))
+    };
+    PathCompleter::any().filter(fits).complete(current)
+}
+
+/// Programs, then files: the command of a server.
+pub fn programs(current: &OsStr) -> Candidates {
+    let first = TYPED.with(|line| {
+        let line = line.borrow();
+        line.len() >= 2 && line.get(line.len() - 2).is_some_and(|before| before == "--")
+    });
+    let mut out = Vec::new();
+    let typed = current.to_string_lossy();
+    if first && !typed.is_empty() && !typed.contains('/') {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let files = std::env::split_paths(&path).filter_map(|dir| std::fs::read_dir(dir).ok());
+        let names = files.flatten().flatten().filter_map(|f| f.file_name().into_string().ok());
+        let names: BTreeSet<String> = names.filter(|name| name.starts_with(&*typed)).collect();
+        out.extend(those(current, names.into_iter().map(|name| word(name, ""))));
+    }
+    out.extend(PathCompleter::any().complete(current));
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,5 +687,58 @@ mod shells_tests {
         assert_eq!(for_bash(&all[1..2], "file:"), "//a/\n");
         assert_eq!(for_zsh(&all), " @find ada:memory.search\n=file\\://a/\n=key=\n/src\n");
         assert_eq!(for_fish(&all), "@find ada\tmemory.search\nfile://a/\nkey=\nsrc/\n");
+    }
+}
+
+#[cfg(test)]
+mod line_tests {
+    use super::*;
+
+    const BREAKS: &str = " \t\n\"'@><=;|&(:";
+
+    fn split(text: &str) -> (Vec<String>, String) {
+        let line = Line::split(text, BREAKS);
+        (strings(&line.words), line.broken)
+    }
+
+    #[test]
+    fn a_line_is_split_as_the_shell_does_and_may_end_anywhere() {
+        for (text, words, broken) in [
+            ("mcpdeck ", &["mcpdeck", ""][..], ""),
+            ("mcpdeck  call @os", &["mcpdeck", "call", "@os"], ""),
+            ("mcpdeck call @a\\ b", &["mcpdeck", "call", "@a b"], ""),
+            ("mcpdeck call x a=@b", &["mcpdeck", "call", "x", "a=@b"], "a="),
+            ("mcpdeck call 'a @b", &["mcpdeck", "call", "a @b"], ""),
+            ("mcpdeck call x key=va", &["mcpdeck", "call", "x", "key=va"], "key="),
+            ("mcpdeck read file:///a", &["mcpdeck", "read", "file:///a"], "file:"),
+            ("mcpdeck call \"a\\\"b\" ''", &["mcpdeck", "call", "a\"b", ""], ""),
+            ("", &[""], ""),
+        ] {
+            let (split, cut) = split(text);
+            assert_eq!((split.as_slice(), cut.as_str()), (&words.map_to()[..], broken), "{text}");
+        }
+    }
+
+    trait Owned {
+        fn map_to(&self) -> Vec<String>;
+    }
+    impl Owned for &[&str] {
+        fn map_to(&self) -> Vec<String> {
+            self.iter().map(|word| (*word).to_owned()).collect()
+        }
+    }
+
+    #[test]
+    fn the_configuration_is_found_wherever_it_is_named() {
+        for line in [
+            "mcpdeck call -c a.json x k=v",
+            "mcpdeck --config=a.json call x k=v",
+            "mcpdeck call --timeout 3 x --config a.json k=v --json -- node b.js",
+        ] {
+            let words = split(line).0;
+            let (common, plain) = read(&words);
+            assert_eq!(common.config, [PathBuf::from("a.json")], "{line}");
+            assert_eq!(plain, ["call", "x", "k=v"], "{line}");
+        }
     }
 }

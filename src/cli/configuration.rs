@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use super::args::{Common, ConfigArgs};
-use super::exit::{Done, Exit};
+use super::output::{Done, Exit};
 use super::{load, output};
-use crate::base::text::{SafeText, json as safe};
+use crate::base::SafeText;
+use crate::base::text::json as safe;
 use crate::config::print::origin_in_words;
 use crate::config::{
     Detail, Diagnostic, InputNeed, Loaded, Severity, effective, effective_text, hazards, render_all,

@@ -2,14 +2,13 @@
 
 use super::again::Again;
 use super::args::{Common, OneServer};
-use super::exit::Exit;
 use super::known::{Kind, Known};
 use super::load::{self, LeftOut, Source};
-use super::progress::Progress;
+use super::output::Exit;
+use super::output::Progress;
 use super::{output, recording, signals};
-use crate::base::ServerName;
 use crate::base::human::Dur;
-use crate::base::text::SafeText;
+use crate::base::{SafeText, ServerName};
 use crate::check::answers::Script;
 use crate::check::run::{Signals, is_settled};
 use crate::config::{Environment, McpConfig};

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use clap::CommandFactory;
 
 use super::args::{Cli, ExplainArgs, SchemaKind};
-use super::exit::{Done, Exit};
-use super::{complete, output, topics};
+use super::output::{Done, Exit};
+use super::{complete, output};
 use crate::base::text::json;
 use crate::check::{report, rule};
 
@@ -81,7 +81,7 @@ pub fn completions(shell: clap_complete::Shell) -> Exit {
 
 /// `mcpdeck man`
 pub fn man() -> Exit {
-    match topics::manual() {
+    match manual() {
         Ok(page) => output::print(&page, Exit::Ok),
         Err(error) => output::refuse(&error.to_string()),
     }
@@ -93,11 +93,11 @@ pub fn help(topic: Option<&str>) -> Exit {
         None => Ok(format!(
             "{}\nTopics (`mcpdeck help TOPIC`; the help of a command likewise):\n{}",
             Cli::command().render_help(),
-            topics::list()
+            list()
         )),
         #[cfg(feature = "tui")]
         Some("keys") => return keys(),
-        Some(topic) => topics::text(topic),
+        Some(topic) => text(topic),
     };
     match text {
         Ok(text) => output::print(&text, Exit::Ok),
@@ -126,4 +126,191 @@ pub fn schema(which: SchemaKind) -> Exit {
         SchemaKind::Recording => crate::deck::recording::json_schema(),
     };
     output::print(&(json::pretty(&schema) + "\n"), Exit::Ok)
+}
+
+// What is too long for `--help`: topics of `mcpdeck help TOPIC`, which the manual page holds too.
+
+/// One topic.
+pub struct Topic {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is about, in a few words.
+    pub about: &'static str,
+    /// The text, at most 79 characters wide; begins with its name in capitals.
+    pub text: &'static str,
+}
+
+/// Every topic that is a text.
+pub const TOPICS: [Topic; 9] = [
+    Topic {
+        name: "configuration",
+        about: "mcp.json: its keys, references, inputs",
+        text: include_str!("topics/configuration.txt"),
+    },
+    Topic {
+        name: "calls",
+        about: "calling tools, answering servers",
+        text: include_str!("topics/calls.txt"),
+    },
+    Topic {
+        name: "check",
+        about: "the gate for CI: formats, verdicts, expectations",
+        text: include_str!("topics/check.txt"),
+    },
+    Topic {
+        name: "dev",
+        about: "what happens while you edit a file or a server",
+        text: include_str!("topics/dev.txt"),
+    },
+    Topic {
+        name: "trust",
+        about: "what may run without being asked about",
+        text: include_str!("topics/trust.txt"),
+    },
+    Topic {
+        name: "serve",
+        about: "one door to all servers: clients, tokens, grants, the operator",
+        text: include_str!("topics/serve.txt"),
+    },
+    Topic {
+        name: "chat",
+        about: "talking with a model that calls the tools",
+        text: include_str!("topics/chat.txt"),
+    },
+    Topic {
+        name: "environment",
+        about: "variables, files, exit codes",
+        text: include_str!("topics/environment.txt"),
+    },
+    Topic {
+        name: "protection",
+        about: "what is kept from harm, and what is not",
+        text: include_str!("topics/protection.txt"),
+    },
+];
+
+/// The topics as a list; `keys` is no text of its own.
+pub fn list() -> String {
+    let topics = TOPICS.iter().map(|topic| (topic.name, topic.about));
+    let all = topics.chain([("keys", "every key of the dashboard, with your changes")]);
+    all.fold(String::new(), |mut out, (name, about)| {
+        let _ = writeln!(out, "  {name:14} {about}");
+        out
+    })
+}
+
+/// The text of a topic or the help of a command.
+///
+/// # Errors
+/// Says which there are.
+pub fn text(wanted: &str) -> Result<String, String> {
+    if let Some(topic) = TOPICS.iter().find(|topic| topic.name == wanted) {
+        return Ok(topic.text.to_owned());
+    }
+    let mut command = Cli::command();
+    command.build();
+    let found = command.find_subcommand_mut(wanted).filter(|verb| !verb.is_hide_set());
+    if let Some(verb) = found {
+        return Ok(verb.render_long_help().to_string());
+    }
+    let names = TOPICS.iter().map(|topic| topic.name).chain(["keys"]);
+    let near = names
+        .map(|name| (strsim::jaro_winkler(wanted, name), name))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(score, _)| *score > 0.7);
+    let shown = crate::base::text::SafeText::line(wanted);
+    Err(match near {
+        Some((_, name)) => format!("there is no help on `{shown}`; did you mean `{name}`?"),
+        None => format!(
+            "there is no help on `{shown}`; there is help on these, and on every command\n{}",
+            list().trim_end()
+        ),
+    })
+}
+
+/// The manual page: the command, then each verb and each topic as a section, since there are no
+/// other pages.
+///
+/// # Errors
+/// None that memory does not raise.
+pub fn manual() -> std::io::Result<String> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+    let mut out = String::from_utf8_lossy(&page).into_owned();
+    let mut command = Cli::command().term_width(72);
+    command.build();
+    let verbs = command.get_subcommands_mut().filter(|verb| !verb.is_hide_set());
+    for verb in verbs {
+        let name = verb.get_name().to_owned();
+        out = out.replace(&format!("mcpdeck\\-{name}(1)"), &format!("mcpdeck {name}"));
+        section(&mut out, &format!("MCPDECK {}", name.to_uppercase()));
+        // Those of every command are told once, above.
+        let own = |arg: clap::Arg| if arg.is_global_set() { arg.hide(true) } else { arg };
+        verbatim(&mut out, &verb.clone().mut_args(own).render_long_help().to_string());
+    }
+    for topic in &TOPICS {
+        verbatim(&mut out, topic.text);
+    }
+    out.push_str(".fi\n");
+    Ok(out)
+}
+
+fn section(out: &mut String, title: &str) {
+    let _ = write!(out, ".fi\n.SH {title}\n.nf\n");
+}
+
+/// Lines as they are; those in capitals begin sections.
+fn verbatim(out: &mut String, text: &str) {
+    for line in text.lines() {
+        if !line.is_empty() && line.chars().all(|c| c.is_ascii_uppercase() || c == ' ') {
+            section(out, line);
+            continue;
+        }
+        // A dot or quote at the beginning would be a request.
+        if line.starts_with(['.', '\'']) {
+            out.push_str("\\&");
+        }
+        out.push_str(&line.replace('\\', "\\e").replace('-', "\\-"));
+        out.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_topic_fits_a_terminal_and_begins_with_its_name() {
+        for topic in &TOPICS {
+            let first = topic.text.lines().next();
+            assert_eq!(first, Some(topic.name.to_uppercase().as_str()));
+            for line in topic.text.lines() {
+                assert!(line.chars().count() <= 80 && line.is_ascii(), "{}: {line}", topic.name);
+            }
+            assert_eq!(text(topic.name).as_deref(), Ok(topic.text));
+        }
+    }
+
+    #[test]
+    fn commands_have_their_help_and_a_misspelt_topic_is_found() {
+        assert!(text("call").is_ok_and(|text| text.contains("mcpdeck call @oslo")));
+        assert!(text("configuraton").is_err_and(|e| e.contains("did you mean `configuration`?")));
+        assert!(text("xyzzy").is_err_and(|e| e.contains("environment")));
+        assert!(text("demo-server").is_err());
+    }
+
+    #[test]
+    fn the_manual_holds_every_topic_and_no_stray_request() {
+        let manual = manual().expect("memory");
+        assert!(!manual.contains("(1)\n.br") && !manual.contains("\\-call(1)"), "one page");
+        assert!(manual.contains(".SH MCPDECK CALL\n"));
+        let option = "\\fB\\-\\-log\\-payloads\\fR";
+        assert_eq!(manual.matches(option).count(), 2, "in the synopsis and the options");
+        let ours = manual.find(".SH MCPDECK LIST").expect("the verbs");
+        for topic in &TOPICS {
+            assert!(manual.contains(&format!(".SH {}\n", topic.name.to_uppercase())));
+        }
+        let requests = manual[ours..].lines().filter(|line| line.starts_with(['.', '\'']));
+        assert!(requests.into_iter().all(|l| l.starts_with(".SH ") || l == ".nf" || l == ".fi"));
+    }
 }

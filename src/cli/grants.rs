@@ -9,10 +9,10 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::args::{Common, parse_duration};
-use super::exit::{Done, Exit};
+use super::output::{Done, Exit};
 use super::{configuration, load, output};
-use crate::base::text::{SafeText, json as safe};
-use crate::base::{Clock, Timestamp};
+use crate::base::text::json as safe;
+use crate::base::{Clock, SafeText, Timestamp};
 use crate::deck::policy::GrantStore;
 use crate::host::Origin;
 use crate::host::policy::{DEFAULT_PROFILE, Grant, GrantId, GrantKind, NewGrant, Scope};

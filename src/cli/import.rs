@@ -8,10 +8,9 @@ use serde_json::Value;
 
 use super::args::ImportArgs;
 use super::configuration::problems;
-use super::exit::{Done, Exit};
 use super::output;
-use crate::base::ServerName;
-use crate::base::text::SafeText;
+use super::output::{Done, Exit};
+use crate::base::{SafeText, ServerName};
 use crate::config::edit::write_with_backup;
 use crate::config::import::{Conflict, Host, Imported, merged, places, preview, read};
 use crate::config::{Diagnostic, Environment, mask};

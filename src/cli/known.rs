@@ -15,10 +15,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::base::ServerName;
-use crate::base::file::StateFile;
-use crate::base::hash::{file_key, hex};
-use crate::base::text::SafeText;
+use crate::base::file::{StateFile, file_key, hex};
+use crate::base::{SafeText, ServerName};
 use crate::cli::values::{follow, properties, types};
 use crate::config::{Environment, McpConfig, ServerConfig, TransportConfig};
 use crate::host::{HostView, ServerState, ServerView};

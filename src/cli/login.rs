@@ -9,10 +9,9 @@ use futures::future::BoxFuture;
 
 use super::args::{Common, LoginArgs, OneServer};
 use super::configuration::problems;
-use super::exit::{Done, Exit};
+use super::output::{Done, Exit};
 use super::{load, output, signals};
-use crate::base::ServerName;
-use crate::base::text::SafeText;
+use crate::base::{SafeText, ServerName};
 use crate::config::{Environment, HttpConfig, McpConfig, TransportConfig};
 use crate::deck::{browser, tokens};
 use crate::mcp::auth::{

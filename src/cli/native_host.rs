@@ -11,9 +11,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::exit::Exit;
 use super::output;
-use crate::base::text::SafeText;
+use super::output::Exit;
+use crate::base::SafeText;
 use crate::config::Environment;
 use crate::deck::local::native::MESSAGES;
 use crate::deck::local::{LINE, sockets};

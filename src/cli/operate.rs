@@ -2,25 +2,27 @@
 
 use std::fmt::Write as _;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::again::Again;
 use super::args::{CallArgs, Common, OneServer, PromptArgs, ReadArgs, RequestArgs};
-use super::deck::{self, Job, Need, Scene};
-use super::exit::Exit;
+use super::deck::{Job, Need, Scene};
 use super::known::Kind;
 use super::outcome::{Aside, Format, Printer};
-use super::{saved, signature, values};
-use crate::base::ServerName;
+use super::output::Exit;
+use super::{deck, look, output, values};
+use crate::base::text::json as safe;
+use crate::base::{SafeText, ServerName};
 use crate::check::answers::Script;
 use crate::check::jsonc;
-use crate::deck::SavedTarget;
+use crate::deck::saved::FILE_NAME;
+use crate::deck::{SavedCall, SavedCalls, SavedTarget};
 use crate::error::{Error, ErrorCode};
 use crate::host::{CallOptions, CallOutcome, Host, Origin, Validation, naming};
-use crate::mcp::capabilities::ListKind;
+use crate::mcp::ListKind;
 use crate::telemetry::Telemetry;
 
 /// What every operation has.
@@ -40,7 +42,7 @@ struct Operation<'a> {
 /// `mcpdeck call`
 pub fn call(common: &Common, args: &CallArgs, telemetry: &Telemetry) -> Exit {
     if args.list {
-        return saved::list(common, args);
+        return list_saved(common, args);
     }
     let name = args.name.as_deref().unwrap_or_default();
     let mut operation = Operation::new(common, &args.one, telemetry, args.json.into());
@@ -64,7 +66,7 @@ pub fn call(common: &Common, args: &CallArgs, telemetry: &Telemetry) -> Exit {
 
 /// Makes a saved call; the words of the command line replace its arguments key by key.
 fn again(mut operation: Operation<'_>, name: &str, mut words: Words) -> Result<Exit, Error> {
-    let call = saved::find(operation.common, name)?;
+    let call = find(operation.common, name)?;
     let mut base = call.arguments;
     match words.base.take() {
         None => {}
@@ -192,7 +194,7 @@ pub fn prepare(
     let (server, tool) = found((host, again), ListKind::Tools, name, host.find_tool(name))?;
     let schema = tool.input_schema.as_ref();
     let canonical = naming::canonical(&server, &tool.name);
-    let usage = signature::usage(&canonical, schema);
+    let usage = look::usage(&canonical, schema);
     let takes = format!("it takes: {usage}\n`{}` says more", again.list(&server));
     match values::arguments(words.base.clone(), &words.pairs, schema) {
         Ok(arguments) => Ok(Prepared { canonical, server, arguments, takes }),
@@ -399,4 +401,97 @@ pub fn words(arguments: &[String]) -> Result<Words, Error> {
         return Ok(Words { base: None, pairs: arguments.to_vec() });
     };
     Ok(Words { base, pairs: rest.to_vec() })
+}
+
+// Saved calls on the command line: where they are, which there are. Makes none.
+
+/// The file of saved calls that belongs to a configuration; the one in this folder without one.
+pub fn saved_path(config: Option<&Path>) -> PathBuf {
+    config.map_or_else(|| PathBuf::from(FILE_NAME), SavedCalls::path_beside)
+}
+
+/// The saved call of this name.
+///
+/// # Errors
+/// [`ErrorCode::Validation`] when the file cannot be used or has no such call.
+pub fn find(common: &Common, name: &str) -> Result<SavedCall, Error> {
+    let (path, calls) = load_saved(common)?;
+    calls.get(name).cloned().map_err(|error| {
+        let help = if calls.calls.is_empty() {
+            format!("{} has no calls; the dashboard saves them there", path.display())
+        } else {
+            "`mcpdeck call --list` shows the saved calls".to_owned()
+        };
+        Error::new(ErrorCode::Validation, error.to_string()).help(help)
+    })
+}
+
+/// The saved calls by name; none where they cannot be read.
+pub fn saved_calls(common: &Common) -> SavedCalls {
+    load_saved(common).map(|(_, calls)| calls).unwrap_or_default()
+}
+
+fn load_saved(common: &Common) -> Result<(PathBuf, SavedCalls), Error> {
+    let env = super::load::environment(common).map_err(|all| {
+        let mut error = Error::new(ErrorCode::Configuration, "the environment cannot be used");
+        error.diagnostics = all;
+        error
+    })?;
+    let path = saved_path(super::load::files(common, &env).last().map(PathBuf::as_path));
+    let calls = SavedCalls::load(&path);
+    calls.map(|calls| (path, calls)).map_err(|e| Error::new(ErrorCode::Validation, e.to_string()))
+}
+
+/// `mcpdeck call --list`
+fn list_saved(common: &Common, args: &CallArgs) -> Exit {
+    let (path, saved) = match load_saved(common) {
+        Ok(found) => found,
+        Err(error) => {
+            crate::cli::deck::complain(&error);
+            return Exit::Usage;
+        }
+    };
+    if args.json {
+        let object = json!({"path": crate::base::text::path::spelled(&path), "calls": saved.calls});
+        return output::print(&(safe::compact(&object) + "\n"), Exit::Ok);
+    }
+    if saved.calls.is_empty() {
+        output::complain(&format!("{} has no calls", path.display()));
+        return Exit::Ok;
+    }
+    output::print(&table(&saved), Exit::Ok)
+}
+
+fn table(saved: &SavedCalls) -> String {
+    let rows: Vec<[String; 3]> = saved
+        .calls
+        .iter()
+        .map(|(name, call)| {
+            let (kind, target) = match &call.target {
+                SavedTarget::Tool { tool } => ("tool", tool.clone()),
+                SavedTarget::Prompt { prompt } => ("prompt", prompt.clone()),
+                SavedTarget::Resource { resource, server: None } => ("resource", resource.clone()),
+                SavedTarget::Resource { resource, server: Some(server) } => {
+                    ("resource", format!("{resource} of {server}"))
+                }
+            };
+            // Values may be anybody's business; the names of the arguments tell calls apart.
+            let keys: Vec<&str> = call.arguments.keys().map(String::as_str).collect();
+            [line(&format!("@{name}")), line(&format!("{kind} {target}")), line(&keys.join(", "))]
+        })
+        .collect();
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or(0).min(48)
+    };
+    let (first, second) = (width(0), width(1));
+    rows.iter().fold(String::new(), |mut out, [name, target, keys]| {
+        let row = format!("{name:first$}  {target:second$}  {keys}");
+        let _ = writeln!(out, "{}", row.trim_end());
+        out
+    })
+}
+
+fn line(text: &str) -> String {
+    SafeText::line(text).as_str().to_owned()
 }

@@ -10,11 +10,10 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::args::Common;
-use super::exit::Exit;
+use super::output::Exit;
 use super::{deck, output};
-use crate::base::ServerName;
-use crate::base::secret::Redactor;
-use crate::base::text::{SafeText, json as safe};
+use crate::base::text::json as safe;
+use crate::base::{Redactor, SafeText, ServerName};
 use crate::check::answers::Script;
 use crate::error::{Error, Violation};
 use crate::host::{CallOutcome, Host, ServerView};

@@ -1,12 +1,17 @@
 //! Writing to stdout and stderr: a closed pipe is quiet, colour only where it is wanted.
 
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::fmt::Write as _;
+use std::io;
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use serde_json::Value;
 
-use crate::cli::args::ColorChoice;
-use crate::cli::exit::Exit;
+use super::args::ColorChoice;
+use crate::base::SafeText;
+use crate::host::{HostView, ServerState, ServerView, StartStep, StepStatus};
 
 /// Writes the answer of a command to stdout and gives `exit`.
 ///
@@ -150,6 +155,170 @@ pub fn bytes(result: &Value) -> Result<Vec<u8>, String> {
     }
     let nothing = out.is_empty() && blocks.is_empty() && list(result, "contents").is_empty();
     if nothing { Err("the result has no content".to_owned()) } else { Ok(out) }
+}
+
+// One line on stderr that says what a run waits for. Only on a terminal; gone when it is over.
+
+/// A run that ends sooner shows nothing.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Longest line, in characters.
+const WIDTH: usize = 79;
+
+/// The line.
+pub struct Progress {
+    on: bool,
+    began: Instant,
+    shown: String,
+}
+
+impl Progress {
+    /// A line when stderr is a terminal that can overwrite it.
+    pub fn new() -> Self {
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        let on = io::stderr().is_terminal() && !dumb;
+        Self { on, began: Instant::now(), shown: String::new() }
+    }
+
+    /// Shows how the servers stand.
+    pub fn show(&mut self, view: &HostView, stopping: bool) {
+        let elapsed = self.began.elapsed();
+        if !self.on || (elapsed < PATIENCE && !stopping) {
+            return;
+        }
+        let line = if stopping { farewell(view) } else { describe(view, elapsed) };
+        if line != self.shown {
+            let _ = write!(io::stderr().lock(), "\r\u{1b}[K{line}");
+            let _ = io::stderr().flush();
+            self.shown = line;
+        }
+    }
+
+    /// Takes the line away.
+    pub fn clear(&mut self) {
+        if self.on && !self.shown.is_empty() {
+            let _ = write!(io::stderr().lock(), "\r\u{1b}[K");
+            let _ = io::stderr().flush();
+            self.shown.clear();
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// `12 s  3 ready, 2 done of 7; waiting for files (handshake)`
+fn describe(view: &HostView, elapsed: Duration) -> String {
+    let (mut ready, mut done, mut open) = (0, 0, Vec::new());
+    for server in view.servers.values() {
+        match server.state {
+            ServerState::Ready => ready += 1,
+            ServerState::Starting | ServerState::Waiting => open.push(waits(server)),
+            ServerState::Shutdown if is_alive(server) => {
+                open.push(format!("{} (stopping)", name(server)));
+            }
+            _ => done += 1,
+        }
+    }
+    let mut line =
+        format!("{} s  {ready} ready, {done} done of {}", elapsed.as_secs(), view.servers.len());
+    if !open.is_empty() {
+        let more = open.len().saturating_sub(3);
+        open.truncate(3);
+        line.push_str("; waiting for ");
+        line.push_str(&open.join(", "));
+        if more > 0 {
+            let _ = write!(line, " and {more} more");
+        }
+    }
+    line.chars().take(WIDTH).collect()
+}
+
+fn farewell(view: &HostView) -> String {
+    let open = view.servers.values().filter(|server| is_alive(server)).count();
+    let (servers, them) = if open == 1 { ("server", "it") } else { ("servers", "them") };
+    format!("interrupted: stopping {open} {servers}; Ctrl-C again ends {them} at once")
+}
+
+fn is_alive(server: &ServerView) -> bool {
+    server.pid.is_some()
+}
+
+fn name(server: &ServerView) -> String {
+    SafeText::line(server.name.as_str()).chars().take(24).collect()
+}
+
+fn waits(server: &ServerView) -> String {
+    let step = server.steps.iter().rev().find(|s| s.status == StepStatus::Running);
+    let at = match step.map(|s| s.step) {
+        None => return name(server),
+        Some(StartStep::Resolve) => "looking for it",
+        Some(StartStep::Spawn) => "connecting",
+        Some(StartStep::FirstByte) => "first byte",
+        Some(StartStep::Handshake) => "handshake",
+        Some(StartStep::Authorize) => "authorisation",
+        Some(_) => "lists",
+    };
+    format!("{} ({at})", name(server))
+}
+
+// Exit codes of the program.
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Everything asked for was done.
+    Ok,
+    /// Findings, a tool error, or a failed call.
+    Failed,
+    /// The arguments or the configuration cannot be used.
+    Usage,
+    /// A server could not be started or reached.
+    Unavailable,
+    /// Interrupted by Ctrl-C, as shells count it.
+    Interrupted,
+}
+
+/// What a command returns: its exit code, or that of a failure it has already reported.
+pub type Done = Result<Exit, Exit>;
+
+impl From<Done> for Exit {
+    fn from(done: Done) -> Self {
+        done.unwrap_or_else(|exit| exit)
+    }
+}
+
+impl Exit {
+    /// The number.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Unavailable => 3,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+impl From<crate::check::Verdict> for Exit {
+    fn from(verdict: crate::check::Verdict) -> Self {
+        use crate::check::Verdict;
+        match verdict {
+            Verdict::Ok => Self::Ok,
+            Verdict::Violated => Self::Failed,
+            Verdict::Incomplete => Self::Unavailable,
+            Verdict::Usage => Self::Usage,
+        }
+    }
 }
 
 #[cfg(test)]

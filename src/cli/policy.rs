@@ -9,16 +9,16 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::args::Common;
-use super::exit::{Done, Exit};
+use super::output::{Done, Exit};
 use super::{configuration, load, output};
-use crate::base::Clock;
 use crate::base::file::read_text;
-use crate::base::text::{SafeText, json as safe};
+use crate::base::text::json as safe;
+use crate::base::{Clock, SafeText};
 use crate::deck::policy::Offline;
 use crate::deck::recording::{Line, Recording};
 use crate::host::Origin;
 use crate::host::policy::{Action, DEFAULT_PROFILE, Decision, Effect, Principal, TargetKind};
-use crate::mcp::traffic::{Direction, MessageKind};
+use crate::mcp::{Direction, MessageKind};
 
 /// `mcpdeck policy`
 #[derive(Debug, Args)]

@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 
 use super::args::{Common, OneServer, parse_duration};
 use super::deck::{self, Job, Need};
-use super::exit::{Done, Exit};
 use super::output;
-use crate::base::text::SafeText;
+use super::output::{Done, Exit};
+use crate::base::SafeText;
 use crate::check::answers::Script;
 use crate::deck::recording::{Format, Line, Part, Recorder, Recording, Scrubber, export};
 use crate::host::{CallOptions, Host, Origin};
 use crate::mcp::capabilities::diff::every_difference;
-use crate::mcp::traffic::{Direction, MessageKind};
+use crate::mcp::{Direction, MessageKind};
 use crate::telemetry::Telemetry;
 
 /// `mcpdeck scrub`

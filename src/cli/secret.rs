@@ -7,10 +7,10 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::args::Common;
-use super::exit::{Done, Exit};
+use super::output::{Done, Exit};
 use super::{configuration, load, output};
-use crate::base::secret::Secret;
-use crate::base::text::{SafeText, json as safe};
+use crate::base::text::json as safe;
+use crate::base::{SafeText, Secret};
 use crate::config::Environment;
 use crate::deck::policy::{self, NEW_PASSPHRASE, SecretStore};
 

@@ -9,18 +9,17 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::args::{Common, OneServer, parse_duration};
-use super::exit::Exit;
+use super::output::Exit;
 use super::{deck, load, output, recording, signals};
-use crate::base::text::SafeText;
-use crate::base::{Clock, Timestamp};
+use crate::base::{Clock, SafeText, Timestamp};
 use crate::config::Environment;
 #[cfg(feature = "tui")]
 use crate::deck::DeckBuilder;
 use crate::deck::clients::Clients;
-use crate::deck::gate::Gate;
 #[cfg(unix)]
 use crate::deck::local::{Listening, Local};
 use crate::deck::policy::PolicyKeeper;
+use crate::deck::trust::Gate;
 use crate::deck::{Deck, DeckEvent, TrustStore};
 use crate::gateway::{
     self, Bridge, DEFAULT_SCOPES, Options, OwnerToken, Service, TokenError, TokenStore, Traces,

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::args::{Common, TrustArgs, TrustVerb};
 use super::configuration::problems;
-use super::exit::{Done, Exit};
+use super::output::{Done, Exit};
 use super::{load, output};
-use crate::base::ServerName;
-use crate::base::text::{SafeText, json as safe};
+use crate::base::text::json as safe;
+use crate::base::{SafeText, ServerName};
 use crate::config::Environment;
-use crate::deck::gate::{Gate, Passed};
+use crate::deck::trust::{Gate, Passed};
 use crate::deck::trust::{Review, TrustStore, Verdict};
 
 /// `mcpdeck trust`

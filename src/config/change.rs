@@ -4,8 +4,7 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::base::ServerName;
-use crate::base::secret::Secret;
+use crate::base::{Secret, ServerName};
 use crate::config::{HttpConfig, McpConfig, ServerConfig, StdioConfig, TransportConfig};
 
 /// The difference of two configurations, or what a reload does because of it.

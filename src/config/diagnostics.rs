@@ -6,8 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::ServerName;
-use crate::base::text::SafeText;
+use crate::base::{SafeText, ServerName};
 use crate::config::source::Source;
 
 /// How much a problem weighs.

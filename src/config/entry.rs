@@ -6,11 +6,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::base::ServerName;
-use crate::base::secret::Secret;
+use super::origin::{Origin, Origins};
+use crate::base::{Secret, ServerName};
 use crate::config::diagnostics::{Problems, child};
 use crate::config::expand::{Cause, Expanded, Scope, expand, has_reference};
-use crate::config::origin::{Origin, Origins};
 use crate::config::syntax::{Node, NodeKind};
 use crate::config::{Diagnostic, ServerConfig, TransportConfig};
 

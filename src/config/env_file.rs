@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use crate::base::secret::Secret;
+use crate::base::Secret;
 use crate::config::expand::{Cause, Scope, expand};
 use crate::config::source::Source;
 use crate::config::{Diagnostic, Environment, Severity};

@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::secret::Secret;
+use crate::base::Secret;
 
 /// Gives the value of a scheme and a name.
 type Source = dyn Fn(&str, &str) -> Result<Secret, String> + Send + Sync;

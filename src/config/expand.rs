@@ -15,7 +15,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use crate::base::secret::Secret;
+use crate::base::Secret;
 use crate::config::Environment;
 use crate::config::mask::{is_secret, looks_secret};
 

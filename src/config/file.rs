@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use super::names;
+use super::origin::{Origin, Origins};
 use crate::base::ServerName;
 use crate::config::diagnostics::{Problems, child, closest};
 use crate::config::entry::{self, Entry, Reader};
@@ -11,13 +13,11 @@ use crate::config::environment::project_of;
 use crate::config::expand::Scope;
 use crate::config::hazards::is_hidden;
 use crate::config::keys::FILE;
-use crate::config::origin::{Origin, Origins};
 use crate::config::shape::{Shape, check};
 use crate::config::source::Source;
 use crate::config::syntax::{Node, NodeKind, parse};
 use crate::config::{
     Diagnostic, Environment, Hold, InputConfig, InputKind, ReloadMode, ServerConfig, Severity,
-    names,
 };
 
 /// Files of other programs, by a key of theirs.

@@ -1,16 +1,14 @@
 //! Every key of an `mcp.json`, with its shape, meaning and default: the one table behind the
 //! check, the suggestions, `mcpdeck schema` and the documentation.
 
-mod limits;
-mod remote;
-
-use crate::config::shape::{Key, ObjectShape, Shape};
-
-use limits::LIMITS;
-use remote::{OAUTH, TLS};
+use super::shape::{Key, ObjectShape, Shape};
 
 const fn key(name: &'static str, shape: Shape, doc: &'static str) -> Key {
     Key::new(name, shape, doc)
+}
+
+const fn whole(min: u64, max: u64) -> Shape {
+    Shape::Integer { min, max }
 }
 
 /// A plain duration in seconds and its spelling in milliseconds (decision D6).
@@ -34,14 +32,12 @@ const SHUTDOWN: (Key, Key) =
 const DELAY: Shape = Shape::Number { min: 0.0, max: 3_600_000.0 };
 /// The same in seconds.
 const DELAY_SECONDS: Shape = Shape::Number { min: 0.0, max: 3_600.0 };
-const COUNT: Shape = Shape::Integer { min: 0, max: 1_000 };
-const AMOUNT: Shape = Shape::Integer { min: 1, max: 1_000_000_000 };
+const COUNT: Shape = whole(0, 1_000);
+const AMOUNT: Shape = whole(1, 1_000_000_000);
 
 /// The whole file.
-pub(crate) static FILE: ObjectShape = ObjectShape {
-    name: "file",
-    doc: "the configuration",
-    keys: &[
+pub(crate) static FILE: ObjectShape = ObjectShape::new("file", "the configuration")
+    .keys(&[
         key("servers", SERVERS, "The servers, by name"),
         key("mcpServers", SERVERS, "The servers, by name (spelling of other hosts)"),
         key(
@@ -60,9 +56,8 @@ pub(crate) static FILE: ObjectShape = ObjectShape {
         .default("\"auto\""),
         key("policy", Shape::Any, "Who may do what: see `mcpdeck schema policy`"),
         key("$schema", Shape::Text, "Address of this schema, for editors"),
-    ],
-    required: &[],
-    foreign: &[
+    ])
+    .foreign(&[
         ("sandbox", "the sandbox settings of another host"),
         ("version", "mcpdeck has one version of the file"),
         ("globalShortcut", "a setting of Claude Desktop"),
@@ -80,29 +75,20 @@ pub(crate) static FILE: ObjectShape = ObjectShape {
         ("powers", "a setting of Kiro"),
         ("trust", "trust is never read from a file, only given by its user"),
         ("trusted", "trust is never read from a file, only given by its user"),
-    ],
-};
+    ]);
 
 const SERVERS: Shape =
     Shape::Either(&[Shape::Map(&Shape::Object(&SERVER)), Shape::List(&Shape::Object(&LISTED))]);
 
 /// One server.
-pub(crate) static SERVER: ObjectShape = ObjectShape {
-    name: "server",
-    doc: "a server",
-    keys: SERVER_KEYS,
-    required: &[],
-    foreign: FOREIGN,
-};
+pub(crate) static SERVER: ObjectShape =
+    ObjectShape::new("server", "a server").keys(SERVER_KEYS).foreign(FOREIGN);
 
 /// One server where the servers are a list.
-static LISTED: ObjectShape = ObjectShape {
-    name: "listedServer",
-    doc: "a server",
-    keys: SERVER_KEYS,
-    required: &["id"],
-    foreign: FOREIGN,
-};
+static LISTED: ObjectShape = ObjectShape::new("listedServer", "a server")
+    .keys(SERVER_KEYS)
+    .required(&["id"])
+    .foreign(FOREIGN);
 
 const SERVER_KEYS: &[Key] = &[
     key(
@@ -265,204 +251,127 @@ const GUARD_MODES: &[(&str, &str)] = &[
 const RULES: &[(&str, &str)] =
     &[("ask", "a person or the application decides"), ("deny", "refused at once")];
 
-static LAUNCH: ObjectShape = ObjectShape {
-    name: "launch",
-    doc: "`launch`",
-    keys: &[
-        key(
-            "uv",
-            Shape::Text,
-            "A Python package such as `mcp-server-time==1.2`, run by uvx; `command` names its program \
+static LAUNCH: ObjectShape = ObjectShape::new("launch", "`launch`").keys(&[
+    key(
+        "uv",
+        Shape::Text,
+        "A Python package such as `mcp-server-time==1.2`, run by uvx; `command` names its program \
              when that is called otherwise",
-        ),
-        key("docker", Shape::Object(&DOCKER), "A container; `command` and `args` are given to it"),
-    ],
-    required: &[],
-    foreign: &[],
-};
+    ),
+    key("docker", Shape::Object(&DOCKER), "A container; `command` and `args` are given to it"),
+]);
 
-static DOCKER: ObjectShape = ObjectShape {
-    name: "docker",
-    doc: "`docker`",
-    keys: &[
+static DOCKER: ObjectShape = ObjectShape::new("docker", "`docker`")
+    .keys(&[
         key("image", Shape::Text, "The image"),
         key("memory", Shape::Bytes, "Most memory"),
         key("cpus", Shape::Number { min: 0.01, max: 1_024.0 }, "Most processors"),
         key("network", Shape::Text, "Its network; `none` for none"),
         key("mounts", Shape::List(&Shape::Text), "FROM:TO or FROM:TO:ro, each"),
-    ],
-    required: &["image"],
-    foreign: &[],
-};
+    ])
+    .required(&["image"]);
 
-static STOP: ObjectShape = ObjectShape {
-    name: "stop",
-    doc: "`stop`",
-    keys: &[
-        key(
-            "stdin",
-            DELAY_SECONDS,
-            "Seconds from closed stdin to SIGTERM; else a third of `shutdownTimeout`, at most 3",
-        ),
-        key("stdinMs", DELAY, "The same in milliseconds").alias("stdin"),
-        key("term", DELAY_SECONDS, "Seconds from SIGTERM to SIGKILL; else the rest"),
-        key("termMs", DELAY, "The same in milliseconds").alias("term"),
-    ],
-    required: &[],
-    foreign: &[],
-};
+static STOP: ObjectShape = ObjectShape::new("stop", "`stop`").keys(&[
+    key(
+        "stdin",
+        DELAY_SECONDS,
+        "Seconds from closed stdin to SIGTERM; else a third of `shutdownTimeout`, at most 3",
+    ),
+    key("stdinMs", DELAY, "The same in milliseconds").alias("stdin"),
+    key("term", DELAY_SECONDS, "Seconds from SIGTERM to SIGKILL; else the rest"),
+    key("termMs", DELAY, "The same in milliseconds").alias("term"),
+]);
 
-static RESTART: ObjectShape = ObjectShape {
-    name: "restart",
-    doc: "`restart`",
-    keys: &[
-        key("policy", Shape::Word(RESTART_POLICIES), "When").default("\"never\""),
-        key("max", COUNT, "Restarts in a row before giving up").default("3"),
-        key("backoff", DELAY_SECONDS, "First delay in seconds; grows with each attempt")
-            .default("2"),
-        key("backoffMs", DELAY, "First delay in milliseconds").alias("backoff"),
-    ],
-    required: &[],
-    foreign: &[],
-};
+static RESTART: ObjectShape = ObjectShape::new("restart", "`restart`").keys(&[
+    key("policy", Shape::Word(RESTART_POLICIES), "When").default("\"never\""),
+    key("max", COUNT, "Restarts in a row before giving up").default("3"),
+    key("backoff", DELAY_SECONDS, "First delay in seconds; grows with each attempt").default("2"),
+    key("backoffMs", DELAY, "First delay in milliseconds").alias("backoff"),
+]);
 
-static RETRY: ObjectShape = ObjectShape {
-    name: "retry",
-    doc: "`retry`",
-    keys: &[
-        key("maxRetries", COUNT, "Retries after the first attempt").default("3"),
-        key("initial", DELAY_SECONDS, "First delay in seconds").default("1"),
-        key("initialMs", DELAY, "First delay in milliseconds").alias("initial"),
-        key("factor", Shape::Number { min: 1.0, max: 100.0 }, "Growth of the delay").default("2"),
-        key("maxDelay", DELAY_SECONDS, "Longest delay in seconds").default("30"),
-        key("maxDelayMs", DELAY, "Longest delay in milliseconds").alias("maxDelay"),
-    ],
-    required: &[],
-    foreign: &[],
-};
+static RETRY: ObjectShape = ObjectShape::new("retry", "`retry`").keys(&[
+    key("maxRetries", COUNT, "Retries after the first attempt").default("3"),
+    key("initial", DELAY_SECONDS, "First delay in seconds").default("1"),
+    key("initialMs", DELAY, "First delay in milliseconds").alias("initial"),
+    key("factor", Shape::Number { min: 1.0, max: 100.0 }, "Growth of the delay").default("2"),
+    key("maxDelay", DELAY_SECONDS, "Longest delay in seconds").default("30"),
+    key("maxDelayMs", DELAY, "Longest delay in milliseconds").alias("maxDelay"),
+]);
 
-static BREAKER: ObjectShape = ObjectShape {
-    name: "breaker",
-    doc: "`breaker`",
-    keys: &[
-        key("threshold", Shape::Integer { min: 1, max: 1_000 }, "Failures in a row that open it")
-            .default("5"),
-        key("window", DELAY_SECONDS, "Seconds within which they must fall").default("60"),
-        key("windowMs", DELAY, "The same in milliseconds").alias("window"),
-        key("cooldown", DELAY_SECONDS, "Seconds until one call is let through to try")
-            .default("60"),
-        key("cooldownMs", DELAY, "The same in milliseconds").alias("cooldown"),
-        key("errors", Shape::Flag, "JSON-RPC errors are failures").default("false"),
-        key("toolErrors", Shape::Flag, "Results with `isError` are failures").default("false"),
-    ],
-    required: &[],
-    foreign: &[],
-};
+static BREAKER: ObjectShape = ObjectShape::new("breaker", "`breaker`").keys(&[
+    key("threshold", whole(1, 1_000), "Failures in a row that open it").default("5"),
+    key("window", DELAY_SECONDS, "Seconds within which they must fall").default("60"),
+    key("windowMs", DELAY, "The same in milliseconds").alias("window"),
+    key("cooldown", DELAY_SECONDS, "Seconds until one call is let through to try").default("60"),
+    key("cooldownMs", DELAY, "The same in milliseconds").alias("cooldown"),
+    key("errors", Shape::Flag, "JSON-RPC errors are failures").default("false"),
+    key("toolErrors", Shape::Flag, "Results with `isError` are failures").default("false"),
+]);
 
-static CACHE: ObjectShape = ObjectShape {
-    name: "cache",
-    doc: "`cache`",
-    keys: &[
-        key("enabled", Shape::Flag, "Keep answers at all").default("true"),
-        key("ttl", Shape::Seconds, "Time to live in seconds, without a hint of the server")
-            .default("300"),
-        key("ttlMs", Shape::Millis, "Time to live in milliseconds").alias("ttl"),
-        key("staleIfUnavailable", Shape::Flag, "Serve an old answer when the server is down")
-            .default("true"),
-        key("maxEntries", AMOUNT, "Most entries").default("512"),
-        key("maxBytes", Shape::Bytes, "Most bytes").default("16777216"),
-    ],
-    required: &[],
-    foreign: &[],
-};
+static CACHE: ObjectShape = ObjectShape::new("cache", "`cache`").keys(&[
+    key("enabled", Shape::Flag, "Keep answers at all").default("true"),
+    key("ttl", Shape::Seconds, "Time to live in seconds, without a hint of the server")
+        .default("300"),
+    key("ttlMs", Shape::Millis, "Time to live in milliseconds").alias("ttl"),
+    key("staleIfUnavailable", Shape::Flag, "Serve an old answer when the server is down")
+        .default("true"),
+    key("maxEntries", AMOUNT, "Most entries").default("512"),
+    key("maxBytes", Shape::Bytes, "Most bytes").default("16777216"),
+]);
 
 const ROOT: Shape = Shape::Either(&[Shape::Text, Shape::Object(&ROOT_OBJECT)]);
 
-static ROOT_OBJECT: ObjectShape = ObjectShape {
-    name: "root",
-    doc: "a root",
-    keys: &[
+static ROOT_OBJECT: ObjectShape = ObjectShape::new("root", "a root")
+    .keys(&[
         key("uri", Shape::Text, "A folder, or a `file://` URI"),
         key("name", Shape::Text, "A name to show"),
-    ],
-    required: &["uri"],
-    foreign: &[],
-};
+    ])
+    .required(&["uri"]);
 
-static TOOLS: ObjectShape = ObjectShape {
-    name: "tools",
-    doc: "`tools`",
-    keys: &[
-        key("allow", Shape::List(&Shape::Text), "Globs; a tool must match one; none allows all"),
-        key("deny", Shape::List(&Shape::Text), "Globs; a tool must match none; wins over `allow`"),
-    ],
-    required: &[],
-    foreign: &[],
-};
+static TOOLS: ObjectShape = ObjectShape::new("tools", "`tools`").keys(&[
+    key("allow", Shape::List(&Shape::Text), "Globs; a tool must match one; none allows all"),
+    key("deny", Shape::List(&Shape::Text), "Globs; a tool must match none; wins over `allow`"),
+]);
 
-static DEV: ObjectShape = ObjectShape {
-    name: "dev",
-    doc: "`dev`",
-    keys: &[
-        key(
-            "watch",
-            Shape::Either(&[Shape::List(&Shape::Text), Shape::Text]),
-            "Globs below the working directory; a change restarts the server",
-        ),
-        key(
-            "build",
-            Shape::Either(&[Shape::List(&Shape::Text), Shape::Text]),
-            "Program and arguments to run before the restart",
-        ),
-        key("rerun", Shape::Flag, "Run the last call again after the restart").default("false"),
-        key("debug", Shape::Any, "Debugger settings of VS Code"),
-    ],
-    required: &[],
-    foreign: &[],
-};
+static DEV: ObjectShape = ObjectShape::new("dev", "`dev`").keys(&[
+    key(
+        "watch",
+        Shape::Either(&[Shape::List(&Shape::Text), Shape::Text]),
+        "Globs below the working directory; a change restarts the server",
+    ),
+    key(
+        "build",
+        Shape::Either(&[Shape::List(&Shape::Text), Shape::Text]),
+        "Program and arguments to run before the restart",
+    ),
+    key("rerun", Shape::Flag, "Run the last call again after the restart").default("false"),
+    key("debug", Shape::Any, "Debugger settings of VS Code"),
+]);
 
-static GUARD: ObjectShape = ObjectShape {
-    name: "guard",
-    doc: "`guard`",
-    keys: &[
-        key("default", Shape::Word(GUARD_MODES), "For every tool").default("\"warn\""),
-        key("tools", Shape::Map(&Shape::Word(GUARD_MODES)), "For the named tools"),
-    ],
-    required: &[],
-    foreign: &[],
-};
+static GUARD: ObjectShape = ObjectShape::new("guard", "`guard`").keys(&[
+    key("default", Shape::Word(GUARD_MODES), "For every tool").default("\"warn\""),
+    key("tools", Shape::Map(&Shape::Word(GUARD_MODES)), "For the named tools"),
+]);
 
-static APPROVALS: ObjectShape = ObjectShape {
-    name: "approvals",
-    doc: "`approvals`",
-    keys: &[
-        key("sampling", RULE, "For sampling/createMessage").default("\"ask\""),
-        key("elicitation", RULE, "For elicitation/create").default("\"ask\""),
-        key(
-            "outsideCalls",
-            Shape::Word(OUTSIDE_CALLS),
-            "For both while no call is in flight, with servers of versions up to 2025-11-25",
-        )
-        .default("\"deny\""),
-    ],
-    required: &[],
-    foreign: &[],
-};
+static APPROVALS: ObjectShape = ObjectShape::new("approvals", "`approvals`").keys(&[
+    key("sampling", RULE, "For sampling/createMessage").default("\"ask\""),
+    key("elicitation", RULE, "For elicitation/create").default("\"ask\""),
+    key(
+        "outsideCalls",
+        Shape::Word(OUTSIDE_CALLS),
+        "For both while no call is in flight, with servers of versions up to 2025-11-25",
+    )
+    .default("\"deny\""),
+]);
 
 const RULE: Shape = Shape::Either(&[Shape::Word(RULES), Shape::Object(&CANNED)]);
 
-static CANNED: ObjectShape = ObjectShape {
-    name: "canned",
-    doc: "a canned answer",
-    keys: &[key("canned", Shape::Any, "The result every request is answered with")],
-    required: &["canned"],
-    foreign: &[],
-};
+static CANNED: ObjectShape = ObjectShape::new("canned", "a canned answer")
+    .keys(&[key("canned", Shape::Any, "The result every request is answered with")])
+    .required(&["canned"]);
 
-static INPUT: ObjectShape = ObjectShape {
-    name: "input",
-    doc: "an input",
-    keys: &[
+static INPUT: ObjectShape = ObjectShape::new("input", "an input")
+    .keys(&[
         key("id", Shape::Text, "Its name in `${input:id}`"),
         key(
             "type",
@@ -477,23 +386,18 @@ static INPUT: ObjectShape = ObjectShape {
         key("default", Shape::Text, "Offered value"),
         key("password", Shape::Flag, "Hide what is typed").default("false"),
         key("options", Shape::List(&OPTION), "The choices of `pickString`"),
-    ],
-    required: &["id", "type"],
-    foreign: &[
+    ])
+    .required(&["id", "type"])
+    .foreign(&[
         ("command", "inputs of type `command` run inside an editor"),
         ("args", "inputs of type `command` run inside an editor"),
-    ],
-};
+    ]);
 
 const OPTION: Shape = Shape::Either(&[Shape::Text, Shape::Object(&OPTION_OBJECT)]);
 
-static OPTION_OBJECT: ObjectShape = ObjectShape {
-    name: "option",
-    doc: "an option",
-    keys: &[key("label", Shape::Text, "Shown"), key("value", Shape::Text, "Used")],
-    required: &["value"],
-    foreign: &[],
-};
+static OPTION_OBJECT: ObjectShape = ObjectShape::new("option", "an option")
+    .keys(&[key("label", Shape::Text, "Shown"), key("value", Shape::Text, "Used")])
+    .required(&["value"]);
 
 /// Keys other hosts write into an entry.
 const FOREIGN: &[(&str, &str)] = &[
@@ -523,3 +427,94 @@ const FOREIGN: &[(&str, &str)] = &[
     ("settings", "a setting of Zed"),
     ("name", "the key is the name"),
 ];
+
+// The keys of `limits`: what a process may take and what a server may send. Only the table; the
+// values in effect are `ProcessLimits`, `WireLimits` and `ContentLimits`.
+
+static LIMITS: ObjectShape = ObjectShape::new("limits", "`limits`").keys(&[
+    key("memory", Shape::Bytes, "Private memory of each process"),
+    key("cpu", Shape::Seconds, "CPU time of the process in seconds"),
+    key("cpuMs", Shape::Millis, "CPU time of the process in milliseconds").alias("cpu"),
+    key("openFiles", whole(16, 1_048_576), "Open files of the process"),
+    key("lineBytes", whole(1_024, 256 << 20), "Longest message in bytes").default("4194304"),
+    key("depth", whole(8, 512), "Deepest nesting of a message").default("128"),
+    key(
+        "nodes",
+        whole(100, 10_000_000),
+        "Most JSON values in a message; results of calls are kept as text beyond it",
+    )
+    .default("500000"),
+    key("stderrLineBytes", whole(80, 1 << 20), "Longest line of stderr in bytes").default("16384"),
+    key(
+        "stderrBytes",
+        whole(4 << 10, 64 << 20),
+        "Most bytes of stderr kept to say why the process ended",
+    )
+    .default("262144"),
+    key("maxCall", Shape::Seconds, "Longest call in seconds, whatever its progress").default("600"),
+    key("maxCallMs", Shape::Millis, "Longest call in milliseconds").alias("maxCall"),
+    key("listPages", whole(1, 10_000), "Most pages of a list").default("100"),
+    key("listEntries", whole(1, 1_000_000), "Most entries of a list").default("5000"),
+    key("refetch", Shape::Seconds, "Least time between two fetches of a list, in seconds")
+        .default("1"),
+    key("refetchMs", Shape::Millis, "Least time between two fetches, in milliseconds")
+        .alias("refetch"),
+    key("queueMessages", whole(1, 100_000), "Most messages that wait to be read by the server")
+        .default("256"),
+    key("queueBytes", whole(64 << 10, 256 << 20), "Most bytes that wait to be read by the server")
+        .default("1048576"),
+    key("inputRounds", whole(1, 100), "Most rounds of input of a call").default("5"),
+    key("inputsPerRound", whole(1, 100), "Most inputs of a round").default("8"),
+    key("approvals", whole(1, 10_000), "Most open requests of the server").default("32"),
+    key("approvalsPerMinute", whole(1, 1_000_000), "Most requests of the server in a minute")
+        .default("600"),
+    key("maxWaiting", Shape::Seconds, "Longest time a person may hold a call, in seconds")
+        .default("3600"),
+    key("maxWaitingMs", Shape::Millis, "Longest time a person may hold a call, in milliseconds")
+        .alias("maxWaiting"),
+    key(
+        "descriptionBytes",
+        whole(1, 16 << 20),
+        "Longest description that is not reported, in bytes",
+    )
+    .default("4096"),
+    key("schemaDepth", whole(1, 256), "Deepest nesting of a schema").default("32"),
+    key("subschemas", whole(1, 100_000), "Most sub-schemas of a schema").default("2000"),
+    key("schemaTime", Shape::Seconds, "Longest validation of a value, in seconds").default("0.25"),
+    key("schemaTimeMs", Shape::Millis, "Longest validation of a value, in milliseconds")
+        .alias("schemaTime"),
+    key("imagePixels", whole(1, 100_000_000), "Most pixels of a picture that is drawn")
+        .default("4000000"),
+    key("imageBytes", whole(64 << 10, 1 << 30), "Most memory that a picture may take, in bytes")
+        .default("67108864"),
+]);
+
+// Keys of servers reached by URL: signing in, certificates.
+
+static OAUTH: ObjectShape = ObjectShape::new("oauth", "how the host signs in").keys(&[
+    key("clientId", Shape::Text, "Client that was registered manually"),
+    key("clientSecret", Shape::Text, "Its secret"),
+    key("clientMetadataUrl", Shape::Text, "Address of a client metadata document"),
+    key(
+        "callbackPort",
+        whole(1, 65_535),
+        "Port of http://127.0.0.1:PORT/callback; otherwise one is chosen and remembered",
+    ),
+    key("scopes", Shape::List(&Shape::Text), "Scopes to ask for, instead of the server's"),
+    key(
+        "grant",
+        Shape::Word(&[
+            ("authorization_code", "a person signs in with a browser"),
+            ("client_credentials", "the client signs in for itself"),
+        ]),
+        "Who signs in",
+    )
+    .default("\"authorization_code\""),
+    key("privateKey", Shape::Text, "PEM of the key that signs the client's assertions"),
+]);
+
+static TLS: ObjectShape = ObjectShape::new("tls", "certificates").keys(&[
+    key("ca", Shape::Text, "PEM file of authorities to trust besides those of the system"),
+    key("cert", Shape::Text, "PEM file of the certificate the client shows"),
+    key("key", Shape::Text, "PEM file of its key"),
+]);

@@ -8,7 +8,8 @@ use std::ops::Range;
 use jsonc_parser::tokens::Token;
 use jsonc_parser::{Scanner, ScannerOptions};
 
-use crate::base::secret::{MASK, Secret};
+use crate::base::Secret;
+use crate::base::secret::MASK;
 
 /// Objects whose values are secrets, whatever they are called.
 const SECRET_OBJECTS: [&str; 5] = ["env", "headers", "http_headers", "requestInit", "oauth"];

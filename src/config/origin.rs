@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::base::secret::Secret;
+use crate::base::Secret;
 use crate::config::Position;
 
 /// The origin of one value.

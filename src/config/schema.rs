@@ -1,15 +1,13 @@
 //! The effective configuration: what is left of an `mcp.json` after parsing, defaults and
 //! expansion. Plain data; every duration is a [`Duration`], every hidden value a [`Secret`].
 
-use crate::base::LogLevel;
+use crate::base::{LogLevel, Secret, ServerName};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::base::ServerName;
-use crate::base::secret::Secret;
 use crate::config::{Diagnostic, Hold, Position};
 
 mod policy;

@@ -54,6 +54,27 @@ pub(crate) struct ObjectShape {
     pub(crate) foreign: &'static [(&'static str, &'static str)],
 }
 
+impl ObjectShape {
+    pub(crate) const fn new(name: &'static str, doc: &'static str) -> Self {
+        Self { name, doc, keys: &[], required: &[], foreign: &[] }
+    }
+
+    pub(crate) const fn keys(mut self, keys: &'static [Key]) -> Self {
+        self.keys = keys;
+        self
+    }
+
+    pub(crate) const fn required(mut self, keys: &'static [&'static str]) -> Self {
+        self.required = keys;
+        self
+    }
+
+    pub(crate) const fn foreign(mut self, keys: &'static [(&'static str, &'static str)]) -> Self {
+        self.foreign = keys;
+        self
+    }
+}
+
 /// A known key.
 #[derive(Debug)]
 pub(crate) struct Key {

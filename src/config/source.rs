@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::base;
+use crate::base::SafeText;
 use crate::base::secret::MASK;
-use crate::base::text::SafeText;
 use crate::config::diagnostics::Mark;
 use crate::config::{Diagnostic, Position, Severity};
 use crate::config::{env_file, mask};

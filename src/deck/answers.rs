@@ -15,9 +15,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::base::atomic::alone;
 use crate::base::atomic::{Readers, replace};
 use crate::base::file::read_text;
-use crate::base::turn::alone;
 use crate::config::edit::put;
 use crate::mcp::RequestKind;
 

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::base::text::SafeText;
+use crate::base::SafeText;
 
 /// A browser that ends this quickly with an error has not opened anything.
 const FAILS_WITHIN: Duration = Duration::from_secs(2);

@@ -10,8 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::Timestamp;
-use crate::base::text::SafeText;
+use crate::base::{SafeText, Timestamp};
 use crate::error::Error;
 use crate::host::CallOutcome;
 use crate::host::policy::Principal;

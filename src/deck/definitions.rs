@@ -7,15 +7,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::base::SafeText;
 use crate::base::file::StateFile;
-use crate::base::text::SafeText;
 use crate::config::{Environment, ServerConfig};
 use crate::deck::lock::{self, Lock, LockedServer};
 use crate::host::policy::Digest;
 use crate::host::server::memory::{Definitions, Memory};
-use crate::mcp::capabilities::{Capabilities, ListKind};
 use crate::mcp::session::FetchedList;
-use crate::mcp::{Era, SessionView};
+use crate::mcp::{Capabilities, Era, ListKind, SessionView};
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 32 << 20;

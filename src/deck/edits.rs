@@ -3,15 +3,14 @@
 
 use std::path::{Path, PathBuf};
 
-use super::command::{Change, Saving};
 use super::handle::DeckEvent;
+use super::handle::{Change, Saving};
 use super::task::Work;
-use crate::base::ServerName;
-use crate::base::text::SafeText;
+use super::trust::Gate;
+use crate::base::{SafeText, ServerName};
 use crate::config::edit::entry::{self, NAME};
 use crate::config::edit::{self, Edit, EditError, Undo, apply, write_with_backup};
 use crate::config::{self, load_text};
-use crate::deck::gate::Gate;
 use crate::deck::trust::Verdict;
 
 /// Edits that can be taken back.

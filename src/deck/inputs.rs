@@ -4,13 +4,12 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use super::command::Keep;
+use super::handle::Keep;
 use super::keyring::{Keyring, Place};
 use super::situation::{InputState, InputView};
 use super::task::{Heard, Work};
-use crate::base::ServerName;
 use crate::base::file::StateFile;
-use crate::base::secret::Secret;
+use crate::base::{Secret, ServerName};
 use crate::config::Hold;
 
 impl Work {
@@ -144,7 +143,7 @@ impl Work {
     fn kept_file(&self) -> Option<PathBuf> {
         let state = self.environment.state_dir.as_ref()?;
         let file = self.place("").file;
-        Some(state.join("inputs").join(format!("{}.json", crate::base::hash::file_key(&file))))
+        Some(state.join("inputs").join(format!("{}.json", crate::base::file::file_key(&file))))
     }
 
     /// Whether this one is kept. The others in the file may be another window's.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
-use crate::base::secret::Secret;
+use crate::base::Secret;
 
 /// How long a person may take to unlock it.
 const PATIENCE: Duration = Duration::from_secs(120);

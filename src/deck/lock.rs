@@ -15,7 +15,7 @@ use crate::base::text::json;
 use crate::deck::recording::Scan;
 use crate::host::{HostView, ServerView};
 use crate::mcp::capabilities::diff::{every_difference, is_set};
-use crate::mcp::capabilities::{FieldChange, ListKind};
+use crate::mcp::{FieldChange, ListKind};
 
 /// Name of the file beside the configuration.
 pub const FILE: &str = "mcp.lock.json";

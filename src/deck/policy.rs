@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use self::file::TrustedFile;
 use crate::base::Timestamp;
-use crate::base::hash::file_key;
+use crate::base::file::file_key;
 use crate::config::Environment;
 use crate::host::policy::{Grant, GrantId, GrantKind, NewGrant, PinnedServer};
 

@@ -8,31 +8,27 @@
 //! A file whose name ends with `.gz` is compressed when the recording ends, in members (RFC 1952)
 //! of about 1 MiB, so that a reader can begin at any of them.
 
-mod blocks;
 mod export;
 mod operations;
 mod play;
-mod report;
-mod scrub;
 mod write;
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::base::logs::LogRecord;
-use crate::base::{ServerName, Timestamp};
+use crate::base::{LogRecord, ServerName, Timestamp};
 use crate::host::Record;
-use crate::mcp::traffic::TrafficRecord;
-
+use crate::mcp::TrafficRecord;
 pub use export::{Format, Part, export};
 pub use operations::{Operation, Operations, Outcome};
 pub use play::{News, Player, Scan};
-pub use scrub::{Scrubbed, Scrubber};
 pub use write::Recorder;
+pub use write::{Scrubbed, Scrubber};
 
 /// Format of the lines.
 pub const VERSION: u32 = 1;
@@ -240,4 +236,84 @@ fn header(first: Option<io::Result<Line>>) -> io::Result<Header> {
 
 fn invalid(message: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message.into())
+}
+
+// A recording in blocks of whole lines, each of which can be read again by its place in the file:
+// what makes a large one as quick to open as a small one.
+
+/// Bytes of a block of a file that is not compressed.
+const BLOCK: u64 = 1 << 20;
+
+/// Reads blocks.
+#[derive(Debug)]
+pub struct Blocks {
+    file: BufReader<File>,
+    is_packed: bool,
+}
+
+impl Blocks {
+    /// Opens a file; nothing is known of what is in it.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let mut file = BufReader::with_capacity(64 << 10, File::open(path)?);
+        let is_packed = file.fill_buf()?.starts_with(&[0x1f, 0x8b]);
+        Ok(Self { file, is_packed })
+    }
+
+    /// Size of the file, in bytes.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub fn size(&self) -> io::Result<u64> {
+        Ok(self.file.get_ref().metadata()?.len())
+    }
+
+    /// Goes to a place that [`Blocks::next_block`] gave; the first is 0.
+    ///
+    /// # Errors
+    /// When the system cannot.
+    pub fn seek(&mut self, place: u64) -> io::Result<()> {
+        self.file.seek(SeekFrom::Start(place)).map(drop)
+    }
+
+    /// The block at a place that [`Blocks::next_block`] gave.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn block(&mut self, place: u64) -> io::Result<Vec<u8>> {
+        self.seek(place)?;
+        Ok(self.next_block()?.map_or_else(Vec::new, |(_, text)| text))
+    }
+
+    /// The next block with its place; `None` at the end. A line that was cut is left out.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn next_block(&mut self) -> io::Result<Option<(u64, Vec<u8>)>> {
+        let place = self.file.stream_position()?;
+        if self.file.fill_buf()?.is_empty() {
+            return Ok(None);
+        }
+        let mut text = Vec::new();
+        if self.is_packed {
+            let most = LONGEST as u64 + BLOCK;
+            let mut member = flate2::bufread::GzDecoder::new(&mut self.file).take(most + 1);
+            member.read_to_end(&mut text)?;
+            if text.len() as u64 > most {
+                return Err(invalid("another program compressed it: unpack it first (gunzip)"));
+            }
+        } else {
+            (&mut self.file).take(BLOCK).read_to_end(&mut text)?;
+            let most = LONGEST as u64;
+            if text.last() != Some(&b'\n')
+                && (&mut self.file).take(most).read_until(b'\n', &mut text)? as u64 == most
+            {
+                return Err(invalid("a line is longer than 64 MiB"));
+            }
+        }
+        text.truncate(memchr::memrchr(b'\n', &text).map_or(0, |end| end + 1));
+        Ok(Some((place, text)))
+    }
 }

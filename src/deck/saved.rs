@@ -17,9 +17,9 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::base::atomic::alone;
 use crate::base::atomic::{Readers, replace};
 use crate::base::file::read_text;
-use crate::base::turn::alone;
 use crate::config::edit::put;
 
 /// Largest file that is read, in bytes.

@@ -3,12 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::base::ServerName;
-use crate::base::text::SafeText;
+use super::trust::Awaiting;
+use crate::base::{SafeText, ServerName};
 use crate::config::overview::{ServerValues, SourceFile};
 use crate::config::source::Source;
 use crate::config::{ConfigChange, InputConfig};
-use crate::deck::gate::Awaiting;
 
 /// How the configuration stands.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -13,9 +13,9 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use url::Url;
 
+use crate::base::Secret;
 use crate::base::atomic::{Readers, replace};
-use crate::base::hash::hex;
-use crate::base::secret::Secret;
+use crate::base::file::hex;
 use crate::config::Environment;
 use crate::deck::policy::SecretStore;
 use crate::deck::policy::secrets::own_name;

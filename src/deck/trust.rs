@@ -10,18 +10,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
-use crate::base::ServerName;
-use crate::base::file::StateFile;
-use crate::base::hash::{file_key, hex};
+use crate::base::file::{StateFile, file_key, hex};
 use crate::base::text::path::spelled;
-use crate::config::{Diagnostic, Environment, Loaded, ServerConfig, Severity};
-
-mod content;
-mod review;
-
-pub use content::Content;
-pub use review::{FieldChange, Review, Verdict, escaped};
+use crate::base::{Secret, ServerName};
+use crate::config::Origins;
+use crate::config::diagnostics::child;
+use crate::config::hazards::{dangers, is_hidden};
+use crate::config::mask::{masked_address, masked_arguments};
+use crate::config::{
+    Diagnostic, Environment, Hold, InputNeed, Loaded, McpConfig, Position, ServerConfig, Severity,
+    TransportConfig,
+};
+use crate::process::Launch;
 
 /// Format of the store; another one counts as nothing approved.
 const VERSION: u32 = 2;
@@ -249,4 +251,542 @@ fn random_bytes() -> [u8; 32] {
         chunk.copy_from_slice(&fastrand::u64(..).to_le_bytes());
     }
     out
+}
+
+// What of an entry is approved: everything that decides what runs and what it is given.
+
+/// The approved content of one server: what is shown, and hashes of what is not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Content {
+    /// `stdio`, `http`, `sse` or `websocket`.
+    pub kind: String,
+    /// Program or address, as it is written where it depends on the user's variables.
+    pub target: String,
+    /// Arguments in order, likewise; parts that look secret are masked.
+    pub args: Vec<String>,
+    /// Working directory.
+    pub cwd: String,
+    /// Whether the whole environment is handed over.
+    pub inherit_env: bool,
+    /// Build command of `dev`, which is run too.
+    #[serde(default)]
+    pub build: Vec<String>,
+    /// Salted hashes of the environment's values, by name.
+    pub env: BTreeMap<String, String>,
+    /// Salted hashes of the headers' values, by name.
+    pub headers: BTreeMap<String, String>,
+    /// Salted hash of everything, masked parts included.
+    pub hash: String,
+}
+
+impl Content {
+    /// The content of an entry.
+    fn of(server: &ServerConfig, origins: &Origins, salt: &str) -> Self {
+        let base = child("/servers", server.name.as_str());
+        let word = |key: &str, value: &str| {
+            let written = origins.get(&child(&base, key)).and_then(|o| o.template());
+            written.unwrap_or(value).to_owned()
+        };
+        let mut out = Self { kind: server.transport.kind().as_str().to_owned(), ..Self::default() };
+        let mut args = Vec::new();
+        match &server.transport {
+            TransportConfig::Stdio(stdio) => {
+                out.target = word("command", &stdio.command);
+                args = stdio
+                    .args
+                    .iter()
+                    .enumerate()
+                    .map(|(i, arg)| {
+                        let at = format!("{}/{i}", child(&base, "args"));
+                        let written = origins.get(&at).and_then(|o| o.template());
+                        written.unwrap_or(arg).to_owned()
+                    })
+                    .collect();
+                let cwd = stdio.cwd.as_deref().map(|p| p.display().to_string());
+                out.cwd = cwd.map(|cwd| word("cwd", &cwd)).unwrap_or_default();
+                out.inherit_env = stdio.inherit_env;
+                out.env = hashes("env", &stdio.env, (origins, &base), salt);
+            }
+            TransportConfig::Http(http)
+            | TransportConfig::Sse(http)
+            | TransportConfig::WebSocket(http) => {
+                out.target = word("url", http.url.as_str());
+                out.headers = hashes("headers", &http.headers, (origins, &base), salt);
+            }
+        }
+        out.build = server.dev.as_ref().and_then(|dev| dev.build.clone()).unwrap_or_default();
+        out.args.clone_from(&args);
+        out.hash = out.digest(salt);
+        // Masked only after the hash, which has to see a swapped secret.
+        out.args = masked_arguments(args);
+        out.target = masked_address(&out.target);
+        out
+    }
+
+    fn digest(&self, salt: &str) -> String {
+        let mut parts: Vec<&str> = vec![
+            salt,
+            &self.kind,
+            &self.target,
+            &self.cwd,
+            if self.inherit_env { "inherit" } else { "clear" },
+        ];
+        let lists: [(&str, &[String]); 2] = [("args", &self.args), ("build", &self.build)];
+        // Each with its length: an argument may be called like what follows the arguments.
+        let lengths = [&self.args, &self.build].map(|list| list.len().to_string());
+        for ((name, list), length) in lists.into_iter().zip(&lengths) {
+            parts.extend([name, length]);
+            parts.extend(list.iter().map(String::as_str));
+        }
+        for (name, map) in [("env", &self.env), ("headers", &self.headers)] {
+            parts.push(name);
+            parts.extend(map.iter().flat_map(|(k, v)| [k.as_str(), v.as_str()]));
+        }
+        digest(&parts)
+    }
+}
+
+fn hashes(
+    of: &str,
+    values: &indexmap::IndexMap<String, Secret>,
+    (origins, base): (&Origins, &str),
+    salt: &str,
+) -> BTreeMap<String, String> {
+    let pointer = child(base, of);
+    values
+        .iter()
+        .map(|(name, value)| {
+            let written = origins.get(&child(&pointer, name)).and_then(|o| o.template());
+            let kind = if written.is_some() { "written" } else { "value" };
+            let value = written.unwrap_or(value.expose());
+            (name.clone(), digest(&[salt, of, name, kind, value]))
+        })
+        .collect()
+}
+
+/// A hash of words that no shifting of their borders can keep equal.
+fn digest(parts: &[&str]) -> String {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    hex(&hasher.finalize())
+}
+
+// What a person is shown before a server may run: the whole command line, nothing hidden.
+
+/// One server to decide on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Review {
+    /// The server.
+    pub server: ServerName,
+    /// Where its entry stands.
+    pub at: Position,
+    /// What is known about it.
+    pub verdict: Verdict,
+    /// Label and value of everything that is approved, untruncated, safe to draw: each argument
+    /// on its own line, escaped so that white space, empty and hidden parts show.
+    pub shown: Vec<(String, String)>,
+    /// Why to look twice, safe to draw.
+    pub dangers: Vec<String>,
+    /// Tells whether another review shows the same, masked values included. Not for keeping.
+    pub shown_hash: String,
+}
+
+/// What is known about a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Approved as it is now.
+    Approved,
+    /// Never approved for this file.
+    New,
+    /// Approved once, and different since.
+    Changed(Vec<FieldChange>),
+}
+
+/// One difference to what was approved. Values are escaped; values of the environment and of
+/// headers are not known, only that they differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldChange {
+    /// Setting, as in the file, for example `args[1]` or `env.PATH`.
+    pub field: String,
+    /// What was approved; `None` when it was not there.
+    pub before: Option<String>,
+    /// What it is now; `None` when it is gone.
+    pub after: Option<String>,
+}
+
+impl Review {
+    fn new(
+        server: &ServerConfig,
+        now: &Content,
+        approved: Option<&Content>,
+        shown_hash: &str,
+    ) -> Self {
+        let verdict = match approved {
+            None => Verdict::New,
+            Some(before) if before.hash == now.hash => Verdict::Approved,
+            Some(before) => Verdict::Changed(changes(before, now)),
+        };
+        Self {
+            server: server.name.clone(),
+            at: server.at.clone(),
+            verdict,
+            shown: shown(now),
+            dangers: dangers(server)
+                .iter()
+                .chain(&relative(server))
+                .map(|danger| escape_hidden(danger))
+                .collect(),
+            shown_hash: shown_hash.to_owned(),
+        }
+    }
+}
+
+/// A bare command that PATH finds in the working directory, which is often a project of others.
+fn relative(server: &ServerConfig) -> Option<String> {
+    let TransportConfig::Stdio(stdio) = &server.transport else { return None };
+    if stdio.command.contains(std::path::is_separator) {
+        return None;
+    }
+    let launch = crate::process::resolve(stdio).ok().filter(Launch::is_found_relatively)?;
+    let (command, program) = (&stdio.command, launch.program.display());
+    Some(format!("a relative folder of PATH makes `{command}` this program: {program}"))
+}
+
+fn shown(content: &Content) -> Vec<(String, String)> {
+    let mut out = vec![("type".to_owned(), escape_hidden(&content.kind))];
+    let target = if content.kind == "stdio" { "command" } else { "url" };
+    out.push((target.to_owned(), escaped(&content.target)));
+    let list = |name: &str, words: &[String], out: &mut Vec<(String, String)>| {
+        out.extend(words.iter().enumerate().map(|(i, w)| (format!("{name}[{i}]"), escaped(w))));
+    };
+    list("args", &content.args, &mut out);
+    if !content.cwd.is_empty() {
+        out.push(("cwd".to_owned(), escaped(&content.cwd)));
+    }
+    if content.inherit_env {
+        out.push(("inheritEnv".to_owned(), "true".to_owned()));
+    }
+    out.extend(content.env.keys().map(|n| (escape_hidden(&format!("env.{n}")), "***".to_owned())));
+    out.extend(
+        content.headers.keys().map(|n| (escape_hidden(&format!("headers.{n}")), "***".to_owned())),
+    );
+    list("dev.build", &content.build, &mut out);
+    out
+}
+
+fn changes(before: &Content, now: &Content) -> Vec<FieldChange> {
+    let mut out = Vec::new();
+    let mut field = |name: String, before: Option<String>, after: Option<String>| {
+        if before != after {
+            out.push(FieldChange { field: escape_hidden(&name), before, after });
+        }
+    };
+    let text = |text: &str| Some(escaped(text));
+    field("type".into(), text(&before.kind), text(&now.kind));
+    field(
+        if now.kind == "stdio" { "command" } else { "url" }.into(),
+        text(&before.target),
+        text(&now.target),
+    );
+    for (name, old, new) in
+        [("args", &before.args, &now.args), ("dev.build", &before.build, &now.build)]
+    {
+        for i in 0..old.len().max(new.len()) {
+            let at = |list: &[String]| list.get(i).map(|word| escaped(word));
+            field(format!("{name}[{i}]"), at(old), at(new));
+        }
+    }
+    field("cwd".into(), text(&before.cwd), text(&now.cwd));
+    let flag = |on: bool| Some(on.to_string());
+    field("inheritEnv".into(), flag(before.inherit_env), flag(now.inherit_env));
+    for (of, old, new) in
+        [("env", &before.env, &now.env), ("headers", &before.headers, &now.headers)]
+    {
+        let added = new.keys().filter(|name| !old.contains_key(*name));
+        for name in old.keys().chain(added) {
+            let (was, is) = (old.get(name), new.get(name));
+            if was != is {
+                let side = |value: Option<&String>, word: &str| value.map(|_| word.to_owned());
+                field(format!("{of}.{name}"), side(was, "a value"), side(is, "another value"));
+            }
+        }
+    }
+    if out.is_empty() {
+        // Only what is masked differs.
+        out.push(FieldChange {
+            field: "a masked value".to_owned(),
+            before: Some("***".to_owned()),
+            after: Some("*** (another)".to_owned()),
+        });
+    }
+    out
+}
+
+/// A word of a command line as it can be checked by eye: in quotes when it is empty or holds
+/// white space or quotes, hidden and control characters as `\u{...}`, never cut.
+pub fn escaped(word: &str) -> String {
+    let plain = !word.is_empty()
+        && !word.chars().any(|c| c.is_whitespace() || c == '"' || c == '\\' || is_hidden(c));
+    if plain {
+        return word.to_owned();
+    }
+    let mut out = String::from("\"");
+    for c in word.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if is_hidden(c) || (c.is_whitespace() && c != ' ') => out.extend(c.escape_unicode()),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Hidden characters of a name, escaped in place.
+fn escape_hidden(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_hidden(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
+    }
+    out
+}
+
+// What of a loaded configuration may run now: nothing that the person has not approved, nothing
+// that waits for an input. Decides; asks nobody and starts nothing.
+//
+// Every server stays in the configuration, so that it is seen; one that may not run is held
+// ([`Hold`]). An approved server whose entry changed into something unapproved keeps running as
+// it was approved until the person has looked.
+
+/// Whose word counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// Everything a file names may run: whoever started the program said so (`--trust`).
+    Open,
+    /// What the person approved, as the store remembers it.
+    Guarded(TrustStore),
+}
+
+/// A server that awaits approval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Awaiting {
+    /// What there is to look at.
+    pub review: Review,
+    /// It runs meanwhile as it was approved.
+    pub runs_as_before: bool,
+    /// Its entry is switched off: nothing is asked until it is wanted.
+    pub disabled: bool,
+    /// Where it would run, when that is not the folder of its file.
+    pub elsewhere: Option<PathBuf>,
+}
+
+/// A configuration that went through the gate.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Passed {
+    /// What to run: every server, some of them held.
+    pub config: McpConfig,
+    /// Servers that await approval, in file order.
+    pub awaiting: Vec<Awaiting>,
+    /// Inputs without an answer.
+    pub needs: Vec<InputNeed>,
+    /// What was reviewed: approvals are for this and nothing newer.
+    pub reviewed: Loaded,
+}
+
+impl Gate {
+    /// Lets `loaded`, which was loaded in `env`, through. `running` is what runs now.
+    pub fn pass(&self, loaded: Loaded, env: &Environment, running: Option<&McpConfig>) -> Passed {
+        let needs = loaded.needs.clone();
+        let reviewed = loaded.with_waiting();
+        let mut config = reviewed.config.clone();
+        let mut awaiting = Vec::new();
+        let unapproved = match self {
+            Self::Open => Vec::new(),
+            Self::Guarded(store) => store.unapproved(&reviewed),
+        };
+        for review in unapproved {
+            let Some(server) = config.servers.get_mut(&review.server) else { continue };
+            let disabled = server.disabled;
+            let before = running.and_then(|config| config.servers.get(&review.server));
+            let kept = before.filter(|before| may_stay(before, server));
+            let runs_as_before = kept.is_some();
+            let elsewhere = elsewhere(server, env);
+            match kept {
+                Some(kept) => *server = ServerConfig { at: server.at.clone(), ..kept.clone() },
+                None => server.hold = Some(Hold::Approval),
+            }
+            awaiting.push(Awaiting { review, runs_as_before, disabled, elsewhere });
+        }
+        config.warnings.clone_from(&reviewed.diagnostics);
+        config.warnings.extend(needs.iter().map(|need| {
+            let mut problem = need.problem.clone();
+            problem.severity = Severity::Warning;
+            problem
+        }));
+        config.warnings.dedup();
+        Passed { config, awaiting, needs, reviewed }
+    }
+}
+
+fn elsewhere(server: &ServerConfig, env: &Environment) -> Option<PathBuf> {
+    let TransportConfig::Stdio(stdio) = &server.transport else { return None };
+    let cwd = env.absolute(stdio.cwd.as_ref()?);
+    let own = env.absolute(&server.at.file);
+    (own.parent() != Some(&cwd)).then_some(cwd)
+}
+
+/// Whether a server may run on as it was approved, although its entry is another now.
+fn may_stay(before: &ServerConfig, now: &ServerConfig) -> bool {
+    // What is switched off stops at once, and what waits for others is started in their order.
+    before.hold.is_none()
+        && !before.disabled
+        && !now.disabled
+        && before.dependencies == now.dependencies
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ServerName;
+    use crate::base::secret::Secret;
+    use crate::config::load;
+
+    struct Setup {
+        dir: tempfile::TempDir,
+        env: Environment,
+        gate: Gate,
+        running: Option<McpConfig>,
+    }
+
+    impl Setup {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().expect("a folder");
+            let env = Environment {
+                cwd: dir.path().to_path_buf(),
+                state_dir: Some(dir.path().join("state")),
+                ..Environment::default()
+            };
+            let gate = Gate::Guarded(TrustStore::or_session(&env));
+            Self { dir, env, gate, running: None }
+        }
+
+        fn pass(&mut self, text: &str) -> Passed {
+            let files = [self.dir.path().join("mcp.json")];
+            std::fs::write(&files[0], text).expect("written");
+            let loaded = load(&files, &self.env).expect("loads");
+            let passed = self.gate.pass(loaded, &self.env, self.running.as_ref());
+            self.running = Some(passed.config.clone());
+            passed
+        }
+
+        fn approve(&mut self, passed: &Passed, names: &[&str]) {
+            let names: Vec<ServerName> = names.iter().map(|n| ServerName::new(n)).collect();
+            let Gate::Guarded(store) = &mut self.gate else { return };
+            store.approve(&passed.reviewed, &names).expect("kept");
+        }
+    }
+
+    fn holds(passed: &Passed) -> Vec<(&str, String)> {
+        let servers = passed.config.servers.values();
+        servers
+            .map(|s| (s.name.as_str(), s.hold.as_ref().map_or_else(String::new, Hold::to_string)))
+            .collect()
+    }
+
+    fn args(passed: &Passed, name: &str) -> Vec<String> {
+        match &passed.config.servers[name].transport {
+            TransportConfig::Stdio(stdio) => stdio.args.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn nothing_unapproved_runs_and_what_was_approved_runs_on_when_its_entry_changes() {
+        let mut setup = Setup::new();
+        let one = r#"{"servers":{"a":{"command":"x","args":["1"]},"b":{"command":"y"}}}"#;
+        let passed = setup.pass(one);
+        let wait = "awaiting your approval".to_owned();
+        assert_eq!(holds(&passed), [("a", wait.clone()), ("b", wait.clone())]);
+        setup.approve(&passed, &["a"]);
+        assert_eq!(holds(&setup.pass(one)), [("a", String::new()), ("b", wait.clone())]);
+
+        let two = r#"{"servers":{"a":{"command":"x","args":["2"]},"b":{"command":"y"}}}"#;
+        let passed = setup.pass(two);
+        assert_eq!(holds(&passed), [("a", String::new()), ("b", wait.clone())]);
+        assert_eq!(args(&passed, "a"), ["1"], "the approved command line, not the new one");
+        assert!(passed.awaiting[0].runs_as_before && !passed.awaiting[1].runs_as_before);
+        assert_eq!(args(&setup.pass(two), "a"), ["1"], "and again");
+        setup.approve(&passed, &["a"]);
+        assert_eq!(args(&setup.pass(two), "a"), ["2"]);
+
+        let off = r#"{"servers":{"a":{"command":"evil","disabled":true}}}"#;
+        let passed = setup.pass(off);
+        assert_eq!(holds(&passed), [("a", wait)], "switched off stops at once, and stays shut");
+        assert!(passed.awaiting[0].disabled);
+    }
+
+    #[test]
+    fn what_runs_before_a_restart_of_the_program_is_not_assumed() {
+        let mut setup = Setup::new();
+        let passed = setup.pass(r#"{"servers":{"a":{"command":"x"}}}"#);
+        setup.approve(&passed, &["a"]);
+        setup.running = None;
+        let passed = setup.pass(r#"{"servers":{"a":{"command":"evil"}}}"#);
+        assert_eq!(holds(&passed)[0].1, "awaiting your approval");
+    }
+
+    #[test]
+    fn servers_that_need_an_input_are_shown_and_wait_for_it_and_the_others_do_not() {
+        let mut setup = Setup::new();
+        let text = r#"{"inputs":[{"id":"k","type":"promptString"},
+                {"id":"h","type":"pickString","options":["a","b"]}],
+            "servers":{
+                "arg":{"command":"x","args":["--key","${input:k}"]},
+                "env":{"command":"x","env":{"T":"${input:h}"}},
+                "url":{"url":"https://${input:h}/mcp"},
+                "free":{"command":"y"},
+                "after":{"command":"z","dependencies":["arg"]},
+                "off":{"command":"x","args":["${input:k}"],"disabled":true}}}"#;
+        setup.gate = Gate::Open;
+        let passed = setup.pass(text);
+        let input = |id: &str| format!("waiting for input `{id}`");
+        assert_eq!(
+            holds(&passed),
+            [
+                ("arg", input("k")),
+                ("env", input("h")),
+                ("url", input("h")),
+                ("free", String::new()),
+                ("after", String::new()),
+                ("off", input("k")),
+            ]
+        );
+        assert_eq!(passed.needs.len(), 2);
+        assert!(passed.config.warnings.iter().all(|d| !d.is_error()));
+        setup.env.inputs.insert("k".into(), Secret::new("typed"));
+        let passed = setup.pass(text);
+        assert_eq!(args(&passed, "arg"), ["--key", "typed"]);
+        assert_eq!(holds(&passed)[0].1, "");
+        setup.env.inputs.insert("h".into(), Secret::new("a"));
+        assert!(setup.pass(text).config.servers.values().all(|s| s.hold.is_none()));
+    }
+
+    #[test]
+    fn an_approval_given_before_an_input_is_answered_holds_afterwards() {
+        let mut setup = Setup::new();
+        let text = r#"{"inputs":[{"id":"k","type":"promptString"}],
+            "servers":{"a":{"command":"x","args":["${input:k}"],"cwd":"${input:k}"}}}"#;
+        let passed = setup.pass(text);
+        assert_eq!(holds(&passed)[0].1, "awaiting your approval", "before the input is asked for");
+        setup.approve(&passed, &["a"]);
+        assert_eq!(holds(&setup.pass(text))[0].1, "waiting for input `k`");
+        setup.env.inputs.insert("k".into(), Secret::new("sub"));
+        assert_eq!(holds(&setup.pass(text))[0].1, "");
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use crate::host::approvals::{Drafter, PendingRequest};
+use crate::host::{Drafter, PendingRequest};
 use crate::mcp::RequestKind;
 
 /// Drafts completions without a model.

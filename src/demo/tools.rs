@@ -4,8 +4,9 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
+use super::atlas;
+use crate::demo::chart;
 use crate::demo::geo::{self, Airport};
-use crate::demo::{chart, library};
 
 /// The result of a tool, `None` when there is no such tool.
 pub(crate) fn call(name: &str, arguments: &Value, catalogue: &Value) -> Option<Value> {
@@ -49,7 +50,7 @@ fn find_airport(arguments: &Value) -> Value {
     let found = geo::search(arguments["query"].as_str().unwrap_or_default());
     let limit = arguments["limit"].as_u64().unwrap_or(5) as usize;
     let airports: Vec<Value> =
-        found.iter().take(limit).map(|airport| library::airport(airport)).collect();
+        found.iter().take(limit).map(|airport| atlas::airport(airport)).collect();
     structured(json!({"total": found.len(), "airports": airports}))
 }
 

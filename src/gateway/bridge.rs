@@ -156,7 +156,7 @@ impl Parking {
     pub fn park(&self, call: Parked) -> Option<String> {
         let mut random = [0; 32];
         getrandom::fill(&mut random).ok()?;
-        let state = crate::base::hash::hex(&random);
+        let state = crate::base::file::hex(&random);
         let mut parked = self.parked.lock();
         parked.retain(|_, (since, _)| since.elapsed() < PATIENCE);
         if parked.len() >= PARKED {

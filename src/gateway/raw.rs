@@ -43,7 +43,7 @@ impl Raws {
         let mut random = [0; 16];
         getrandom::fill(&mut random)
             .map_err(|_| ErrorData::internal_error("no random numbers", None))?;
-        let token = crate::base::hash::hex(&random);
+        let token = crate::base::file::hex(&random);
         let mut kept = self.lock();
         kept.bytes += text.len();
         kept.texts.push_back((token.clone(), text.into()));

@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::outside::Outside;
 use crate::base::Timestamp;
+use crate::base::atomic::alone;
 use crate::base::atomic::{Readers, replace};
-use crate::base::hash::hex;
+use crate::base::file::hex;
 use crate::base::secret::Secret;
-use crate::base::turn::alone;
 use crate::host::policy::{Principal, Scope};
 use crate::host::{CallOptions, Origin};
 

@@ -9,11 +9,11 @@ use tokio::sync::mpsc;
 use url::Url;
 
 use crate::base::Timestamp;
-use crate::base::hash::hex;
+use crate::base::file::hex;
 use crate::config::TlsConfig;
 use crate::error::Error;
 use crate::host::CallOutcome;
-use crate::mcp::transport::connection::builder;
+use crate::mcp::transport::remote::builder;
 
 /// Spans that wait to be sent; more are dropped.
 const WAITING: usize = 2_048;

@@ -1,9 +1,6 @@
 //! Requests of servers to their host (requirements S1, S2): what waits, who answers, and how.
 
-mod drafter;
 pub mod queue;
-
-pub use drafter::{Drafted, Drafter};
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,12 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::ServerName;
-use crate::base::Timestamp;
-use crate::base::text::SafeText;
+use crate::base::{SafeText, ServerName, Timestamp};
 use crate::config::ApprovalRule;
-use crate::mcp::{Answer, InputPlace, RequestKind};
-use crate::mcp::{ApprovalId, CallId};
+use crate::mcp::{Answer, ApprovalId, CallId, InputPlace, RequestKind};
 
 /// A request of a server that is open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -203,4 +197,81 @@ impl fmt::Display for SessionRule {
             None => Ok(()),
         }
     }
+}
+
+// Where a model comes in: it may draft the answer to a request, and a person still approves it.
+//
+// A drafter never answers. What it gives is shown as a draft that the person edits, sends or
+// throws away; the host passes it on to nobody.
+
+/// Something that drafts answers: a model, a script, another program.
+///
+/// Registered with [`crate::host::HostBuilder::drafter`] or [`crate::Host::set_drafter`]; asked by
+/// [`crate::Host::draft`] when a person wants a draft, never by itself.
+///
+/// ```
+/// use std::sync::Arc;
+/// use futures::future::BoxFuture;
+/// use mcpdeck::host::approvals::{Drafter, PendingRequest};
+/// use serde_json::{Value, json};
+///
+/// struct Parrot;
+///
+/// impl Drafter for Parrot {
+///     fn name(&self) -> &str {
+///         "parrot"
+///     }
+///
+///     fn draft(
+///         &self,
+///         _request: Arc<PendingRequest>,
+///         params: Arc<Value>,
+///     ) -> BoxFuture<'static, Result<Value, String>> {
+///         let heard = params["messages"][0]["content"]["text"].clone();
+///         Box::pin(async move {
+///             Ok(json!({"role": "assistant", "model": "parrot", "stopReason": "endTurn",
+///                 "content": {"type": "text", "text": heard}}))
+///         })
+///     }
+/// }
+/// ```
+pub trait Drafter: Send + Sync + 'static {
+    /// What it is called, to show beside its drafts.
+    fn name(&self) -> &str;
+
+    /// Drafts the `result` for a request: a `CreateMessageResult`, or the `content` of a form.
+    ///
+    /// `params` are the request's parameters as the person edited them; `request` is what the
+    /// server sent. The future is dropped when the request is withdrawn.
+    ///
+    /// # Errors
+    /// In words for the person.
+    fn draft(
+        &self,
+        request: Arc<PendingRequest>,
+        params: Arc<Value>,
+    ) -> BoxFuture<'static, Result<Value, String>>;
+}
+
+impl<D: Drafter + ?Sized> Drafter for Arc<D> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn draft(
+        &self,
+        request: Arc<PendingRequest>,
+        params: Arc<Value>,
+    ) -> BoxFuture<'static, Result<Value, String>> {
+        (**self).draft(request, params)
+    }
+}
+
+/// A draft and who made it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drafted {
+    /// The drafter's name.
+    pub by: SafeText,
+    /// The result it proposes.
+    pub result: Value,
 }

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::Timestamp;
-use crate::base::text::SafeText;
+use crate::base::{SafeText, Timestamp};
 use crate::config::BreakerConfig;
 
 /// State of a breaker as it is shown.

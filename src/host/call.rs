@@ -8,9 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::ServerName;
-use crate::base::Timestamp;
-use crate::base::text::SafeText;
+use crate::base::{SafeText, ServerName, Timestamp};
 use crate::config::RetryConfig;
 use crate::error::Violation;
 use crate::host::policy::{DEFAULT_PROFILE, Principal};

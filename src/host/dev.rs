@@ -4,8 +4,6 @@
 //! and the server runs on meanwhile. A task ends with its build, so nothing outlives the host.
 //! Owns what people see of it ([`DevView`]); the restart itself is the actor's.
 
-mod build;
-mod echo;
 pub mod sources;
 mod task;
 pub(in crate::host) mod view;

@@ -1,27 +1,43 @@
 //! `Host`: the public handle of the engine. Cheap to clone; dropping the last one stops the servers.
 
 mod builder;
-mod control;
-mod look;
 mod policy;
-mod requests;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use serde_json::{Map, Value};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::base::ServerName;
-use crate::host::HostView;
-use crate::host::journal::Journal;
-use crate::host::shared::Shared;
-use crate::host::supervisor::Order;
-use crate::process::ExitView;
-
+use super::approvals::queue::Presence;
+use super::approvals::{Drafted, Drafter, RequestHandler, RuleKind, SessionRule};
+use super::cache::{CacheKey, CacheView};
+use super::call::{CallOptions, CallOutcome, CallView};
+use super::fact::Journal;
+use super::metrics::ServerMetrics;
+use super::operation::Operation;
+use super::policy::{Action, Admission, TargetKind};
+use super::router::Route;
+use super::server::lifecycle::{Input, Next};
+use super::server::slot::Command;
+use super::server::slot::{Slot, Wanted};
+use super::shared::Shared;
+use super::supervisor::Order;
+use super::{Fact, HostView, Record};
+use crate::base::{Clock, LogLevel, LogRecord, Ring, SafeText, Secret, ServerName, Timestamp};
+use crate::config::{ConfigChange, Diagnostic, McpConfig, RootConfig, ServerConfig};
+use crate::error::{Error, ErrorCode};
+use crate::mcp::auth::{AuthFailure, Authorization, Authorizer};
+use crate::mcp::session::Request;
+use crate::mcp::{
+    Answer, ApprovalId, CallId, Capabilities, ListKind, Notice, PendingRequest, Prompt,
+    SessionView, Tool, TrafficRecord,
+};
+use crate::process::{ExitView, Usage};
 pub use builder::HostBuilder;
-pub use control::Reloading;
+use builder::settled;
 
 /// What a server that does not start means for the others (decision D2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,4 +83,768 @@ pub struct ShutdownReport {
     pub exits: Vec<(ServerName, ExitView)>,
     /// How long it took.
     pub took: Duration,
+}
+
+// Control: servers started, stopped, restarted; configurations applied; the end.
+
+/// A configuration that is in use while servers it has no more are still ending. Dropping it waits
+/// for nothing and takes nothing back.
+#[derive(Debug)]
+#[must_use = "`finished` waits for the servers that were taken out"]
+pub struct Reloading {
+    finished: CancellationToken,
+}
+
+impl Reloading {
+    /// Waits until the servers that were taken out are gone.
+    pub async fn finished(self) {
+        self.finished.cancelled().await;
+    }
+}
+
+impl Host {
+    /// Stops every server in dependency order and waits until nothing is left. Asked again, it
+    /// waits for the same end.
+    pub async fn shutdown(&self) -> ShutdownReport {
+        let began = tokio::time::Instant::now();
+        // A reload that waits for calls in flight must not hold up the end.
+        self.inner.deck.hurry.cancel();
+        let (done, wait) = oneshot::channel();
+        if self.inner.orders.send(Order::Shutdown(done)).await.is_ok() {
+            let _ = wait.await;
+        }
+        let mut kept = self.inner.report.lock();
+        let report = kept.get_or_insert_with(|| {
+            let view = self.inner.view.borrow();
+            let exits = view.servers.values().filter_map(|server| {
+                let exit = server.exit.clone().filter(|exit| exit.expected)?;
+                Some((server.name.clone(), exit))
+            });
+            ShutdownReport { exits: exits.collect(), took: began.elapsed() }
+        });
+        report.clone()
+    }
+
+    /// Skips the grace of a running shutdown: kills at once (second Ctrl-C).
+    pub fn force_shutdown(&self) {
+        self.inner.deck.force.cancel();
+    }
+
+    /// Starts a server that is stopped, unavailable or disabled. Returns when it is ready.
+    ///
+    /// # Errors
+    /// [`ErrorCode::ServerStartup`] when it does not get ready, with the reason.
+    pub async fn start(&self, server: &ServerName) -> Result<(), Error> {
+        let slot = self.control(server, Input::Start).await?;
+        self.ready(&slot).await
+    }
+
+    /// Stops a server; it stays in the deck. Returns when its process is gone.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] for an unknown server, [`ErrorCode::RateLimited`] when too many
+    /// commands wait for it.
+    pub async fn stop(&self, server: &ServerName) -> Result<(), Error> {
+        let slot = self.control(server, Input::Stop(Next::Rest)).await?;
+        settled(&slot).await;
+        self.inner.deck.facts.flush().await;
+        Ok(())
+    }
+
+    /// Stops and starts a server; forgives its breaker and restart count. Returns when it is ready.
+    ///
+    /// # Errors
+    /// As [`Host::start`].
+    pub async fn restart(&self, server: &ServerName) -> Result<(), Error> {
+        let slot = self.control(server, Input::Restart).await?;
+        for fact in slot.close_breakers(self.inner.deck.clock.now()) {
+            self.inner.deck.facts.record(fact).await;
+        }
+        self.ready(&slot).await
+    }
+
+    /// Asks a person to sign in at a server ([`crate::mcp::RequestKind::SignIn`]), also when they
+    /// said "not now" before. Returns at once; the server is started when somebody has signed in.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] where nobody signs in.
+    pub fn sign_in(&self, server: &ServerName) -> Result<(), Error> {
+        let (slot, _) = self.account(server)?;
+        slot.account.ask_again(server);
+        Ok(())
+    }
+
+    /// Revokes and forgets the token of a server, and restarts the server without one. Nobody is
+    /// asked to sign in until [`Host::sign_in`]. What the issuer said against the revocation.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] where nobody signs in; the token is still kept.
+    pub async fn sign_out(&self, server: &ServerName) -> Result<Option<AuthFailure>, Error> {
+        let (slot, auth) = self.account(server)?;
+        slot.account.decline();
+        let done = auth.sign_out().await.map_err(|failure| refused(&failure, server))?;
+        self.control(server, Input::Restart).await?;
+        Ok(done.and_then(|(_, revoked)| revoked.err()))
+    }
+
+    /// Gets another token for a server, without a person.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] where nobody signs in, or why there is none.
+    pub async fn refresh_token(&self, server: &ServerName) -> Result<(), Error> {
+        let (_, auth) = self.account(server)?;
+        auth.refresh_now().await.map(drop).map_err(|failure| refused(&failure, server))
+    }
+
+    /// Looks where a server sends those who sign in.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] where nobody signs in, or why its metadata cannot be used.
+    pub async fn authorization(&self, server: &ServerName) -> Result<Authorization, Error> {
+        let (_, auth) = self.account(server)?;
+        auth.authorization().await.map_err(|failure| refused(&failure, server))
+    }
+
+    fn account(&self, server: &ServerName) -> Result<(Arc<Slot>, Arc<Authorizer>), Error> {
+        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        let auth = slot.account.authorizer().ok_or_else(|| {
+            let message = format!("nobody signs in to `{server}`");
+            Error::new(ErrorCode::Configuration, message)
+                .server(server)
+                .help("it is no server behind an address, or its entry authorises it")
+        })?;
+        Ok((slot, auth))
+    }
+
+    /// Closes a breaker manually: the server's, or a tool's.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] for an unknown server.
+    pub fn reset_breaker(&self, server: &ServerName, tool: Option<&str>) -> Result<(), Error> {
+        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        if let Some(fact) = slot.close_breaker(tool, self.inner.deck.clock.now()) {
+            self.inner.deck.facts.post(fact);
+        }
+        Ok(())
+    }
+
+    /// Somebody has looked at what changed in the lists of a server: at one item, or at all of it.
+    /// What was looked at is marked no more.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] for an unknown server.
+    pub fn changes_seen(
+        &self,
+        server: &ServerName,
+        item: Option<(ListKind, SafeText)>,
+    ) -> Result<(), Error> {
+        self.inner.deck.routes().server(server)?;
+        self.inner.deck.facts.post(Fact::ChangesSeen { server: server.clone(), item });
+        Ok(())
+    }
+
+    /// Fetches the lists of a server again. Returns when they are there.
+    ///
+    /// # Errors
+    /// [`ErrorCode::ServerUnavailable`], or the error of the first list that could not be fetched.
+    pub async fn refresh(&self, server: &ServerName) -> Result<(), Error> {
+        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        let (done, wait) = oneshot::channel();
+        send(&slot, Command::Refresh(done))?;
+        let result = wait.await.unwrap_or_else(|_| Err(slot.live().unavailable()));
+        self.inner.deck.facts.flush().await;
+        result
+    }
+
+    /// Registers the application's answer to requests of servers (requirement S1); replaces the
+    /// one before. Requests that are open stay with the one they were given to.
+    pub fn register_callback(&self, handler: impl RequestHandler) {
+        self.inner.deck.approvals.set_handler(Some(Arc::new(handler)));
+    }
+
+    /// A person answers pending requests until what this gives is dropped
+    /// ([`crate::HostBuilder::person_answers`] says so for good).
+    pub fn person_arrives(&self) -> Presence {
+        self.inner.deck.approvals.person_arrives()
+    }
+
+    /// Answers a pending request of a server.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Cancelled`] when it was withdrawn meanwhile: nothing was sent.
+    pub fn answer(&self, id: ApprovalId, answer: Answer) -> Result<(), Error> {
+        self.inner.deck.approvals.answer(id, answer)
+    }
+
+    /// Gives a pending request more time, to at most a day in all; gives when it ends now.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Cancelled`] when it is no longer open.
+    pub fn extend_request(&self, id: ApprovalId, more: Duration) -> Result<Timestamp, Error> {
+        self.inner.deck.approvals.extend(id, more)
+    }
+
+    /// Registers what drafts answers for a person to approve; replaces the one before.
+    pub fn set_drafter(&self, drafter: impl Drafter) {
+        self.inner.deck.approvals.set_drafter(Some(Arc::new(drafter)));
+    }
+
+    /// The name of what drafts answers, when something does.
+    pub fn drafter_name(&self) -> Option<SafeText> {
+        self.inner.deck.approvals.drafter_name()
+    }
+
+    /// Asks the drafter for the answer to a pending request, to be shown to a person. `params` are
+    /// its parameters as edited; those that were sent when `None`. Nothing is answered.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] without a drafter, [`ErrorCode::Cancelled`] when the request is
+    /// no longer open, [`ErrorCode::Internal`] with the drafter's words.
+    pub async fn draft(
+        &self,
+        id: ApprovalId,
+        params: Option<Arc<Value>>,
+    ) -> Result<Drafted, Error> {
+        self.inner.deck.approvals.draft(id, params).await
+    }
+
+    /// Decides the next requests of one kind by a rule of this session, before the entry's rule,
+    /// the callback and the person; `None` takes it back. Open requests keep waiting.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] for an unknown server.
+    pub fn set_approval_rule(
+        &self,
+        server: &ServerName,
+        kind: RuleKind,
+        rule: Option<SessionRule>,
+    ) -> Result<(), Error> {
+        self.inner.deck.routes().server(server)?;
+        self.inner.deck.approvals.set_rule(server, kind, rule);
+        Ok(())
+    }
+
+    /// Applies another configuration: unchanged servers keep process and session (C8). Returns when
+    /// removed servers are gone and changed ones are on their way: calls in flight on either have
+    /// a grace of five seconds (the entry's `shutdownTimeout` when that is shorter) to finish.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] when it cannot be used; the one before stays.
+    pub async fn reload(&self, config: McpConfig) -> Result<(), Error> {
+        self.begin_reload(config).await?.finished().await;
+        Ok(())
+    }
+
+    /// The same without waiting for removed servers, which may take their `shutdownTimeout`: returns
+    /// when the configuration is in use, and another may be applied.
+    ///
+    /// # Errors
+    /// As [`Host::reload`].
+    pub async fn begin_reload(&self, config: McpConfig) -> Result<Reloading, Error> {
+        let (done, wait) = oneshot::channel();
+        let order = Order::Reload(Box::new(config), done);
+        let stopping = || Error::new(ErrorCode::ServerUnavailable, "the host is stopping");
+        self.inner.orders.send(order).await.map_err(|_| stopping())?;
+        let finished = wait.await.unwrap_or_else(|_| Err(stopping()))?;
+        Ok(Reloading { finished })
+    }
+
+    /// Says what [`Host::reload`] would do with a configuration. Changes nothing.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] when it cannot be used.
+    pub async fn plan_reload(&self, config: McpConfig) -> Result<ConfigChange, Error> {
+        let (done, wait) = oneshot::channel();
+        let stopping = || Error::new(ErrorCode::ServerUnavailable, "the host is stopping");
+        let order = Order::Plan(Box::new(config), done);
+        self.inner.orders.send(order).await.map_err(|_| stopping())?;
+        wait.await.unwrap_or_else(|_| Err(stopping()))
+    }
+
+    /// Shows the problems of a configuration that cannot be used; the one before stays.
+    pub fn reject_config(&self, diagnostics: Vec<Diagnostic>) {
+        self.inner.deck.facts.post(Fact::ConfigRejected { diagnostics });
+    }
+
+    async fn control(&self, server: &ServerName, input: Input) -> Result<Arc<Slot>, Error> {
+        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        let (done, taken) = oneshot::channel();
+        send(&slot, Command::Control(input, done))?;
+        let _ = taken.await;
+        Ok(slot)
+    }
+
+    async fn ready(&self, slot: &Slot) -> Result<(), Error> {
+        settled(slot).await;
+        self.inner.deck.facts.flush().await;
+        let live = slot.live();
+        if live.session.is_some() {
+            return Ok(());
+        }
+        let reason = live.reason.as_ref().map_or(live.state.as_str(), |reason| reason.as_str());
+        Err(Error::new(ErrorCode::ServerStartup, format!("did not start: {reason}"))
+            .server(&slot.name))
+    }
+}
+
+fn refused(failure: &AuthFailure, server: &ServerName) -> Error {
+    Error::new(ErrorCode::ServerUnavailable, failure.to_string()).server(server)
+}
+
+fn send(slot: &Slot, command: Command) -> Result<(), Error> {
+    use tokio::sync::mpsc::error::TrySendError;
+    slot.commands.try_send(command).map_err(|error| match error {
+        TrySendError::Full(_) => {
+            Error::new(ErrorCode::RateLimited, "busy: too many commands wait for this server")
+                .server(&slot.name)
+        }
+        TrySendError::Closed(_) => {
+            Error::new(ErrorCode::ServerUnavailable, "the server has left the deck")
+                .server(&slot.name)
+        }
+    })
+}
+
+// Looking: the view, the journal, telemetry, metrics, the cache. Nothing here waits.
+
+impl Host {
+    /// All servers that can be called, those that sleep included, with all their capabilities (requirements K2, H1). Servers
+    /// that are down stand in the view, with their last known lists and the reason.
+    pub fn get_tools(&self) -> Vec<(ServerName, Arc<Capabilities>)> {
+        let slots = self.inner.deck.slots();
+        let live = slots.iter().map(|(name, slot)| (name, slot.live()));
+        live.filter(|(_, live)| live.is_callable())
+            .map(|(name, live)| (name.clone(), Arc::clone(&live.capabilities)))
+            .collect()
+    }
+
+    /// Metrics of every server.
+    pub fn get_metrics(&self) -> Vec<(ServerName, ServerMetrics)> {
+        let slots = self.inner.deck.slots();
+        slots.iter().map(|(name, slot)| (name.clone(), slot.metrics())).collect()
+    }
+
+    /// Calls in flight, oldest first.
+    pub fn calls(&self) -> Vec<CallView> {
+        let deck = &self.inner.deck;
+        let slots = deck.slots();
+        let rows: Vec<_> = slots
+            .values()
+            .flat_map(|slot| slot.calls().values().cloned().collect::<Vec<_>>())
+            .collect();
+        let mut calls: Vec<CallView> = rows.iter().map(|row| row.show()).collect();
+        calls.sort_by_key(|call| call.id);
+        calls
+    }
+
+    /// The effective configuration of a server.
+    pub fn server_config(&self, server: &ServerName) -> Option<Arc<ServerConfig>> {
+        Some(Arc::clone(&self.inner.deck.slots().get(server)?.live().config))
+    }
+
+    /// Memory and processor time of a server's processes; `None` when it has none, or where the
+    /// platform does not tell. Reads the process table: ask about once a second, off the screen's
+    /// thread.
+    pub fn usage(&self, server: &ServerName) -> Option<Usage> {
+        self.inner.deck.slots().get(server)?.live().process.as_ref()?.usage()
+    }
+
+    /// What is masked of a server: the secrets of its entry, and the tokens it was signed in with.
+    pub fn secrets(&self, server: &ServerName) -> Vec<Secret> {
+        let Some(slot) = self.inner.deck.slots().get(server).cloned() else { return Vec::new() };
+        slot.redactor.learn(slot.live().config.secrets());
+        slot.redactor.values()
+    }
+
+    /// The roots shared with a server now.
+    pub fn roots(&self, server: &ServerName) -> Vec<RootConfig> {
+        self.inner.deck.approvals.roots(server)
+    }
+
+    /// The resources the host is subscribed to.
+    pub fn subscriptions(&self, server: &ServerName) -> Vec<Arc<str>> {
+        let slots = self.inner.deck.slots();
+        slots.get(server).map(|slot| slot.subscriptions()).unwrap_or_default()
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> CacheView {
+        self.inner.deck.cache.view()
+    }
+
+    /// The content of a cache entry.
+    pub fn cache_content(&self, key: &CacheKey) -> Option<crate::mcp::Payload> {
+        self.inner.deck.cache.content(key)
+    }
+
+    /// Drops one cache entry, or all.
+    pub fn cache_drop(&self, key: Option<&CacheKey>) {
+        let reason = SafeText::line("dropped on request");
+        let deck = &self.inner.deck;
+        deck.cache
+            .invalidate(&reason, deck.clock.now(), |entry| key.is_none_or(|key| key == entry));
+    }
+
+    /// The view now: every server with its state and why, its lists, what waits for an answer, the
+    /// problems of the configuration.
+    pub fn snapshot(&self) -> Arc<HostView> {
+        Arc::clone(&self.inner.view.borrow())
+    }
+
+    /// The view now, and every later one.
+    pub fn view(&self) -> watch::Receiver<Arc<HostView>> {
+        self.inner.view.clone()
+    }
+
+    /// Facts from now on. Overflow policy: a subscriber that does not read slows nobody; it is
+    /// dropped when 4,096 facts wait, and its channel closes.
+    pub fn subscribe(&self) -> mpsc::Receiver<Arc<Record>> {
+        self.inner.journal.subscribe()
+    }
+
+    /// The newest facts, oldest first, at most 10,000.
+    pub fn journal(&self) -> Vec<Arc<Record>> {
+        self.inner.journal.records()
+    }
+
+    /// All traffic.
+    pub fn traffic(&self) -> Ring<TrafficRecord> {
+        self.inner.deck.traffic.clone()
+    }
+
+    /// One server's newest traffic, kept through restarts.
+    pub fn black_box(&self, server: &ServerName) -> Option<Ring<TrafficRecord>> {
+        Some(self.inner.deck.slots().get(server)?.black_box.clone())
+    }
+
+    /// All logs.
+    pub fn logs(&self) -> Ring<LogRecord> {
+        self.inner.deck.logs.clone()
+    }
+
+    /// What servers tell from now on without being asked: updated resources, and what they log. Overflow
+    /// policy: who reads too slowly misses the oldest.
+    pub fn notices(&self) -> broadcast::Receiver<Notice> {
+        self.inner.deck.notices.subscribe()
+    }
+
+    /// The level that a server is asked to log at; `None` when it was never asked.
+    pub fn log_level(&self, server: &ServerName) -> Option<LogLevel> {
+        let slot = Arc::clone(self.inner.deck.slots().get(server)?);
+        slot.log_level().or(slot.live().config.log_level)
+    }
+
+    /// The host's time, in which every [`crate::base::Timestamp`] is given.
+    pub fn clock(&self) -> Clock {
+        self.inner.deck.clock
+    }
+}
+
+// Requests to servers (requirement R1): who is meant, and off it goes.
+
+impl Host {
+    /// Calls a tool with the server's defaults.
+    ///
+    /// # Errors
+    /// As [`Host::call_tool_with`].
+    pub async fn call_tool(&self, name: &str, arguments: Value) -> Result<CallOutcome, Error> {
+        self.call_tool_with(name, arguments, CallOptions::default()).await
+    }
+
+    /// Calls a tool. `name` is `{server}.{tool}`, or the tool alone when one server has it; `null`
+    /// arguments are an empty object. A tool that says it failed is an outcome, not an error.
+    ///
+    /// # Errors
+    /// [`crate::ErrorCode::ToolNotFound`], `Ambiguous`, `Validation`, `PolicyBlocked` and
+    /// `ServerUnavailable` before anything is sent; `Timeout`, `Cancelled`, `Protocol`,
+    /// `CircuitOpen` and `ServerUnavailable` after.
+    pub async fn call_tool_with(
+        &self,
+        name: &str,
+        arguments: Value,
+        options: CallOptions,
+    ) -> Result<CallOutcome, Error> {
+        let (route, admission) = self.named("tools/call", name, &options)?;
+        let (slot, name) = route;
+        let arguments = Arc::new(arguments);
+        let request = Request::CallTool { name: Arc::clone(&name), arguments };
+        self.operate((slot, name), "tools/call", request, (options, admission)).await
+    }
+
+    /// Gets a prompt with the server's defaults.
+    ///
+    /// # Errors
+    /// As [`Host::call_tool_with`].
+    pub async fn get_prompt(&self, name: &str, arguments: Value) -> Result<CallOutcome, Error> {
+        self.get_prompt_with(name, arguments, CallOptions::default()).await
+    }
+
+    /// Gets a prompt; `name` as for tools, arguments an object of strings.
+    ///
+    /// # Errors
+    /// As [`Host::call_tool_with`].
+    pub async fn get_prompt_with(
+        &self,
+        name: &str,
+        arguments: Value,
+        options: CallOptions,
+    ) -> Result<CallOutcome, Error> {
+        let (route, admission) = self.named("prompts/get", name, &options)?;
+        let (slot, name) = route;
+        let arguments = match arguments {
+            Value::Null => Value::Object(Map::new()),
+            other => other,
+        };
+        let arguments = Arc::new(arguments);
+        let request = Request::GetPrompt { name: Arc::clone(&name), arguments };
+        self.operate((slot, name), "prompts/get", request, (options, admission)).await
+    }
+
+    /// Reads a resource from the server that lists it, or whose template fits it, with the server's
+    /// defaults.
+    ///
+    /// # Errors
+    /// As [`Host::call_tool_with`].
+    pub async fn get_resource(&self, uri: &str) -> Result<CallOutcome, Error> {
+        self.get_resource_with(uri, CallOptions::default()).await
+    }
+
+    /// Reads a resource from the server that lists it, or whose template fits it (R2); from
+    /// [`CallOptions::server`] when one is named there.
+    ///
+    /// # Errors
+    /// As [`Host::call_tool_with`]; `Ambiguous` with the servers when several offer it.
+    pub async fn get_resource_with(
+        &self,
+        uri: &str,
+        options: CallOptions,
+    ) -> Result<CallOutcome, Error> {
+        let (slot, admission) = self.located(uri, &options)?;
+        let uri: Arc<str> = uri.into();
+        let request = Request::ReadResource { uri: Arc::clone(&uri) };
+        self.operate((slot, uri), "resources/read", request, (options, admission)).await
+    }
+
+    /// Asks for completions; `params` as in `completion/complete`.
+    ///
+    /// # Errors
+    /// As [`Host::call_tool_with`]; `Protocol`, and nothing is sent, when the server does not offer
+    /// completions.
+    pub async fn complete(
+        &self,
+        server: &ServerName,
+        params: Value,
+        options: CallOptions,
+    ) -> Result<CallOutcome, Error> {
+        let slot = self.inner.deck.routes().server(server).cloned();
+        let reference = |key: &str| params.pointer(&format!("/ref/{key}")).and_then(Value::as_str);
+        let what = match reference("uri") {
+            Some(uri) => (TargetKind::Resource, uri),
+            None => (TargetKind::Prompt, reference("name").unwrap_or_default()),
+        };
+        let point = &self.inner.deck.policy;
+        let found = point.direct(options.principal(), Action::Complete, what, slot);
+        let (slot, admission) = routed("completion/complete", server.as_str(), found)?;
+        if slot.live().session.as_ref().is_some_and(|session| !completes(&session.view())) {
+            let message = "the server does not offer completions";
+            return Err(Error::new(ErrorCode::Protocol, message).server(server));
+        }
+        let request = Request::Complete { params };
+        self.operate((slot, "".into()), "completion/complete", request, (options, admission)).await
+    }
+
+    /// The server from which a caller reads a resource; nothing is sent.
+    ///
+    /// # Errors
+    /// As [`Host::get_resource_with`].
+    pub fn find_resource(&self, uri: &str, options: &CallOptions) -> Result<ServerName, Error> {
+        Ok(self.located(uri, options)?.0.name.clone())
+    }
+
+    fn located(
+        &self,
+        uri: &str,
+        options: &CallOptions,
+    ) -> Result<(Arc<Slot>, Option<Admission>), Error> {
+        let route = self.inner.deck.routes().resource(uri, options.server.as_ref());
+        let what = (TargetKind::Resource, uri);
+        let point = &self.inner.deck.policy;
+        let found = point.direct(options.principal(), Action::Read, what, route);
+        routed("resources/read", uri, found)
+    }
+
+    /// Sends any request, `ping` among them, and gives its result: to try what a server does. `params`
+    /// are sent as they are; what `tools/call`, `prompts/get` and `resources/read` ask for on the way
+    /// (`input_required`) is answered as in a call.
+    ///
+    /// # Errors
+    /// `Validation` for `params` that are no object; `PermissionDenied` to everybody but the person;
+    /// the others as [`Host::call_tool_with`].
+    pub async fn request(
+        &self,
+        server: &ServerName,
+        method: &str,
+        params: Option<Value>,
+        options: CallOptions,
+    ) -> Result<CallOutcome, Error> {
+        let method: Arc<str> = method.into();
+        let fail = |code, message| {
+            Err(Error::new(code, message).server(server).request(format!("request {method}")))
+        };
+        if params.as_ref().is_some_and(|params| !params.is_object()) {
+            return fail(ErrorCode::Validation, "`params` have to be a JSON object");
+        }
+        if !options.principal().is_person() {
+            return fail(ErrorCode::PermissionDenied, "only the person may send any request");
+        }
+        let slot = self.inner.deck.routes().server(server).cloned();
+        let slot = routed("request", server.as_str(), slot)?;
+        let request = Request::Raw { method: Arc::clone(&method), params };
+        self.operate((slot, method), "request", request, (options, None)).await
+    }
+
+    /// Subscribes to a resource; updates come as [`Host::notices`] and invalidate the cache. The
+    /// subscription is renewed when the server is restarted, and ends at the server when everybody
+    /// who subscribed has ended it.
+    ///
+    /// # Errors
+    /// As [`Host::call_tool_with`].
+    pub async fn subscribe_resource(&self, server: &ServerName, uri: &str) -> Result<(), Error> {
+        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        if !slot.subscriptions().iter().any(|known| **known == *uri) {
+            self.ask(server, Request::Subscribe { uri: uri.into() }).await?;
+        }
+        slot.subscribed(uri, Wanted::Yes);
+        Ok(())
+    }
+
+    /// Ends a subscription.
+    ///
+    /// # Errors
+    /// As [`Host::call_tool_with`].
+    pub async fn unsubscribe_resource(&self, server: &ServerName, uri: &str) -> Result<(), Error> {
+        if self.inner.deck.routes().server(server)?.subscribed(uri, Wanted::No) > 0 {
+            return Ok(());
+        }
+        self.ask(server, Request::Unsubscribe { uri: uri.into() }).await
+    }
+
+    /// Asks a server for another log level; it holds for later sessions too.
+    ///
+    /// # Errors
+    /// As [`Host::call_tool_with`].
+    pub async fn set_log_level(&self, server: &ServerName, level: LogLevel) -> Result<(), Error> {
+        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        slot.set_log_level(level);
+        if slot.live().is_asleep() {
+            return Ok(());
+        }
+        self.ask(server, Request::SetLogLevel(level)).await
+    }
+
+    /// Shares other roots with a server and tells it.
+    ///
+    /// # Errors
+    /// [`crate::ErrorCode::Configuration`] for an unknown server.
+    pub fn set_roots(&self, server: &ServerName, roots: Vec<RootConfig>) -> Result<(), Error> {
+        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        self.inner.deck.approvals.set_roots(server, roots);
+        if let Some(session) = &slot.live().session {
+            tokio::spawn(session.roots_changed());
+        }
+        Ok(())
+    }
+
+    /// The tool that `name` means and its server; nothing is sent.
+    ///
+    /// # Errors
+    /// [`crate::ErrorCode::ToolNotFound`], `Ambiguous`, `PermissionDenied` or `ServerUnavailable`.
+    pub fn find_tool(&self, name: &str) -> Result<(ServerName, Arc<Tool>), Error> {
+        let route = self.inner.deck.routes().tool(name, None);
+        let (slot, name) = routed("tools/call", name, route)?;
+        let live = slot.live();
+        let tool = live.tool(&name).cloned().ok_or_else(|| live.unavailable())?;
+        live.callable().map(|()| (slot.name.clone(), tool))
+    }
+
+    /// The prompt that `name` means and its server; nothing is sent.
+    ///
+    /// # Errors
+    /// As [`Host::find_tool`].
+    pub fn find_prompt(&self, name: &str) -> Result<(ServerName, Arc<Prompt>), Error> {
+        let route = self.inner.deck.routes().prompt(name, None);
+        let (slot, name) = routed("prompts/get", name, route)?;
+        let live = slot.live();
+        let prompt = live.capabilities.prompts.iter().find(|prompt| prompt.name == name);
+        let prompt = prompt.cloned().ok_or_else(|| live.unavailable())?;
+        live.callable().map(|()| (slot.name.clone(), prompt))
+    }
+
+    /// Reserves an id for a call that is about to be made.
+    pub fn next_call_id(&self) -> CallId {
+        self.inner.deck.next_call_id()
+    }
+
+    /// The tool or prompt that a caller means.
+    fn named(
+        &self,
+        method: &str,
+        name: &str,
+        options: &CallOptions,
+    ) -> Result<(Route, Option<Admission>), Error> {
+        let what = match method {
+            "tools/call" => (Action::Call, TargetKind::Tool),
+            _ => (Action::Prompt, TargetKind::Prompt),
+        };
+        let deck = &self.inner.deck;
+        routed(method, name, deck.policy.named(&deck.routes(), options, what, name))
+    }
+
+    async fn operate(
+        &self,
+        (slot, target): Route,
+        method: &'static str,
+        request: Request,
+        (options, admission): (CallOptions, Option<Admission>),
+    ) -> Result<CallOutcome, Error> {
+        let deck = Arc::clone(&self.inner.deck);
+        let mut options = options;
+        if !options.origin.is_person() {
+            let own = options.timeout.unwrap_or(slot.live().config.request_timeout);
+            let profile = options.principal().profile;
+            let limits = deck.policy.in_force().config.limits_of(&profile);
+            options.timeout = Some(own.min(limits.call_timeout));
+        }
+        let id = options.id.unwrap_or_else(|| deck.next_call_id());
+        Operation { deck, slot, request, method, target, options, id, admission }.run().await
+    }
+
+    /// A request whose result says nothing.
+    async fn ask(&self, server: &ServerName, request: Request) -> Result<(), Error> {
+        let deck = &self.inner.deck;
+        let slot = Arc::clone(deck.routes().server(server)?);
+        slot.wake().await;
+        let live = slot.live();
+        let own = PendingRequest::own(live.config.request_timeout);
+        live.session()?.request(request, own).await.map(|_| ()).map_err(Error::advised)
+    }
+}
+
+/// A name that leads nowhere is a rejected request: named in the error, and a record of the log
+/// (requirement O2).
+fn routed<T>(method: &str, asked: &str, route: Result<T, Error>) -> Result<T, Error> {
+    route.map_err(|error| {
+        let (server, status) = (error.server.as_ref().map(ServerName::as_str), error.code.as_str());
+        tracing::warn!(
+            target: "mcpdeck::call", server, action = method, status, "{asked:?}: {}", error.message
+        );
+        error.request(format!("{method} {asked}"))
+    })
+}
+
+/// Whether completions were negotiated (MCP, utilities, completion). The first version had no word
+/// for it.
+fn completes(session: &SessionView) -> bool {
+    let declared = session.capabilities.get("completions").is_some_and(|value| !value.is_null());
+    declared || session.protocol_version.as_str() == "2024-11-05"
 }

@@ -1,12 +1,15 @@
 //! Names of tools: `{server}.{tool}` and what else is accepted (decision D3), and the spelling that
 //! models and clients take (decision D13). Pure.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use sha2::{Digest, Sha256};
 
 use crate::base::ServerName;
-use crate::base::hash::hex;
+use crate::base::file::hex;
+use crate::config::ToolFilter;
 use crate::error::{Error, ErrorCode};
 
 /// A tool and its server.
@@ -107,6 +110,52 @@ pub fn hashed(name: &str, of: &str) -> String {
 
 fn split<'a>(asked: &'a str, server: &ServerName) -> Option<&'a str> {
     asked.strip_prefix(server.as_str())?.strip_prefix(['.', ':', '/'])
+}
+
+// Which tools of a server are visible (`tools.allow`, `tools.deny`): globs over names, deny wins.
+
+/// A compiled filter.
+pub struct Visible {
+    allow: Option<GlobSet>,
+    deny: GlobSet,
+}
+
+impl Visible {
+    /// Compiles a filter. A pattern that is no glob matches nothing; the configuration reports it.
+    pub fn new(filter: &ToolFilter) -> Self {
+        let allow = (!filter.allow.is_empty()).then(|| globs(&filter.allow));
+        Self { allow, deny: globs(&filter.deny) }
+    }
+
+    /// Whether a tool is shown.
+    pub fn shows(&self, name: &str) -> bool {
+        let name = &*literal(name);
+        self.allow.as_ref().is_none_or(|allow| allow.is_match(name)) && !self.deny.is_match(name)
+    }
+}
+
+/// On Windows globs take a backslash for a slash; in names of tools these are two characters. One
+/// that is private to us, and so in no name, stands for it there.
+fn literal(text: &str) -> Cow<'_, str> {
+    if cfg!(windows) && text.contains('\\') {
+        Cow::Owned(text.replace('\\', "\u{f05c}"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+fn globs(patterns: &[String]) -> GlobSet {
+    let mut set = GlobSetBuilder::new();
+    for pattern in patterns {
+        // Tool names are no paths: `*` crosses `/`, and a backslash is a character like another.
+        let pattern = literal(pattern);
+        let glob =
+            GlobBuilder::new(&pattern).literal_separator(false).backslash_escape(false).build();
+        if let Ok(glob) = glob {
+            set.add(glob);
+        }
+    }
+    set.build().unwrap_or_else(|_| GlobSet::empty())
 }
 
 #[cfg(test)]
@@ -212,6 +261,46 @@ mod tests {
                 let other = found.server.as_str().len() > server.as_str().len();
                 prop_assert!(other || (&found.server, &found.name) == (server, name));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod filter_tests {
+    use super::*;
+
+    fn shows(allow: &[&str], deny: &[&str], name: &str) -> bool {
+        let own = |list: &[&str]| list.iter().map(ToString::to_string).collect();
+        Visible::new(&ToolFilter { allow: own(allow), deny: own(deny) }).shows(name)
+    }
+
+    #[test]
+    fn an_empty_filter_shows_everything_and_deny_wins() {
+        assert!(shows(&[], &[], "any"));
+        assert!(shows(&["read_*"], &[], "read_file"));
+        assert!(!shows(&["read_*"], &[], "write_file"));
+        assert!(!shows(&["*"], &["write_*"], "write_file"));
+        assert!(shows(&["a/*"], &[], "a/b/c"));
+    }
+
+    #[test]
+    fn an_allow_list_of_nothing_but_nonsense_shows_nothing() {
+        assert!(!shows(&["[broken"], &[], "x"));
+    }
+
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn deny_wins_and_a_plain_name_is_that_name_only(
+            allow in prop::collection::vec("[ab*?\\[\\]{}!,\\\\-]{0,6}", 0..4),
+            name in "[ab/\\\\]{1,6}", other in "[ab/\\\\]{1,6}",
+        ) {
+            let allow: Vec<&str> = allow.iter().map(String::as_str).collect();
+            prop_assert!(!shows(&allow, &[&name], &name));
+            prop_assert!(!shows(&allow, &["*"], &name));
+            prop_assert_eq!(shows(&[&name], &[], &other), name == other);
+            prop_assert!(allow.is_empty() || shows(&allow, &[], &name) || !shows(&allow, &[], &name));
         }
     }
 }

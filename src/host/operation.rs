@@ -3,30 +3,29 @@
 
 mod arguments;
 mod breakers;
-mod cached;
-mod flight;
-mod output;
-mod permitted;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::text::SafeText;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+use tracing::{Instrument as _, Level};
+
+use super::ServerState;
+use super::backoff::retry_delay;
+use super::cache::{CacheKey, Keep, Kept, resource_params};
+use super::call::{AnswerSource, CallOptions, CallOutcome, CallView, Caller};
+use super::metrics::Ending;
+use super::naming::canonical;
+use super::policy::{Action, Admission, Decision, Digest, Effect, Permit, Target, TargetKind};
+use super::server::slot::{Command, InFlight, Live, Slot};
+use super::shared::Shared;
+use crate::base::SafeText;
 use crate::config::OnTimeout;
 use crate::error::{Error, ErrorCode};
-use crate::host::ServerState;
-use crate::host::backoff::retry_delay;
-use crate::host::call::{AnswerSource, CallOptions, CallOutcome, Caller};
-use crate::host::operation::arguments::Checked;
-use crate::host::operation::flight::Flight;
-use crate::host::policy::{Action, Admission, Digest, TargetKind};
-use crate::host::server::command::Command;
-use crate::host::server::slot::{Live, Slot};
-use crate::host::shared::Shared;
-use crate::mcp::CallId;
-use crate::mcp::Payload;
-use crate::mcp::capabilities::Tool;
 use crate::mcp::session::Request;
+use crate::mcp::{CallId, Payload, PendingRequest, RequestKind, Tool};
+use arguments::Checked;
 
 /// An operation that is about to run.
 pub struct Operation {
@@ -367,4 +366,359 @@ fn is_repeatable(tool: Option<&Tool>) -> bool {
 
 fn is_error(result: &Payload) -> bool {
     result["isError"] == true
+}
+
+// A caller that is not free: its limits, the policy service, and the person who is asked, before
+// anything is sent.
+
+impl Operation {
+    /// Lets the operation through, or says why not; what it gives is held until the answer is there.
+    async fn permitted(
+        &self,
+        tool: Option<&Arc<Tool>>,
+        flight: &Flight,
+    ) -> Result<Option<Permit>, Error> {
+        let Some(admission) = self.admission.clone() else { return Ok(None) };
+        let full = match self.request {
+            Request::ReadResource { .. } | Request::Complete { .. } => self.target.to_string(),
+            _ => canonical(&self.slot.name, &self.target),
+        };
+        let permit = self.limited(&admission, &full)?;
+        let point = &self.deck.policy;
+        let decision =
+            point.raised(&admission, self.options.run.as_ref(), &self.policy_target(tool));
+        if let Request::CallTool { arguments, .. } = &self.request
+            && let Some(service) = &point.in_force().service
+        {
+            let span =
+                tracing::info_span!(target: "mcpdeck::policy", "policy service", tool = full);
+            let passed = service.passes(&admission.principal, &full, arguments).instrument(span);
+            if let Err(reason) = passed.await {
+                let message = format!("Compliance Blocked: {reason}");
+                return Err(Error::new(ErrorCode::PolicyBlocked, message)
+                    .help("ask whoever runs the policy service"));
+            }
+        }
+        if decision.effect == Effect::Ask {
+            self.asked(&admission, &decision, &full, flight).await?;
+        }
+        Ok(permit)
+    }
+
+    /// Limits hold for callers that are not the person.
+    fn limited(&self, admission: &Admission, full: &str) -> Result<Option<Permit>, Error> {
+        let principal = &admission.principal;
+        if principal.is_person() {
+            return Ok(None);
+        }
+        let point = &self.deck.policy;
+        let limits = point.in_force().config.limits_of(&principal.profile);
+        let (bytes, run) = match &self.request {
+            Request::CallTool { arguments, .. } => {
+                (crate::base::text::json::weigh(&**arguments), self.options.run.as_ref())
+            }
+            Request::GetPrompt { arguments, .. } => {
+                (crate::base::text::json::weigh(&**arguments), None)
+            }
+            _ => (0, None),
+        };
+        let permit = point.limiter.admit(principal, full, run, (bytes, &limits));
+        let permit = permit.map_err(|refusal| {
+            let error = refusal.error();
+            tracing::warn!(
+                target: "mcpdeck::policy", action = "limited", principal = %principal,
+                "{full:?}: {}", error.message
+            );
+            error
+        })?;
+        Ok(Some(permit))
+    }
+
+    /// Asks the person; the caller's clock stands still meanwhile.
+    async fn asked(
+        &self,
+        admission: &Admission,
+        decision: &Decision,
+        full: &str,
+        flight: &Flight,
+    ) -> Result<(), Error> {
+        let arguments = match &self.request {
+            Request::CallTool { arguments, .. } | Request::GetPrompt { arguments, .. } => {
+                Value::clone(arguments)
+            }
+            _ => Value::Null,
+        };
+        let params = json!({
+            "tool": full,
+            "method": self.method,
+            "arguments": arguments,
+            "caller": admission.principal.to_string(),
+            "why": decision.words(),
+        });
+        let _held = flight.pending().hold();
+        let allowed = tokio::select! {
+            biased;
+            // Dropping the question withdraws it.
+            () = self.options.cancel.cancelled() => {
+                return Err(Error::new(ErrorCode::Cancelled, "cancelled by the caller"));
+            }
+            allowed = self.consent(RequestKind::Permission, params) => allowed,
+        };
+        let Err(nobody) = allowed else { return Ok(()) };
+        let principal = &admission.principal;
+        self.deck.policy.block(principal, Action::Call, full, decision);
+        let message = match nobody {
+            Some(why) => format!(
+                "a rule asks the operator before this call; the answer: {why}. The operator answers \
+                 in the dashboard (`mcpdeck --serve`), or takes the rule out of the policy"
+            ),
+            None => "the operator did not approve it".to_owned(),
+        };
+        Err(Error::new(ErrorCode::PermissionDenied, message).help(decision.words()))
+    }
+
+    /// Remembers what the answer has brought into the caller's run.
+    fn has_read(&self, tool: Option<&Arc<Tool>>) {
+        if let Some(admission) = &self.admission {
+            let run = self.options.run.as_ref();
+            self.deck.policy.has_read(&admission.principal, run, &self.policy_target(tool));
+        }
+    }
+
+    fn policy_target(&self, tool: Option<&Arc<Tool>>) -> Target<'_> {
+        let kind = match self.request {
+            Request::CallTool { .. } => TargetKind::Tool,
+            Request::ReadResource { .. } => TargetKind::Resource,
+            Request::GetPrompt { .. } => TargetKind::Prompt,
+            _ => TargetKind::Server,
+        };
+        let hints = tool.map(|tool| tool.hints).unwrap_or_default();
+        Target { kind, hints, ..Target::tool(self.slot.name.as_str(), &self.target) }
+    }
+}
+
+// The row of a call in flight, and its place in the metrics.
+//
+// Dropping it unfinished, because the caller dropped the call, counts it as cancelled.
+
+/// See the module.
+struct Flight {
+    slot: Arc<Slot>,
+    row: Arc<InFlight>,
+    /// Which of the server's sessions it began on.
+    session: u64,
+    key: Arc<str>,
+    began: Instant,
+    ended: bool,
+}
+
+impl Flight {
+    fn begin(operation: &Operation) -> Self {
+        let Operation { options, slot, id, .. } = operation;
+        let started = operation.deck.clock.now();
+        let live = slot.live();
+        let timeout = options.timeout.unwrap_or(live.config.request_timeout);
+        let limits = (timeout, live.config.wire.max_call.max(timeout));
+        let (cancel, progress) = (options.cancel.clone(), options.progress.clone());
+        let row = Arc::new(InFlight {
+            view: CallView {
+                id: *id,
+                server: slot.name.clone(),
+                method: operation.method.to_owned(),
+                target: SafeText::line(&operation.target),
+                started,
+                waiting: Duration::ZERO,
+                is_waiting: false,
+                progress: None,
+            },
+            pending: PendingRequest::new(Some(*id), limits, cancel, progress),
+        });
+        if let Some(trace) = &options.trace {
+            let _ = row.pending.trace.set(Arc::clone(trace));
+        }
+        slot.calls().insert(*id, Arc::clone(&row));
+        let key = slot.ledger().begin(operation.method, &operation.target, started);
+        let (slot, session) = (Arc::clone(slot), live.generation);
+        Self { slot, row, session, key, began: Instant::now(), ended: false }
+    }
+
+    /// The request, as the session sees it.
+    fn pending(&self) -> &Arc<PendingRequest> {
+        &self.row.pending
+    }
+
+    /// Time so far, without the time that a person has held it.
+    fn took(&self) -> Duration {
+        self.began.elapsed().saturating_sub(self.row.pending.waited())
+    }
+
+    /// Counts the end of an operation and puts it into the log.
+    fn end(mut self, operation: &Operation, outcome: &Result<CallOutcome, Error>) {
+        let ending = match outcome {
+            Ok(outcome) if outcome.is_error => Ending::ToolError,
+            Ok(_) => Ending::Success,
+            Err(error) => Ending::Failed(error.code),
+        };
+        let (mut arguments, mut result) = (None, None);
+        // Written out only where somebody wants to read it (`--log-payloads`).
+        if tracing::enabled!(target: "mcpdeck::payload", Level::ERROR) {
+            arguments = match &operation.request {
+                Request::CallTool { arguments, .. } | Request::GetPrompt { arguments, .. } => {
+                    Some(arguments.to_string())
+                }
+                _ => None,
+            };
+            result = outcome.as_ref().ok().and_then(|o| serde_json::to_string(&o.result).ok());
+        }
+        let error = outcome.as_ref().err();
+        self.finish(ending, error, (arguments.as_deref(), result.as_deref()));
+    }
+
+    fn finish(
+        &mut self,
+        ending: Ending,
+        error: Option<&Error>,
+        (arguments, result): (Option<&str>, Option<&str>),
+    ) {
+        self.ended = true;
+        let id = self.row.view.id;
+        self.slot.calls().remove(&id);
+        let took = self.took();
+        let (received, sent) = self.row.pending.bytes.totals();
+        let mut ledger = self.slot.ledger();
+        ledger.end(&self.key, ending, took, self.row.view.started.plus(took));
+        if let Some(metrics) = ledger.targets.get_mut(&self.key) {
+            metrics.transferred(received, sent);
+        }
+        drop(ledger);
+        let (status, server) = (ending.as_str(), self.slot.name.as_str());
+        let text = error.map_or("", |error| error.message.as_str());
+        let rpc_code = error.and_then(|error| error.rpc.as_ref()?.code);
+        macro_rules! log {
+            ($level:ident) => {
+                tracing::event!(
+                    target: "mcpdeck::call", Level::$level, server, request_id = id.0,
+                    session_id = self.session, action = &*self.key, status, rpc_code,
+                    duration_ms = took.as_secs_f64() * 1e3, arguments, result, "{text}"
+                )
+            };
+        }
+        match ending {
+            Ending::Success | Ending::Failed(ErrorCode::Cancelled) => log!(INFO),
+            _ => log!(WARN),
+        }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.finish(Ending::Failed(ErrorCode::Cancelled), None, (None, None));
+        }
+    }
+}
+
+impl InFlight {
+    /// The call as a table shows it now.
+    pub fn show(&self) -> CallView {
+        CallView {
+            waiting: self.pending.waited(),
+            is_waiting: self.pending.is_held(),
+            progress: self.pending.progress(),
+            ..self.view.clone()
+        }
+    }
+}
+
+// Answers from the cache: fresh ones instead of a round trip, stale ones instead of an error (X1,
+// R7).
+
+impl Operation {
+    fn fresh_answer(&self, live: &Live) -> Option<CallOutcome> {
+        if self.options.bypass_cache || !live.config.cache.enabled || live.session.is_none() {
+            return None;
+        }
+        let kept = self.deck.cache.fresh(&self.cache_key()?, self.deck.clock.now())?;
+        let source = AnswerSource::Cache(kept.age);
+        Some(self.answer_with(kept, source))
+    }
+
+    /// A kept answer of any age in place of the error, when the server cannot be asked.
+    fn stale_answer(&self, live: &Live, error: Error) -> Result<CallOutcome, Error> {
+        let down = matches!(error.code, ErrorCode::ServerUnavailable | ErrorCode::CircuitOpen);
+        let cache = &live.config.cache;
+        if !down || self.options.bypass_cache || !cache.enabled || !cache.stale_if_unavailable {
+            return Err(error);
+        }
+        let kept =
+            self.cache_key().and_then(|key| self.deck.cache.any(&key, self.deck.clock.now()));
+        let kept = kept.ok_or(error)?;
+        // However young it is: its server could not be asked.
+        let source = AnswerSource::Stale(kept.age);
+        Ok(self.answer_with(kept, source))
+    }
+
+    /// Keeps an answer, unless a person had a part in it.
+    fn keep(&self, live: &Live, answered: &Answered, version: u64) {
+        if let Some(key) = self.cache_key()
+            && answered.waiting == Duration::ZERO
+        {
+            let label = SafeText::line(&self.target);
+            let keep = Keep { key, label, result: answered.result.clone(), version };
+            self.deck.cache.keep(&live.config.cache, keep, self.deck.clock.now());
+        }
+    }
+
+    fn answer_with(&self, kept: Kept, source: AnswerSource) -> CallOutcome {
+        tracing::debug!(
+            target: "mcpdeck::call", server = %self.slot.name, request_id = self.id.0,
+            action = "answered from the cache", fresh = kept.fresh,
+        );
+        CallOutcome {
+            call: self.id,
+            server: self.slot.name.clone(),
+            target: self.target.to_string(),
+            result: kept.result,
+            is_error: false,
+            output_violations: Vec::new(),
+            guard_warnings: Vec::new(),
+            forced: false,
+            duration: Duration::ZERO,
+            findings: Vec::new(),
+            waiting: Duration::ZERO,
+            source,
+            caller: self.caller(&self.slot.live()),
+        }
+    }
+
+    /// The key of this operation, when its answer may be kept at all.
+    fn cache_key(&self) -> Option<CacheKey> {
+        // Nothing is shared between callers that are decided about one by one.
+        if self.admission.is_some() {
+            return None;
+        }
+        let params = match &self.request {
+            Request::ReadResource { uri } => resource_params(uri),
+            Request::GetPrompt { name, arguments } => {
+                sorted_json(&json!({"arguments": arguments, "name": &**name})).to_string()
+            }
+            _ => return None,
+        };
+        let server = self.slot.name.clone();
+        Some(CacheKey { server, method: self.method.to_owned(), params })
+    }
+}
+
+/// The same value with the keys of its objects in order, so that two spellings are one key.
+fn sorted_json(value: &Value) -> Value {
+    match value {
+        Value::Object(object) => {
+            let mut keys: Vec<_> = object.iter().collect();
+            keys.sort_by_key(|(key, _)| key.as_str());
+            let sorted = keys.into_iter().map(|(key, value)| (key.clone(), sorted_json(value)));
+            Value::Object(sorted.collect::<Map<_, _>>())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(sorted_json).collect()),
+        other => other.clone(),
+    }
 }

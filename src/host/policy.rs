@@ -2,24 +2,14 @@
 //! and connections (invariant 11), and the check point that every operation of a caller who is not
 //! the person goes through. Knows no file: rules, grants and pins come from the deck.
 
-mod codes;
-mod config;
 mod decide;
 mod grants;
-mod hook;
 mod limits;
 mod pins;
 mod point;
 mod principal;
 mod rules;
-mod trifecta;
-mod uri;
 
-pub use codes::{OutsideCode, OutsideError};
-pub use config::{
-    HookConfig, LimitsConfig, Patterns, PolicyConfig, ProfileConfig, RuleConfig, RuleMatch,
-    TrifectaConfig,
-};
 pub(crate) use decide::absent;
 pub use decide::{Decision, Effect, Policy, Reason};
 pub use grants::{Covers, Grant, GrantId, GrantKind, Grants, NewGrant};
@@ -27,5 +17,10 @@ pub use limits::{Budget, LimitRefusal, Limiter, Limits, Permit};
 pub use pins::{Definition, Digest, Held, HeldTool, PinnedServer, PinnedTool, Pins};
 pub use point::{Admission, Blocked, CheckPoint, InForce};
 pub use principal::{Action, DEFAULT_PROFILE, Principal, Scope, ServerDigests, Target, TargetKind};
+pub use principal::{OutsideCode, OutsideError};
+pub use rules::normalised as normalised_uri;
+pub use rules::{
+    HookConfig, LimitsConfig, Patterns, PolicyConfig, ProfileConfig, RuleConfig, RuleMatch,
+    TrifectaConfig,
+};
 pub use rules::{Rules, Unmatched};
-pub use uri::normalised as normalised_uri;

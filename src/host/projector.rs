@@ -11,18 +11,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::fact::Journal;
 use crate::base::human::{Dur, count};
-use crate::base::logs::{LogRecord, LogSource};
-use crate::base::ring::Ring;
-use crate::base::text::SafeText;
-use crate::base::{Clock, Timestamp};
-use crate::base::{LogLevel, ServerName};
+use crate::base::{Clock, LogLevel, LogRecord, LogSource, Ring, SafeText, ServerName, Timestamp};
 use crate::config::ConfigChange;
 use crate::host::breaker::BreakerView;
-use crate::host::journal::Journal;
 use crate::host::view::StepStatus;
 use crate::host::{Fact, HostView, Record, ServerState};
-use crate::mcp::capabilities::{ListChanges, ListKind};
+use crate::mcp::{ListChanges, ListKind};
 
 /// Facts that may wait for the projector.
 const WAITING: usize = 1_024;

@@ -2,7 +2,6 @@
 
 pub mod account;
 pub mod actor;
-pub mod command;
 pub mod connect;
 pub mod gate;
 pub mod keeper;

@@ -10,9 +10,9 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::Clock;
-use crate::base::logs::LogRecord;
-use crate::base::ring::Ring;
+use super::server::gate::StartGate;
+use super::server::memory::Memory;
+use crate::base::{Clock, LogRecord, Ring};
 use crate::config::ServerConfig;
 use crate::host::approvals::queue::ApprovalQueue;
 use crate::host::cache::Cache;
@@ -20,14 +20,9 @@ use crate::host::policy::CheckPoint;
 use crate::host::projector::Facts;
 use crate::host::router::Routes;
 use crate::host::server::connect::Connector;
-use crate::host::server::gate::StartGate;
-use crate::host::server::memory::Memory;
 use crate::host::server::slot::Slots;
 use crate::host::validate::Validators;
-use crate::mcp::CallId;
-use crate::mcp::Era;
-use crate::mcp::Notice;
-use crate::mcp::traffic::TrafficRecord;
+use crate::mcp::{CallId, Era, Notice, TrafficRecord};
 
 /// Shared state of a host.
 pub struct Shared {

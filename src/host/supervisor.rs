@@ -3,36 +3,25 @@
 //!
 //! One task, so that a reload, a shutdown and the end of the last handle never race.
 
-mod graph;
-mod leaving;
-mod plan;
-mod reload;
-
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinSet};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::base::ServerName;
-use crate::base::text::SafeText;
-use crate::config::{ConfigChange, McpConfig, ServerConfig};
-use crate::error::Error;
-use crate::host::approvals::queue::panic_text;
-use crate::host::dev::Crew;
-use crate::host::server::actor::steps::introduction;
-use crate::host::server::command::{COMMANDS, Command};
-use crate::host::server::keeper::keep;
-use crate::host::server::lifecycle::{Input, Next};
-use crate::host::server::slot::Slot;
-use crate::host::server::slot::Slots;
-use crate::host::shared::Shared;
-use crate::host::supervisor::leaving::Leaving;
-use crate::host::{Fact, ServerState};
-
-pub use graph::check;
-pub use plan::reload_plan;
+use super::approvals::queue::panic_text;
+use super::dev::Crew;
+use super::server::actor::introduction;
+use super::server::keeper::keep;
+use super::server::lifecycle::{Input, Next};
+use super::server::slot::{COMMANDS, Command, Slot, Slots};
+use super::shared::Shared;
+use super::{Fact, ServerState};
+use crate::base::{SafeText, ServerName};
+use crate::config::graph::{cycles, in_words};
+use crate::config::{ConfigChange, McpConfig, ServerConfig, TransportConfig};
+use crate::error::{Error, ErrorCode};
 
 /// What may be asked of the supervisor.
 pub enum Order {
@@ -190,7 +179,7 @@ impl Supervisor {
         leave: &Input,
     ) -> Vec<(ServerName, impl Future<Output = ()> + Send + use<>)> {
         let slots = self.deck.slots();
-        let dependents = graph::dependents(&self.config);
+        let dependents = dependents(&self.config);
         let gone: HashMap<&ServerName, CancellationToken> =
             names.iter().map(|name| (name, CancellationToken::new())).collect();
         let stops = names.iter().filter_map(|name| {
@@ -260,5 +249,405 @@ fn loaded(config: &McpConfig) -> Fact {
         files: config.files.clone(),
         diagnostics: config.warnings.clone(),
         order: config.servers.keys().cloned().collect(),
+    }
+}
+
+// The graph of dependencies (requirement L2): checked before anything starts, and the order of
+// stopping.
+
+/// Checks that every dependency exists, is not disabled, and that none goes in a circle. A
+/// configuration that was loaded from a file has been checked before, with positions.
+///
+/// # Errors
+/// [`ErrorCode::Configuration`] with the first problem; a circle is printed whole.
+pub fn check(config: &McpConfig) -> Result<(), Error> {
+    for server in config.servers.values() {
+        for dependency in &server.dependencies {
+            let problem = match config.servers.get(dependency) {
+                None => Some("which does not exist"),
+                Some(found) if found.disabled && !server.disabled => Some("which is disabled"),
+                Some(_) => None,
+            };
+            if let Some(problem) = problem {
+                let message = format!("it depends on `{dependency}`, {problem}");
+                return Err(Error::new(ErrorCode::Configuration, message).server(&server.name));
+            }
+        }
+    }
+    let dependencies: Vec<_> = config
+        .servers
+        .values()
+        .map(|server| (server.name.clone(), server.dependencies.clone()))
+        .collect();
+    let Some(circle) = cycles(&dependencies).into_iter().next() else { return Ok(()) };
+    let message = format!("dependencies go in a circle: {}", in_words(&circle));
+    Err(Error::new(ErrorCode::Configuration, message).help("take one of these dependencies out"))
+}
+
+/// Who depends directly on each server.
+fn dependents(config: &McpConfig) -> HashMap<ServerName, Vec<ServerName>> {
+    let mut dependents: HashMap<ServerName, Vec<ServerName>> = HashMap::new();
+    for server in config.servers.values() {
+        for dependency in &server.dependencies {
+            dependents.entry(dependency.clone()).or_default().push(server.name.clone());
+        }
+    }
+    dependents
+}
+
+// Servers that were taken out of the configuration and are not gone yet, and new ones that wait for
+// their end. Owns who waits for whom; stops and starts nothing.
+
+/// Tells whoever waits for a reload that it is done, once the last of what belongs to it is dropped.
+type Told = Arc<DropGuard>;
+
+/// See the module.
+#[derive(Default)]
+struct Leaving {
+    /// The ends of those that leave.
+    ends: JoinSet<Gone>,
+    /// What each of them was, and what fires when it is gone.
+    were: HashMap<ServerName, (ServerConfig, CancellationToken)>,
+    /// New servers that wait, in file order.
+    heirs: Vec<Heir>,
+}
+
+/// A server that is gone.
+struct Gone {
+    name: ServerName,
+    /// Dropped when its end has been told.
+    told: Told,
+}
+
+/// A new server that takes the place of others and waits until they are gone.
+struct Heir {
+    fresh: Fresh,
+    of: Vec<ServerName>,
+    told: Told,
+}
+
+impl Leaving {
+    /// A server leaves; `end` is over when it is gone.
+    fn add(
+        &mut self,
+        was: ServerConfig,
+        end: impl Future<Output = ()> + Send + 'static,
+        told: Told,
+    ) {
+        let (name, gone) = (was.name.clone(), CancellationToken::new());
+        self.were.insert(name.clone(), (was, gone.clone()));
+        self.ends.spawn(async move {
+            let _gone = gone.drop_guard();
+            end.await;
+            Gone { name, told }
+        });
+    }
+
+    /// What fires when those that leave and need this server are gone.
+    fn dependents(&self, of: &ServerName) -> Vec<CancellationToken> {
+        let needs = |(was, _): &&(ServerConfig, _)| was.dependencies.contains(of);
+        self.were.values().filter(needs).map(|(_, gone)| gone.clone()).collect()
+    }
+
+    /// Keeps a new server back when it takes the place of one that leaves; gives it back when not.
+    fn hold_back(&mut self, fresh: Fresh, told: &Told) -> Option<Fresh> {
+        let live = fresh.0.live();
+        let takes_place_of = |was: &ServerConfig| {
+            was.name == live.config.name || is_same(&was.transport, &live.config.transport)
+        };
+        let of = self.were.values().map(|(was, _)| was).filter(|was| takes_place_of(was));
+        let of = of.map(|was| was.name.clone());
+        let of: Vec<ServerName> = of.collect();
+        if of.is_empty() {
+            return Some(fresh);
+        }
+        self.heirs.push(Heir { fresh, of, told: Arc::clone(told) });
+        None
+    }
+
+    /// A server is gone: gives those that waited for it and for nobody else.
+    fn gone(&mut self, name: &ServerName) -> Vec<(Fresh, Told)> {
+        self.were.remove(name);
+        for heir in &mut self.heirs {
+            heir.of.retain(|of| of != name);
+        }
+        let free = self.heirs.extract_if(.., |heir| heir.of.is_empty());
+        free.map(|heir| (heir.fresh, heir.told)).collect()
+    }
+
+    /// Waits for the end of all that leave. Who waited for their place gets it no more.
+    async fn all_gone(mut self) -> Vec<ServerName> {
+        self.heirs.clear();
+        let mut gone = Vec::new();
+        while let Some(ended) = self.ends.join_next().await {
+            gone.extend(ended.map(|gone| gone.name));
+        }
+        gone
+    }
+
+    /// Whether a server of the deck only waits for its turn.
+    fn awaits(&self, name: &ServerName) -> bool {
+        self.heirs.iter().any(|heir| heir.fresh.0.name == *name)
+    }
+}
+
+/// Whether two entries reach the same thing. Both at once could want the same port or file.
+fn is_same(old: &TransportConfig, now: &TransportConfig) -> bool {
+    match (old, now) {
+        (TransportConfig::Stdio(old), TransportConfig::Stdio(now)) => {
+            old.command == now.command && old.args == now.args
+        }
+        (old, now) => old == now,
+    }
+}
+
+// What a changed configuration means for each server (requirement C8). Pure.
+
+/// What a reload does to each server: those that depend on one that restarts restart too.
+pub fn reload_plan(before: &McpConfig, after: &McpConfig) -> ConfigChange {
+    let mut plan = ConfigChange::between(before, after);
+    let dependents = dependents(after);
+    let mut at = 0;
+    while let Some((name, _)) = plan.changed.get(at).cloned() {
+        for dependent in dependents.get(&name).into_iter().flatten() {
+            if let Some(place) = plan.kept.iter().position(|kept| kept == dependent) {
+                plan.kept.remove(place);
+                plan.changed.push((dependent.clone(), vec![format!("dependency `{name}`")]));
+            }
+        }
+        at += 1;
+    }
+    plan.followed.retain(|(name, _)| plan.kept.contains(name));
+    plan
+}
+
+/// Why a server restarts, in words: the settings that differ, the first three by name.
+fn restart_reason(fields: &[String]) -> SafeText {
+    let named =
+        |field: &String| if field.contains('`') { field.clone() } else { format!("`{field}`") };
+    let mut words: Vec<String> = fields.iter().take(3).map(named).collect();
+    if fields.len() > 3 {
+        words.push(format!("{} more", fields.len() - 3));
+    }
+    SafeText::line(&format!("restarting: {} changed", words.join(", ")))
+}
+
+// Applying another configuration (requirement C8): what did not change is not touched, what
+// changed or left is drained, and a server that takes the place of another waits for its end.
+//
+// A configuration is in use when this returns; servers that were taken out may take their time to
+// end, and nobody but those that take their place waits for that: the next change least of all.
+
+/// Settings that decide whether and how a server comes up.
+const STARTING: [&str; 4] = ["timeout", "startupTimeout", "restart", "retry"];
+
+/// A server that is new in the deck.
+type Fresh = (Arc<Slot>, mpsc::Receiver<Command>);
+
+impl Supervisor {
+    /// Takes another configuration into use; what it gives fires when the servers that were taken
+    /// out are gone, and those that took their place on their way.
+    async fn reload(&mut self, config: McpConfig) -> Result<CancellationToken, Error> {
+        check(&config)?;
+        let done = CancellationToken::new();
+        let told: Told = Arc::new(done.clone().drop_guard());
+        // Who still waits for its turn is planned anew.
+        for heir in self.leaving.heirs.drain(..) {
+            self.config.servers.shift_remove(&heir.fresh.0.name);
+        }
+        let plan = reload_plan(&self.config, &config);
+        let reason = SafeText::line("stopping: it was taken out of the configuration");
+        for (name, end) in self.stops(&plan.removed, &Input::Retire(Next::Leave, reason)) {
+            if let Some(was) = self.config.servers.get(&name) {
+                self.leaving.add(was.clone(), end, Arc::clone(&told));
+            }
+        }
+        self.config = config;
+        self.deck.facts.record(loaded(&self.config)).await;
+        for fresh in self.arrange(&plan) {
+            if let Some(fresh) = self.leaving.hold_back(fresh, &told) {
+                self.bring_up(fresh).await;
+            }
+        }
+        self.change(&plan).await;
+        self.follow_sources();
+        self.deck.facts.record(Fact::Reloaded(plan)).await;
+        self.deck.facts.flush().await;
+        Ok(done)
+    }
+
+    /// A server that was taken out is gone.
+    async fn left(&mut self, gone: Gone) {
+        self.reap().await;
+        self.forget(&gone.name).await;
+        let heirs = self.leaving.gone(&gone.name);
+        let mut told = vec![gone.told];
+        for (fresh, of) in heirs {
+            self.bring_up(fresh).await;
+            told.push(of);
+        }
+        self.follow_sources();
+        self.deck.facts.flush().await;
+        drop(told);
+    }
+
+    /// Puts the slots of the new configuration in place, in file order; gives the new ones.
+    fn arrange(&self, plan: &ConfigChange) -> Vec<Fresh> {
+        let before = self.deck.slots();
+        let mut slots = Slots::new();
+        let mut fresh = Vec::new();
+        let added: HashSet<&ServerName> = plan.added.iter().collect();
+        for config in self.config.servers.values() {
+            let slot = match before.get(&config.name) {
+                Some(slot) if !added.contains(&config.name) => Arc::clone(slot),
+                _ => {
+                    let (slot, commands) = new_slot(config);
+                    fresh.push((Arc::clone(&slot), commands));
+                    slot
+                }
+            };
+            slots.insert(config.name.clone(), slot);
+        }
+        self.deck.set_slots(slots);
+        fresh
+    }
+
+    async fn bring_up(&mut self, (slot, commands): Fresh) {
+        self.deck.facts.record_all(introduce(&slot)).await;
+        self.spawn(slot, commands);
+    }
+
+    /// Hands every server that stays its new entry.
+    async fn change(&self, plan: &ConfigChange) {
+        let slots = self.deck.slots();
+        let of = |name: &ServerName| {
+            Some((slots.get(name)?, Arc::new(self.config.servers.get(name)?.clone())))
+        };
+        // One that could not be started is tried again with what may have kept it from starting.
+        let again = plan.followed.iter().filter(|(name, fields)| {
+            let down = |slot: &Arc<Slot>| slot.live().state == ServerState::Unavailable;
+            fields.iter().any(|f| STARTING.contains(&f.as_str()))
+                && slots.get(name).is_some_and(down)
+        });
+        for (name, fields) in plan.changed.iter().chain(again) {
+            let Some((slot, config)) = of(name) else { continue };
+            let (done, taken) = oneshot::channel();
+            let command = Command::Reconfigure(config, restart_reason(fields), done);
+            if slot.commands.send(command).await.is_ok() {
+                let _ = taken.await;
+            }
+        }
+        for name in &plan.kept {
+            if let Some((slot, config)) = of(name)
+                && slot.live().config != config
+            {
+                let (done, taken) = oneshot::channel();
+                if slot.commands.send(Command::Moved(config, done)).await.is_ok() {
+                    let _ = taken.await;
+                }
+            }
+        }
+    }
+
+    async fn forget(&self, name: &ServerName) {
+        self.deck.facts.record(Fact::ServerRemoved { server: name.clone() }).await;
+        let reason = SafeText::line("the server was removed");
+        self.deck.cache.invalidate(&reason, self.deck.clock.now(), |key| key.server == *name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ServerConfig, StdioConfig, TransportConfig};
+
+    pub(super) fn config(servers: &[(&str, &[&str])]) -> McpConfig {
+        let stdio = StdioConfig {
+            command: "server".into(),
+            args: vec![],
+            env: indexmap::IndexMap::default(),
+            cwd: None,
+            inherit_env: false,
+            limits: crate::config::ProcessLimits::default(),
+        };
+        let mut config = McpConfig::default();
+        for (name, dependencies) in servers {
+            let name = ServerName::new(name);
+            let transport = TransportConfig::Stdio(stdio.clone());
+            let mut server = ServerConfig::new(name.clone(), transport);
+            server.dependencies = dependencies.iter().map(|name| ServerName::new(name)).collect();
+            config.servers.insert(name, server);
+        }
+        config
+    }
+
+    #[test]
+    fn a_circle_is_printed_whole_and_what_hangs_on_it_is_left_out() {
+        let circle = config(&[("x", &["a"]), ("a", &["b"]), ("b", &["c"]), ("c", &["a"])]);
+        let error = check(&circle).expect_err("it goes in a circle");
+        assert!(error.message.ends_with(": a → b → c → a"), "{}", error.message);
+        let own = check(&config(&[("a", &["a"])])).expect_err("a circle of one");
+        assert!(own.message.ends_with("a → a"), "{}", own.message);
+    }
+
+    #[test]
+    fn unknown_and_disabled_dependencies_are_refused() {
+        let error = check(&config(&[("a", &["ghost"])])).expect_err("unknown");
+        assert!(error.message.contains("`ghost`"), "{}", error.message);
+        let mut disabled = config(&[("a", &["b"]), ("b", &[])]);
+        disabled.servers.get_mut("b").expect("it is there").disabled = true;
+        assert!(check(&disabled).is_err());
+        assert_eq!(check(&config(&[("a", &["b", "c"]), ("b", &["c"]), ("c", &[])])), Ok(()));
+    }
+}
+
+#[cfg(test)]
+mod reload_tests {
+    use super::tests::config;
+    use super::*;
+    use crate::base::ServerName;
+    use crate::base::secret::Secret;
+    use crate::config::TransportConfig;
+
+    fn names(names: &[&str]) -> Vec<ServerName> {
+        names.iter().map(|name| ServerName::new(name)).collect()
+    }
+
+    #[test]
+    fn order_and_position_are_no_change_and_secrets_are_named_not_shown() {
+        let before = config(&[("a", &[]), ("b", &[])]);
+        let mut after = config(&[("b", &[]), ("a", &[])]);
+        after.servers.get_mut("a").expect("a").at.line = 99;
+        let plan = reload_plan(&before, &after);
+        assert_eq!(plan.kept, names(&["b", "a"]));
+        let TransportConfig::Stdio(stdio) = &mut after.servers.get_mut("a").expect("a").transport
+        else {
+            panic!("stdio")
+        };
+        stdio.env.insert("TOKEN".into(), Secret::new("hunter2"));
+        stdio.args.push("-v".into());
+        let plan = reload_plan(&before, &after);
+        let fields = vec!["args".to_owned(), "env.TOKEN".to_owned()];
+        assert_eq!(plan.changed, [(ServerName::new("a"), fields)]);
+    }
+
+    #[test]
+    fn dependents_of_a_changed_server_follow_it_and_nobody_else_does() {
+        let servers: [(&str, &[&str]); 4] =
+            [("db", &[]), ("api", &["db"]), ("web", &["api"]), ("other", &[])];
+        let before = config(&servers);
+        let mut after = config(&servers);
+        after.servers.get_mut("db").expect("db").disabled = true;
+        let plan = reload_plan(&before, &after);
+        let changed: Vec<_> = plan.changed.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(changed, ["db", "api", "web"]);
+        assert_eq!(plan.changed[2].1, ["dependency `api`"]);
+        assert_eq!(plan.kept, names(&["other"]));
+    }
+
+    #[test]
+    fn added_and_removed_servers_are_told_apart() {
+        let plan = reload_plan(&config(&[("a", &[])]), &config(&[("b", &[])]));
+        assert_eq!((plan.added, plan.removed), (names(&["b"]), names(&["a"])));
     }
 }

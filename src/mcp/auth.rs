@@ -6,16 +6,12 @@
 //! what keeps tokens is a [`TokenStore`].
 
 mod address;
-mod assertion;
 mod authorizer;
-mod exchange;
 mod grant;
-mod loopback;
 mod sign_in;
-mod step;
 mod token;
 
 pub use authorizer::{Accounts, Authorizer, NotSent};
+pub use sign_in::{AuthEvent, AuthFailure, AuthStep, StepKind};
 pub use sign_in::{Authorization, SignIn, SignInPrompt, scopes_in_words};
-pub use step::{AuthEvent, AuthFailure, AuthStep, StepKind};
 pub use token::{ClientAuth, ClientOrigin, StoredClient, StoredToken, TokenStore, covers};

@@ -1,17 +1,17 @@
 //! What a server offers (requirements K1, K4): tools, prompts, resources and templates, each with
 //! the entry as it was sent and the fields a front end draws, made safe.
 
-pub mod decode;
 pub mod diff;
-mod risk;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-pub use risk::Risk;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::base::text::SafeText;
+use super::session::FetchedList;
+use crate::base::{Redactor, SafeText};
+pub use diff::Risk;
 
 /// All lists of one server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -267,4 +267,324 @@ pub struct FieldChange {
     pub before: Option<Value>,
     /// Value now; `None` when it is gone.
     pub after: Option<Value>,
+}
+
+// From list entries as sent to what the engine uses (requirement K4): one bad entry is set aside
+// with its raw JSON, the others stay.
+//
+// Optional fields of the wrong type count as absent, so that a sloppy server stays usable; what a
+// call needs (name, URI, schema) must be right.
+
+/// Longest name of a tool or prompt, in bytes. The specification asks for at most 128 characters.
+pub const MAX_NAME: usize = 1_024;
+/// Longest URI or URI template, in bytes.
+pub const MAX_URI: usize = 8_192;
+
+impl Capabilities {
+    /// Puts a freshly fetched list in the place of the old one.
+    pub fn replace(&mut self, kind: ListKind, list: &FetchedList) {
+        self.rejected.retain(|entry| entry.list != kind);
+        self.partial.retain(|(list, _)| *list != kind);
+        let mut taken = Taken { kind, seen: HashSet::new(), rejected: list.rejected.clone() };
+        match kind {
+            ListKind::Tools => self.tools = taken.decode(list, tool),
+            ListKind::Prompts => self.prompts = taken.decode(list, prompt),
+            ListKind::Resources => self.resources = taken.decode(list, resource),
+            ListKind::ResourceTemplates => self.templates = taken.decode(list, template),
+        }
+        self.rejected.append(&mut taken.rejected);
+        self.rejected.sort_by_key(|entry| (entry.list, entry.index));
+        if let Some(reason) = &list.partial {
+            self.partial.push((kind, reason.clone()));
+        }
+    }
+}
+
+/// The entry as it may be shown, when a secret stands in it. What it is asked for by stays.
+fn masked<T>(
+    raw: &Value,
+    masks: &Redactor,
+    one: fn(&Arc<Value>, &Map<String, Value>) -> Decoded<T>,
+) -> Option<T> {
+    let raw = Arc::new(masks.redact_json(raw)?);
+    one(&raw, raw.as_object()?).ok().map(|(_, entry)| entry)
+}
+
+impl Capabilities {
+    /// Takes secrets out of everything that is kept and shown: titles, descriptions, schemas.
+    /// Names and URIs are sent back as they came.
+    pub fn mask(&mut self, masks: &Redactor) {
+        if masks.is_empty() {
+            return;
+        }
+        for entry in &mut self.tools {
+            if let Some(shown) = masked(&entry.raw, masks, tool) {
+                *entry = Arc::new(Tool { name: Arc::clone(&entry.name), ..shown });
+            }
+        }
+        for entry in &mut self.prompts {
+            if let Some(mut shown) = masked(&entry.raw, masks, prompt) {
+                for (argument, sent) in shown.arguments.iter_mut().zip(&entry.arguments) {
+                    argument.name = Arc::clone(&sent.name);
+                }
+                *entry = Arc::new(Prompt { name: Arc::clone(&entry.name), ..shown });
+            }
+        }
+        for entry in &mut self.resources {
+            if let Some(shown) = masked(&entry.raw, masks, resource) {
+                *entry = Arc::new(Resource { uri: Arc::clone(&entry.uri), ..shown });
+            }
+        }
+        for entry in &mut self.templates {
+            if let Some(shown) = masked(&entry.raw, masks, template) {
+                let uri_template = Arc::clone(&entry.uri_template);
+                *entry = Arc::new(ResourceTemplate { uri_template, ..shown });
+            }
+        }
+        for entry in &mut self.rejected {
+            if let Some(shown) = masks.redact_json(&entry.raw) {
+                entry.raw = Arc::new(shown);
+                entry.reason = SafeText::line(&masks.redact(&entry.reason));
+            }
+        }
+    }
+}
+
+struct Taken {
+    kind: ListKind,
+    seen: HashSet<Arc<str>>,
+    rejected: Vec<RejectedEntry>,
+}
+
+type Decoded<T> = Result<(Arc<str>, T), String>;
+
+impl Taken {
+    fn decode<T>(
+        &mut self,
+        list: &FetchedList,
+        one: fn(&Arc<Value>, &Map<String, Value>) -> Decoded<T>,
+    ) -> Vec<Arc<T>> {
+        let mut entries = Vec::with_capacity(list.entries.len());
+        let holes: HashSet<usize> = list.rejected.iter().map(|entry| entry.index).collect();
+        let mut places = (0..).filter(|place| !holes.contains(place));
+        for raw in &list.entries {
+            let index = places.next().unwrap_or_default();
+            let decoded = match raw.as_object() {
+                Some(object) => one(raw, object),
+                None => Err("is no object".to_owned()),
+            };
+            let reason = match decoded {
+                Ok((key, entry)) if self.seen.insert(Arc::clone(&key)) => {
+                    entries.push(Arc::new(entry));
+                    continue;
+                }
+                Ok((key, _)) => format!("`{key}` {REPEATED}"),
+                Err(reason) => reason,
+            };
+            self.rejected.push(RejectedEntry {
+                list: self.kind,
+                index,
+                reason: SafeText::line(&reason),
+                raw: Arc::clone(raw),
+            });
+        }
+        entries
+    }
+}
+
+fn tool(raw: &Arc<Value>, object: &Map<String, Value>) -> Decoded<Tool> {
+    let name = name(object)?;
+    let input_schema = match object.get("inputSchema") {
+        Some(schema @ Value::Object(_)) => Arc::new(schema.clone()),
+        Some(other) => return Err(format!("`inputSchema` is {}, not an object", kind_of(other))),
+        None => return Err("`inputSchema` is missing".to_owned()),
+    };
+    let annotations = object.get("annotations").and_then(Value::as_object);
+    let hint = |key: &str| annotations.and_then(|a| a.get(key)).and_then(Value::as_bool);
+    let tool = Tool {
+        label: SafeText::line(&name),
+        title: line(object, "title").or_else(|| annotations.and_then(|a| line(a, "title"))),
+        description: block(object, "description"),
+        input_schema,
+        output_schema: object
+            .get("outputSchema")
+            .filter(|schema| schema.is_object())
+            .map(|schema| Arc::new(schema.clone())),
+        hints: ToolHints {
+            read_only: hint("readOnlyHint"),
+            destructive: hint("destructiveHint"),
+            idempotent: hint("idempotentHint"),
+            open_world: hint("openWorldHint"),
+        },
+        raw: Arc::clone(raw),
+        name: Arc::clone(&name),
+    };
+    Ok((name, tool))
+}
+
+fn prompt(raw: &Arc<Value>, object: &Map<String, Value>) -> Decoded<Prompt> {
+    let key = name(object)?;
+    let arguments = object.get("arguments").and_then(Value::as_array);
+    let arguments = arguments.into_iter().flatten().filter_map(Value::as_object);
+    let arguments = arguments.filter_map(|argument| {
+        let name: Arc<str> = argument.get("name")?.as_str()?.into();
+        Some(PromptArgument {
+            label: line(argument, "title").unwrap_or_else(|| SafeText::line(&name)),
+            name,
+            description: block(argument, "description"),
+            required: argument.get("required").and_then(Value::as_bool).unwrap_or_default(),
+        })
+    });
+    let prompt = Prompt {
+        label: SafeText::line(&key),
+        title: line(object, "title"),
+        description: block(object, "description"),
+        arguments: arguments.collect(),
+        raw: Arc::clone(raw),
+        name: Arc::clone(&key),
+    };
+    Ok((key, prompt))
+}
+
+fn resource(raw: &Arc<Value>, object: &Map<String, Value>) -> Decoded<Resource> {
+    let uri = address(object, "uri")?;
+    let resource = Resource {
+        label: SafeText::line(&uri),
+        name: line(object, "name").unwrap_or_else(|| SafeText::line(&uri)),
+        title: line(object, "title"),
+        description: block(object, "description"),
+        mime_type: line(object, "mimeType"),
+        size: object.get("size").and_then(Value::as_u64),
+        raw: Arc::clone(raw),
+        uri: Arc::clone(&uri),
+    };
+    Ok((uri, resource))
+}
+
+fn template(raw: &Arc<Value>, object: &Map<String, Value>) -> Decoded<ResourceTemplate> {
+    let uri = address(object, "uriTemplate")?;
+    let template = ResourceTemplate {
+        label: SafeText::line(&uri),
+        name: line(object, "name").unwrap_or_else(|| SafeText::line(&uri)),
+        title: line(object, "title"),
+        description: block(object, "description"),
+        mime_type: line(object, "mimeType"),
+        raw: Arc::clone(raw),
+        uri_template: Arc::clone(&uri),
+    };
+    Ok((uri, template))
+}
+
+fn name(object: &Map<String, Value>) -> Result<Arc<str>, String> {
+    let name = required(object, "name", MAX_NAME)?;
+    if name.split(['/', '\\']).any(|part| part == "..") {
+        return Err("`name` climbs out of a directory (`..`)".to_owned());
+    }
+    Ok(name)
+}
+
+fn address(object: &Map<String, Value>, key: &str) -> Result<Arc<str>, String> {
+    required(object, key, MAX_URI)
+}
+
+fn required(object: &Map<String, Value>, key: &str, max: usize) -> Result<Arc<str>, String> {
+    let text = match object.get(key) {
+        Some(Value::String(text)) => text,
+        Some(other) => return Err(format!("`{key}` is {}, not a string", kind_of(other))),
+        None => return Err(format!("`{key}` is missing")),
+    };
+    if text.is_empty() {
+        return Err(format!("`{key}` is empty"));
+    }
+    if text.len() > max {
+        return Err(format!("`{key}` has {} bytes, more than {max}", text.len()));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(format!("`{key}` holds a control character"));
+    }
+    Ok(text.as_str().into())
+}
+
+fn line(object: &Map<String, Value>, key: &str) -> Option<SafeText> {
+    object.get(key)?.as_str().map(SafeText::line)
+}
+
+fn block(object: &Map<String, Value>, key: &str) -> Option<SafeText> {
+    object.get(key)?.as_str().map(SafeText::block)
+}
+
+const fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn list(entries: &[Value]) -> FetchedList {
+        let entries = entries.iter().cloned().map(Arc::new).collect();
+        FetchedList { entries, ..FetchedList::default() }
+    }
+
+    #[test]
+    fn a_bad_tool_is_set_aside_with_its_reason_and_the_others_stay() {
+        let good = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
+        let bad = [
+            json!({"name": "a"}),
+            json!({"name": "b", "inputSchema": null}),
+            json!({"name": "c", "inputSchema": true}),
+            json!({"name": "x".repeat(10_000), "inputSchema": {}}),
+            json!({"name": "new\nline", "inputSchema": {}}),
+            json!({"name": "../x", "inputSchema": {}}),
+            json!({"name": "", "inputSchema": {}}),
+            json!({"name": 7, "inputSchema": {}}),
+            json!(["no", "object"]),
+            good("first"),
+        ];
+        for broken in bad {
+            let mut capabilities = Capabilities::default();
+            let entries = [good("first"), broken.clone(), good("last")];
+            capabilities.replace(ListKind::Tools, &list(&entries));
+            let names: Vec<_> = capabilities.tools.iter().map(|tool| &*tool.name).collect();
+            assert_eq!(names, ["first", "last"], "{broken}");
+            let rejected = &capabilities.rejected;
+            assert_eq!((rejected.len(), rejected[0].index), (1, 1), "{broken}");
+            assert_eq!(*rejected[0].raw, broken);
+        }
+    }
+
+    #[test]
+    fn optional_fields_of_the_wrong_type_count_as_absent() {
+        let mut capabilities = Capabilities::default();
+        let sloppy = json!({
+            "name": "t", "inputSchema": {}, "title": null, "description": 7,
+            "annotations": {"readOnlyHint": "yes", "idempotentHint": true}, "outputSchema": [],
+        });
+        capabilities.replace(ListKind::Tools, &list(&[sloppy]));
+        let tool = &capabilities.tools[0];
+        assert_eq!((&tool.title, &tool.description), (&None, &None));
+        assert_eq!((tool.hints.read_only, tool.hints.idempotent), (None, Some(true)));
+        assert!(tool.output_schema.is_none());
+    }
+
+    #[test]
+    fn fetching_a_list_again_forgets_what_was_wrong_with_it_before() {
+        let mut capabilities = Capabilities::default();
+        let mut first = list(&[json!({"name": "p"}), json!({})]);
+        first.partial = Some(SafeText::line("page 2 failed"));
+        capabilities.replace(ListKind::Prompts, &first);
+        assert_eq!((capabilities.rejected.len(), capabilities.partial.len()), (1, 1));
+        capabilities.replace(ListKind::Prompts, &list(&[json!({"name": "q"})]));
+        assert_eq!((capabilities.rejected.len(), capabilities.partial.len()), (0, 0));
+        assert_eq!(&*capabilities.prompts[0].name, "q");
+    }
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::base::{LogLevel, ServerName};
-use crate::mcp::CallId;
+use super::CallId;
+use crate::base::{LogLevel, SafeText, ServerName};
 
 /// Something a server told.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,5 +34,95 @@ pub enum NoticeKind {
         params: Value,
         /// The call during which it came; `None` when none was in flight.
         call: Option<CallId>,
+    },
+}
+
+// What a server says of the progress of a call.
+
+/// One progress notification (MCP, basic, utilities, progress), clamped to finite numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// The call.
+    pub call: CallId,
+    /// Progress so far; never decreases.
+    pub progress: f64,
+    /// Total, when known.
+    pub total: Option<f64>,
+    /// What is being done.
+    pub message: Option<SafeText>,
+}
+
+// Requests of a server to its client: what they are for, and how they are answered.
+
+/// What a server asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RequestKind {
+    /// `sampling/createMessage`
+    Sampling,
+    /// `elicitation/create`, form mode
+    Elicitation,
+    /// `elicitation/create`, URL mode
+    UrlElicitation,
+    /// `roots/list`
+    Roots,
+    /// Asked by the host itself: may this call with suspicious arguments go out (requirement R9)?
+    /// `params` holds `tool`, `arguments` and `violations`; the answer is `{"action": "accept"}`
+    /// or anything else, which refuses.
+    Guard,
+    /// Asked by the host itself: may a caller that is not the person do this? `params` holds `tool`,
+    /// `method`, `arguments`, `caller` and `why`; answered like [`RequestKind::Guard`].
+    Permission,
+    /// Asked by the host itself: a person has to sign in at the server. `params` holds `message`,
+    /// `issuer`, `scopes`, `url` and `redirectUri`. Settles by itself when the browser comes back to
+    /// `redirectUri`; is answered by `{"action": "accept", "content": {"address": ADDRESS}}` with the
+    /// address the browser ended at, and anything else means "not now".
+    SignIn,
+    /// Any other method.
+    Other(String),
+}
+
+impl RequestKind {
+    /// Whether the host itself asks, and not the server.
+    pub const fn is_own(&self) -> bool {
+        matches!(self, Self::Guard | Self::Permission | Self::SignIn)
+    }
+
+    /// The method of the specification.
+    pub fn method(&self) -> &str {
+        match self {
+            Self::Sampling => "sampling/createMessage",
+            Self::Elicitation | Self::UrlElicitation => "elicitation/create",
+            Self::Roots => "roots/list",
+            Self::Guard => "mcpdeck/guard",
+            Self::Permission => "mcpdeck/permission",
+            Self::SignIn => "mcpdeck/signIn",
+            Self::Other(method) => method,
+        }
+    }
+}
+
+/// The place of a request among the inputs of one `input_required` result (2026-07-28, SEP-2322).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputPlace {
+    /// Its key in `inputRequests`.
+    pub key: Arc<str>,
+    /// How many there are.
+    pub of: usize,
+}
+
+/// How a request is answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Answer {
+    /// The `result` to send: a `CreateMessageResult`, an `ElicitResult` (action `accept`,
+    /// `decline` or `cancel`), a `ListRootsResult`.
+    Result(Value),
+    /// Refused, with the reason the server is told.
+    Refuse {
+        /// JSON-RPC error code; -1 is what the specification shows for a user's refusal.
+        code: i64,
+        /// The reason.
+        message: String,
     },
 }

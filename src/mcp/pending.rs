@@ -3,7 +3,9 @@
 //!
 //! The clock stands still while a person is waited for.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,9 +14,9 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::text::SafeText;
-use crate::mcp::wire::cut;
-use crate::mcp::{CallId, Finding, Progress};
+use super::wire::cut;
+use super::{CallId, Finding, Progress};
+use crate::base::SafeText;
 
 /// A request in flight. Made by whoever asks, shared by its round trips.
 #[derive(Debug)]
@@ -366,6 +368,85 @@ impl Gate {
     }
 }
 
+// Who came first for one request: the answer or the withdrawal. One of them wins, for good; what
+// is told and what goes over the wire follow from it.
+
+/// Decided once: answered or withdrawn, never both.
+#[derive(Debug, Default)]
+pub struct Claim {
+    state: AtomicU8,
+    reason: OnceLock<SafeText>,
+}
+
+const OPEN: u8 = 0;
+const ANSWERED: u8 = 1;
+const WITHDRAWN: u8 = 2;
+
+impl Claim {
+    /// Takes it for an answer; gives whether it is, now or since before.
+    pub fn answer(&self) -> bool {
+        self.take(ANSWERED)
+    }
+
+    /// Takes it for a withdrawal; gives whether it is, now or since before. The first reason holds.
+    pub fn withdraw(&self, reason: &str) -> bool {
+        let withdrawn = self.take(WITHDRAWN);
+        if withdrawn {
+            self.reason.get_or_init(|| SafeText::line(reason));
+        }
+        withdrawn
+    }
+
+    /// Why it was withdrawn.
+    pub fn reason(&self) -> SafeText {
+        self.reason.get().cloned().unwrap_or_default()
+    }
+
+    /// Whether an answer has won.
+    pub fn is_answered(&self) -> bool {
+        self.state.load(Ordering::Acquire) == ANSWERED
+    }
+
+    fn take(&self, wanted: u8) -> bool {
+        let state = &self.state;
+        let taken = state.compare_exchange(OPEN, wanted, Ordering::AcqRel, Ordering::Acquire);
+        taken.is_ok() || taken == Err(wanted)
+    }
+}
+
+// Tables by ids that the host itself gives out, with a hash that costs next to nothing.
+//
+// Ids that servers name are looked up here and never inserted, so that nobody outside can choose
+// ids that fall together.
+
+/// A table by such ids.
+pub type ById<T> = HashMap<i64, T, BuildHasherDefault<IdHasher>>;
+
+/// Numbers in a row keep different low bits, and get different high ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IdHasher(u64);
+
+impl IdHasher {
+    /// 2^64 divided by the golden ratio.
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+}
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_i64(i64::from(*byte));
+        }
+    }
+
+    fn write_i64(&mut self, id: i64) {
+        self.0 = (self.0 ^ id.cast_unsigned()).wrapping_mul(Self::SPREAD);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -424,5 +505,39 @@ mod tests {
         // What was held back goes out although nothing follows.
         assert!(receiver.recv().await.unwrap().progress > 0.9e15);
         assert!(receiver.try_recv().is_err() && request.progress().unwrap().progress > 0.9e15);
+    }
+}
+
+#[cfg(test)]
+mod claim_tests {
+    use super::*;
+
+    #[test]
+    fn the_first_word_holds_and_the_other_is_too_late() {
+        let claim = Claim::default();
+        assert!(claim.answer() && claim.answer() && !claim.withdraw("late") && claim.is_answered());
+        let claim = Claim::default();
+        assert!(claim.withdraw("first") && claim.withdraw("second") && !claim.answer());
+        assert_eq!((claim.is_answered(), claim.reason().as_str()), (false, "first"));
+    }
+}
+
+#[cfg(test)]
+mod ids_tests {
+    use super::*;
+
+    #[test]
+    fn ids_in_a_row_do_not_fall_together() {
+        let hash = |id: i64| {
+            let mut hasher = IdHasher::default();
+            hasher.write_i64(id);
+            hasher.finish()
+        };
+        let low: std::collections::HashSet<u64> = (0..1024).map(|id| hash(id) % 1024).collect();
+        assert_eq!(low.len(), 1024);
+        let high: std::collections::HashSet<u64> = (0..1024).map(|id| hash(id) >> 57).collect();
+        assert_eq!(high.len(), 128);
+        let table: ById<i64> = (-500..500).map(|id| (id, id)).collect();
+        assert!((-500..500).all(|id| table[&id] == id) && !table.contains_key(&500));
     }
 }

@@ -11,12 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::base::Clock;
-use crate::base::logs::LogRecord;
-use crate::base::ring::Ring;
-use crate::base::secret::Redactor;
-use crate::base::text::SafeText;
-use crate::base::{LogLevel, ServerName};
+use crate::base::{Clock, LogLevel, LogRecord, Redactor, Ring, SafeText, ServerName};
 use crate::config::{HttpConfig, OutsideCalls, ProtocolChoice, WireLimits};
 use crate::error::Error;
 use crate::mcp::auth::Authorizer;
@@ -82,17 +77,14 @@ pub struct SessionContext {
     pub seen: Arc<Seen>,
 }
 
+pub use connect::Seen;
 pub use connect::{Connected, connect};
-pub use seen::Seen;
 
 mod connect;
 mod list;
-mod listen;
 mod live;
 pub mod message;
-mod mirrored;
 mod request;
-mod seen;
 mod task;
 
 /// What a session tells its owner.

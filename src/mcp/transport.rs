@@ -7,7 +7,7 @@
 //! - hand every message that arrives to [`Tap::line`](super::wire::tap::Tap::line) as text without a
 //!   line break, in the order in which it came, and every byte to
 //!   [`Tap::arrived`](super::wire::tap::Tap::arrived);
-//! - account for what nobody asked for with [`unasked::Unasked`], and wait as long as it says;
+//! - account for what nobody asked for with [`remote::Unasked`], and wait as long as it says;
 //! - when the connection is over, say so with [`Tap::ended`](super::wire::tap::Tap::ended);
 //! - open it in [`session::connect`](super::session::connect).
 //!
@@ -19,13 +19,10 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-pub(crate) mod connection;
 pub mod http;
-pub mod lines;
 pub mod pipe;
 pub(crate) mod remote;
 pub(crate) mod sse;
-pub mod unasked;
 pub(crate) mod websocket;
 
 /// Carries messages to one server.

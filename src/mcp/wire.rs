@@ -4,14 +4,9 @@
 //! Knows nothing of pipes and HTTP (`transport`) and nothing of requests and deadlines (`session`).
 //! Everything here is synchronous: a message is understood where it is read, in wire order.
 
-pub mod ids;
 pub mod json;
-pub mod large;
 pub mod message;
 pub mod pump;
-pub mod repair;
-pub mod scavenge;
-pub mod shape;
 pub mod tap;
 
 /// The longest prefix of at most `max` bytes that ends between characters.

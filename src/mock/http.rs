@@ -17,9 +17,9 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Duration;
 
-use crate::mock::action::Respond;
+use super::script::Respond;
+use super::stage::Sink;
 use crate::mock::play::{Cx, play};
-use crate::mock::sink::Sink;
 use crate::mock::stage::{Cue, Stage};
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;

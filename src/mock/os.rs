@@ -5,7 +5,7 @@ use std::io;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::mock::action::Spawn;
+use super::script::Spawn;
 
 /// Starts a process: a program, or this one performing actions.
 pub(crate) fn spawn(spawn: &Spawn, command: &[String]) -> io::Result<Child> {
@@ -163,8 +163,8 @@ pub(crate) fn setsid() {
 
 /// Puts nothing in the place of a standard stream, so that its other end sees it closed.
 #[cfg(unix)]
-pub(crate) fn close(stream: crate::mock::action::Stream) -> io::Result<()> {
-    use crate::mock::action::Stream;
+pub(crate) fn close(stream: crate::mock::script::Stream) -> io::Result<()> {
+    use crate::mock::script::Stream;
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     match stream {
         Stream::Stdin => rustix::stdio::dup2_stdin(&null)?,
@@ -195,6 +195,6 @@ pub(crate) fn setsid() {}
 /// Not available here.
 #[cfg(not(unix))]
 #[expect(clippy::unnecessary_wraps, reason = "elsewhere the system may refuse it")]
-pub(crate) fn close(_: crate::mock::action::Stream) -> io::Result<()> {
+pub(crate) fn close(_: crate::mock::script::Stream) -> io::Result<()> {
     Ok(())
 }

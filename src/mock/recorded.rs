@@ -14,12 +14,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::base::logs::LogSource;
-use crate::base::text::SafeText;
-use crate::base::{ServerName, Timestamp};
+use crate::base::{LogSource, SafeText, ServerName, Timestamp};
 use crate::deck::recording::{Line, Recording};
 use crate::host::Fact;
-use crate::mcp::traffic::{Direction, MessageKind};
+use crate::mcp::{Direction, MessageKind};
 
 /// How a recording is played.
 #[derive(Clone, Debug, Default)]

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-
-use crate::mock::action::Action;
 
 /// Everything a mock server is and does. Every field has a default; `{}` is a polite server
 /// without tools.
@@ -195,4 +194,318 @@ impl Script {
 /// Dated versions sort as text; the era of `server/discover` begins with 2026-07-28.
 fn is_modern(version: &str) -> bool {
     version >= "2026-07-28"
+}
+
+// Actions: the words of a script. Plain data; the player performs them.
+//
+// Where an action holds a JSON value, that value is a template; where it holds text, `${...}` in
+// it is replaced.
+
+/// One thing a server does.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    /// What a polite server would do here.
+    Default,
+    /// Answer the request with this result.
+    Answer(Value),
+    /// Answer the request with this error object.
+    Error(Value),
+    /// Answer `tools/call` with one block of text.
+    Text(String),
+    /// Answer `tools/call` with one block of text and `isError`.
+    ToolError(String),
+    /// Send any message, as one line.
+    Send(Value),
+    /// Write a line to stdout; need not be JSON.
+    Line(String),
+    /// Write bytes, in pieces if wanted.
+    Write(Write),
+    /// Write a line to stderr.
+    Stderr(String),
+    /// Send a notification.
+    Notify(Notify),
+    /// Report progress on the request, step by step.
+    Progress(Progress),
+    /// Send a request to the host and wait for its answer, kept as `${saved.NAME}`.
+    Ask(Ask),
+    /// Replace lists or `instructions`; tell nobody.
+    Set(Lists),
+    /// Keep values as `${saved.NAME}`.
+    Save(BTreeMap<String, Value>),
+    /// Do nothing for so many milliseconds (a number, or a placeholder for one).
+    Delay(Value),
+    /// Do nothing until something happens.
+    Wait(Until),
+    /// Do something several times; `${i}` counts from 0.
+    Repeat(Repeat),
+    /// Do one thing the first time, the next the second time; the last stays.
+    Turns(Vec<Reaction>),
+    /// Choose by a value.
+    Switch(Switch),
+    /// Start doing something and go on.
+    Background(Arc<Reaction>),
+    /// Write very much.
+    Flood(Flood),
+    /// Close a standard stream.
+    Close(Stream),
+    /// Read nothing more from stdin.
+    StopReading,
+    /// Exit with this code (a number, or a placeholder for one).
+    Exit(Value),
+    /// Send oneself this signal, for example `SEGV`.
+    Signal(String),
+    /// Ignore this signal from now on, for example `TERM`.
+    Ignore(String),
+    /// Start a process.
+    Spawn(Spawn),
+    /// Leave the session: become the leader of a new one.
+    Setsid,
+    /// Write to the controlling terminal; what came of it is kept as `${saved.tty}`.
+    Tty(String),
+    /// Write a file.
+    WriteFile(WriteFile),
+    /// Use so many bytes of memory.
+    Allocate(u64),
+    /// Open so many files.
+    OpenFiles(u64),
+    /// Keep a processor busy for so many milliseconds.
+    Burn(u64),
+    /// HTTP: answer with this status, these headers and this body.
+    Respond(Respond),
+    /// HTTP: add headers to the answer to come.
+    Headers(BTreeMap<String, String>),
+    /// HTTP: write raw text into the event stream.
+    Sse(String),
+    /// HTTP: end the event stream without an answer.
+    EndStream,
+    /// HTTP: cut the connection.
+    Disconnect,
+}
+
+/// Bytes to write.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct Write {
+    /// Where to.
+    pub to: Stream,
+    /// What, one part after the other; no newline is added.
+    pub parts: Vec<Part>,
+    /// Bytes per piece; all at once when 0.
+    pub chunk: usize,
+    /// Milliseconds between pieces.
+    pub pause: u64,
+}
+
+/// A part of the bytes to write.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Part {
+    /// Text, with placeholders.
+    Text(String),
+    /// Bytes in hexadecimal, blanks allowed.
+    Hex {
+        /// The digits.
+        hex: String,
+    },
+    /// A template, as JSON.
+    Json {
+        /// The template.
+        json: Value,
+    },
+    /// Text many times.
+    Times {
+        /// The text.
+        text: String,
+        /// How often.
+        times: u64,
+    },
+}
+
+/// A standard stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Stream {
+    /// What the host reads.
+    #[default]
+    Stdout,
+    /// What the host keeps as log.
+    Stderr,
+    /// What the host writes.
+    Stdin,
+}
+
+/// A notification.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Notify {
+    /// For example `notifications/tools/list_changed`.
+    pub method: String,
+    /// Its parameters.
+    pub params: Option<Value>,
+}
+
+/// Progress in steps.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct Progress {
+    /// How many notifications.
+    pub steps: u64,
+    /// Milliseconds between them.
+    pub every: u64,
+    /// Total to name; none when absent.
+    pub total: Option<Value>,
+    /// Message; `${i}` counts from 1.
+    pub message: Option<String>,
+    /// Value instead of the counter.
+    pub value: Option<Value>,
+    /// Token instead of the request's.
+    pub token: Option<Value>,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self { steps: 10, every: 0, total: None, message: None, value: None, token: None }
+    }
+}
+
+/// A request to the host.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Ask {
+    /// For example `sampling/createMessage`.
+    pub method: String,
+    /// Its parameters.
+    pub params: Option<Value>,
+    /// Its id; `mock-N` when absent.
+    pub id: Option<Value>,
+    /// Name under which the answer (`{"result": ...}` or `{"error": ...}`) is kept: `answer` when
+    /// absent.
+    #[serde(rename = "as")]
+    pub save_as: Option<String>,
+    /// Longest wait for the answer, milliseconds; then `${saved.NAME}` is null. Without end when
+    /// absent, not at all when 0.
+    pub wait: Option<u64>,
+    /// After that wait, tell the host that the request is cancelled, with this reason.
+    pub cancel: Option<String>,
+}
+
+/// Lists that change.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct Lists {
+    /// New tools.
+    pub tools: Option<Value>,
+    /// New prompts.
+    pub prompts: Option<Value>,
+    /// New resources.
+    pub resources: Option<Value>,
+    /// New resource templates.
+    pub resource_templates: Option<Value>,
+    /// New instructions.
+    pub instructions: Option<Value>,
+}
+
+/// Something to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Until {
+    /// The host cancels the request.
+    Cancelled,
+    /// The host closes stdin.
+    StdinClosed,
+    /// Nothing ever.
+    Forever,
+}
+
+/// Something done several times.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Repeat {
+    /// How often (a number, or a placeholder for one); without end when absent.
+    pub times: Option<Value>,
+    /// Milliseconds between two times.
+    #[serde(default)]
+    pub every: u64,
+    /// What.
+    #[serde(rename = "do")]
+    pub actions: Reaction,
+}
+
+/// A choice.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Switch {
+    /// Text to compare, for example `${arguments.mode}`.
+    pub on: String,
+    /// What to do, by value.
+    pub cases: BTreeMap<String, Reaction>,
+    /// What to do otherwise.
+    #[serde(rename = "else")]
+    pub otherwise: Option<Reaction>,
+}
+
+/// Very much output.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct Flood {
+    /// Where to.
+    pub to: Stream,
+    /// The line, with `${i}`; a newline is added.
+    pub line: Option<String>,
+    /// The line as JSON template, with `${i}`.
+    pub json: Option<Value>,
+    /// Bytes without any newline, instead of lines.
+    pub bytes: u64,
+    /// How many lines; no limit when 0.
+    pub lines: u64,
+    /// How many milliseconds; no limit when 0.
+    pub millis: u64,
+    /// Lines per second; as fast as they go when 0.
+    pub per_second: u64,
+}
+
+/// A process to start.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct Spawn {
+    /// A program with its arguments.
+    pub command: Vec<String>,
+    /// Or a process that performs these actions and exits.
+    #[serde(rename = "do")]
+    pub actions: Option<Value>,
+    /// Whether it keeps our stdout open.
+    pub keep_stdout: bool,
+    /// Whether it keeps our stderr open.
+    pub keep_stderr: bool,
+    /// Wait until it has ended.
+    pub wait: bool,
+}
+
+/// A file to write.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WriteFile {
+    /// Its path.
+    pub path: String,
+    /// Its content, replaced as a whole.
+    pub text: String,
+}
+
+/// An HTTP answer.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Respond {
+    /// Status code.
+    pub status: u16,
+    /// Headers.
+    pub headers: BTreeMap<String, String>,
+    /// Body: text as it is, anything else as JSON.
+    pub body: Option<Value>,
+}
+
+impl Default for Respond {
+    fn default() -> Self {
+        Self { status: 200, headers: BTreeMap::new(), body: None }
+    }
 }

@@ -8,9 +8,9 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::sync::Mutex;
 use tokio::time::Duration;
 
-use crate::mock::action::Stream;
+use super::script::Stream;
+use super::stage::Sink;
 use crate::mock::os;
-use crate::mock::sink::Sink;
 use crate::mock::stage::Stage;
 
 type Reader = Box<dyn AsyncRead + Unpin>;

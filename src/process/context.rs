@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use crate::base::Clock;
-use crate::base::ServerName;
-use crate::base::logs::{LogRecord, LogSource};
-use crate::base::ring::Ring;
-use crate::base::secret::Redactor;
+use crate::base::{Clock, LogRecord, LogSource, Redactor, Ring, ServerName};
 
 /// What a process needs from its owner.
 #[derive(Clone)]

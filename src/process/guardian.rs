@@ -105,7 +105,7 @@ fn start() -> std::io::Result<Child> {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    super::before_exec::own_session(&mut command);
+    super::unix::own_session(&mut command);
     let mut process = command.spawn()?;
     // A guardian that does not read must not stop the thread that writes.
     let ready = match &process.stdin {

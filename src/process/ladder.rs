@@ -17,7 +17,7 @@ use super::pipes::{StdinGate, StdoutGate};
 use super::unix::{Leader, code_and_signal};
 #[cfg(windows)]
 use super::windows::{Leader, code_and_signal};
-use crate::base::text::SafeText;
+use crate::base::SafeText;
 
 /// What the owner asked for so far. Only ever rises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

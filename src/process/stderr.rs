@@ -15,11 +15,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::context::ProcessContext;
-use crate::base::LogLevel;
 use crate::base::allowance::Allowance;
-use crate::base::logs::LogRecord;
-use crate::base::secret::Redactor;
-use crate::base::text::SafeText;
+use crate::base::{LogLevel, LogRecord, Redactor, SafeText};
 
 /// Lines kept per second and server in the long run.
 const LINES_PER_SECOND: f64 = 2_000.0;

@@ -15,8 +15,7 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 use super::Payloads;
-use crate::base::Timestamp;
-use crate::base::secret::Redactor;
+use crate::base::{Redactor, Timestamp};
 
 /// Keys every line has, `null` when they do not apply.
 const FIXED: [&str; 8] = [

@@ -10,7 +10,7 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
 use crate::base::text::SafeText;
-use crate::deck::local::attach::{Look, Order, Seen};
+use crate::deck::local::{Look, Order, Seen};
 use crate::error::{Error, ErrorCode};
 use crate::tui::effect::{Effect, ServerCommand};
 use crate::tui::message::Message;

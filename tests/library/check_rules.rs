@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mcpdeck::check::expect::Expectations;
-use mcpdeck::check::expect::sample::Target;
+use mcpdeck::check::expect::Target;
 use mcpdeck::check::rules::{Measure, assess};
 use mcpdeck::check::subject::Subject;
 use mcpdeck::check::{Finding, rule};

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
+use crate::check::expect::Budgets;
 use crate::check::rule::finding;
 use crate::check::subject::{Entry, Subject, brief};
 use crate::check::{Finding, Severity};
-use crate::mcp::capabilities::ListKind;
+use crate::mcp::ListKind;
 
 /// Longest tool name (MCP, server features, tools, tool names), in characters.
 const LONGEST: usize = 128;
@@ -13,7 +16,7 @@ const LONGEST: usize = 128;
 const LONGEST_FOR_PROVIDERS: usize = 64;
 
 /// Checks the names of one server.
-pub(super) fn check(subject: &Subject) -> Vec<Finding> {
+pub(super) fn names(subject: &Subject) -> Vec<Finding> {
     let mut findings = Vec::new();
     for entry in subject.tools() {
         spelling(&entry, &mut findings);
@@ -125,4 +128,108 @@ fn look(c: char) -> char {
         '‐' | '‑' | '‒' | '–' | '—' | '−' => '-',
         _ => c,
     }
+}
+
+// Annotations of tools that contradict each other or the tool's own name.
+
+/// Verbs of names that change or remove something for good.
+const DESTRUCTIVE: [&str; 12] = [
+    "delete",
+    "remove",
+    "drop",
+    "destroy",
+    "erase",
+    "wipe",
+    "kill",
+    "truncate",
+    "uninstall",
+    "purge",
+    "terminate",
+    "revoke",
+];
+/// Verbs of names that change something.
+const WRITING: [&str; 10] =
+    ["write", "create", "update", "insert", "edit", "send", "move", "rename", "upload", "set"];
+
+/// Checks the annotations of every tool.
+pub(super) fn hints(subject: &Subject) -> Vec<Finding> {
+    subject.tools().filter_map(|tool| contradiction(&tool)).collect()
+}
+
+fn contradiction(tool: &Entry<'_>) -> Option<Finding> {
+    let hints = tool.raw.get("annotations")?;
+    let hint = |key: &str| hints.get(key).and_then(Value::as_bool);
+    let verb = first_word(tool.id());
+    let destructive = DESTRUCTIVE.contains(&verb.as_str());
+    let writing = WRITING.contains(&verb.as_str());
+    let message = match (hint("readOnlyHint"), hint("destructiveHint")) {
+        (Some(true), Some(true)) => "`readOnlyHint` and `destructiveHint` are both true".to_owned(),
+        (Some(true), _) if destructive || writing => {
+            format!("`readOnlyHint` is true, but the name begins with `{verb}`")
+        }
+        (_, Some(false)) if destructive => {
+            format!("`destructiveHint` is false, but the name begins with `{verb}`")
+        }
+        _ => {
+            let odd = hints.as_object()?.iter().find(|(key, value)| {
+                key.ends_with("Hint") && !value.is_boolean() && !value.is_null()
+            })?;
+            format!("`{}` is not a boolean", crate::check::subject::brief(odd.0, 40))
+        }
+    };
+    Some(finding("hint/contradiction", tool.place_of("/annotations"), message))
+}
+
+/// The first word of `delete_file`, `deleteFile`, `delete-file` or `delete.file`, in lower case.
+fn first_word(name: &str) -> String {
+    let end = name
+        .char_indices()
+        .skip(1)
+        .find(|(_, c)| !c.is_ascii_lowercase())
+        .map_or(name.len(), |(at, _)| at);
+    name[..end].to_ascii_lowercase()
+}
+
+// What definitions cost in a model's context: exact bytes, estimated tokens.
+
+/// Bytes that make about one token of English and JSON. An estimate, and called one wherever shown.
+pub const BYTES_PER_TOKEN: u64 = 4;
+
+/// Bytes of what a host puts in front of a model: the tools and the instructions.
+pub fn bytes(subject: &Subject) -> u64 {
+    let tools: usize = subject
+        .tools()
+        .map(|tool| {
+            let part = |key: &str| tool.raw.get(key).map_or(0, |v| v.to_string().len());
+            part("name") + part("description") + part("inputSchema")
+        })
+        .sum();
+    (tools + subject.instructions.as_ref().map_or(0, String::len)) as u64
+}
+
+/// Compares one server with its budget.
+pub(super) fn context(subject: &Subject, budgets: &Budgets) -> Option<Finding> {
+    let bytes = bytes(subject);
+    let tokens = bytes / BYTES_PER_TOKEN;
+    (tokens > budgets.context_tokens).then(|| {
+        let message = format!(
+            "{} tools take {bytes} bytes of context, about {tokens} tokens (estimated); the budget is {}",
+            subject.tools.len(),
+            budgets.context_tokens
+        );
+        finding("context/budget", "tools", message)
+    })
+}
+
+/// Compares all servers with the budget of the whole.
+pub(super) fn total(subjects: &[Subject], budgets: &Budgets) -> Option<Finding> {
+    let bytes: u64 = subjects.iter().map(bytes).sum();
+    let tokens = bytes / BYTES_PER_TOKEN;
+    (tokens > budgets.total_context_tokens).then(|| {
+        let message = format!(
+            "all servers together take {bytes} bytes of context, about {tokens} tokens (estimated); the budget is {}",
+            budgets.total_context_tokens
+        );
+        finding("context/budget", "", message)
+    })
 }

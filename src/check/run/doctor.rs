@@ -7,8 +7,8 @@ use super::stage::Called;
 use crate::check::model::{Step, StepStatus};
 use crate::check::subject::{Subject, brief};
 use crate::config::TransportKind;
-use crate::host::view::{StartStep, StepStatus as Seen, StepView};
-use crate::host::{ServerState, ServerView};
+use crate::host::view::StepStatus as Seen;
+use crate::host::{ServerState, ServerView, StartStep, StepView};
 use crate::mcp::FindingKind;
 use crate::mcp::auth::{AuthStep, StepKind};
 

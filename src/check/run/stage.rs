@@ -10,18 +10,17 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::doctor::name_of;
+use super::{Plan, Signals};
 use crate::base::ServerName;
 use crate::check::Finding;
 use crate::check::calls::PlannedCall;
-use crate::check::expect::Target;
-use crate::check::expect::sample::sample;
-use crate::check::run::doctor::name_of;
-use crate::check::run::{Plan, Signals, is_settled};
+use crate::check::expect::{Target, sample};
 use crate::check::subject::brief;
 use crate::error::Error;
-use crate::host::view::StepStatus;
 use crate::host::{
-    CallOptions, CallOutcome, Host, HostView, Origin, ServerState, ServerView, Validation,
+    CallOptions, CallOutcome, Host, HostView, Origin, ServerState, ServerView, StepStatus,
+    Validation,
 };
 
 /// How often `watch` is asked although nothing changed, so that it can show the time.
@@ -311,4 +310,30 @@ fn judge(call: &PlannedCall, outcome: Result<CallOutcome, Error>) -> Vec<Finding
         ))
     }));
     findings
+}
+
+// When nothing more will happen to a server that is being started. Pure.
+
+/// Whether a server is ready, has failed for good, or waits for one that has.
+///
+/// `needs` gives the servers another depends on; they are free of circles (the configuration is
+/// refused otherwise).
+pub fn is_settled<'a>(
+    view: &HostView,
+    name: &ServerName,
+    needs: &dyn Fn(&ServerName) -> Vec<&'a ServerName>,
+) -> bool {
+    let Some(server) = view.servers.get(name) else { return true };
+    match server.state {
+        ServerState::Starting => false,
+        ServerState::Waiting => needs(name).into_iter().any(|other| {
+            let is_ready = view.servers.get(other).is_some_and(|server| server.state.is_callable());
+            !is_ready && is_settled(view, other, needs)
+        }),
+        ServerState::Unavailable => server.retry_at.is_none(),
+        ServerState::Ready
+        | ServerState::Disabled
+        | ServerState::Shutdown
+        | ServerState::Sleeping => true,
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
-use crate::base::text::SafeText;
+use crate::base::SafeText;
 use crate::chat::files::with_files;
 use crate::chat::session::{Refusal, Session, SessionLimits, Sessions};
 use crate::chat::store::Store;

@@ -9,11 +9,12 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::text::{SafeText, json as safe};
+use crate::base::SafeText;
+use crate::base::text::json as safe;
 use crate::chat::replay::{Choice, Compared, Replay};
 use crate::chat::{Agent, ChatEvent, Conversation, Model, TurnLimits};
-use crate::cli::exit::Exit;
 use crate::cli::load::Source;
+use crate::cli::output::Exit;
 use crate::cli::{deck, output};
 use crate::config::{McpConfig, ProcessLimits, ServerConfig, StdioConfig, TransportConfig};
 use crate::host::Origin;

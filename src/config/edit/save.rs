@@ -3,9 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::base::atomic::alone;
 use crate::base::atomic::{Readers, replace};
 use crate::base::file::read_text;
-use crate::base::turn::alone;
 use crate::config::Environment;
 use crate::config::edit::write::backup;
 use crate::config::edit::{Edit, EditError, apply};

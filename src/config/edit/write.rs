@@ -56,7 +56,7 @@ pub(super) fn value(value: &Value, indent: &str, manner: &Manner, flat: bool) ->
 pub(super) fn backup(state: &Path, path: &Path, text: &str) -> io::Result<PathBuf> {
     let absolute = std::path::absolute(path)?;
     let hash = Sha256::digest(absolute.as_os_str().as_encoded_bytes());
-    let tag = crate::base::hash::hex(hash.get(..4).unwrap_or_default());
+    let tag = crate::base::file::hex(hash.get(..4).unwrap_or_default());
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let folder = state.join("backups").join(format!("{name}-{tag}"));
     let numbers = |folder: &Path| -> Vec<u64> {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use indexmap::IndexMap;
 use url::Url;
 
-use crate::base::secret::Secret;
+use crate::base::Secret;
 use crate::config::diagnostics::child;
 use crate::config::entry::transport::URLS;
 use crate::config::entry::{Entry, Reader, settings};

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 
-use crate::base::hash::file_key;
-use crate::base::secret::Secret;
+use crate::base::Secret;
+use crate::base::file::file_key;
+use crate::config::Origin;
 use crate::config::diagnostics::child;
 use crate::config::entry::{
     ENTRY_LABEL, Entry, HOST_LABEL, ID_FILE, Reader, address, number, settings,
@@ -14,7 +15,6 @@ use crate::config::env_file::{self, EnvProblem};
 use crate::config::hazards::{is_hidden, is_hook};
 use crate::config::keys::SERVER;
 use crate::config::mask::masked_address;
-use crate::config::origin::Origin;
 use crate::config::shape::meant;
 use crate::config::source::Source;
 use crate::config::syntax::{Node, NodeKind};

@@ -7,9 +7,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::base::atomic::alone;
 use crate::base::atomic::{Readers, replace};
 use crate::base::file::StateFile;
-use crate::base::turn::alone;
 
 /// Version of the content.
 const VERSION: u64 = 1;

@@ -12,7 +12,7 @@ use crate::deck::policy::{GrantStore, PinFile, state_path};
 use crate::host::policy::{
     Action, Decision, Digest, Grants, Pins, Policy, Principal, ServerDigests, Target, TargetKind,
 };
-use crate::mcp::capabilities::ToolHints;
+use crate::mcp::ToolHints;
 
 /// A policy without a host.
 pub struct Offline {

@@ -11,10 +11,9 @@ use chacha20poly1305::aead::{Aead as _, Payload};
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305, XNonce};
 use serde::{Deserialize, Serialize};
 
+use crate::base::Secret;
 use crate::base::atomic::{Readers, replace};
-use crate::base::file::read_text;
-use crate::base::hash::hex;
-use crate::base::secret::Secret;
+use crate::base::file::{hex, read_text};
 use crate::config::Environment;
 use crate::deck::policy::file::TrustedFile;
 

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::io::AsyncReadExt as _;
 
+use crate::base::Secret;
 use crate::base::file::read_text;
-use crate::base::secret::Secret;
 use crate::config::{Environment, Sources};
 use crate::deck::keyring::{Keyring, Place};
 use crate::deck::policy::SecretStore;

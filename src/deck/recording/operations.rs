@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::base::text::SafeText;
-use crate::base::{ServerName, Timestamp};
+use crate::base::{SafeText, ServerName, Timestamp};
 use crate::host::{Fact, Record};
-use crate::mcp::CallId;
-use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
+use crate::mcp::{CallId, Direction, MessageKind, TrafficRecord};
 
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

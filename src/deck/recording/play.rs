@@ -7,18 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::blocks::Blocks;
+use super::Blocks;
 use super::operations::{Operation, Outcome, says_error};
 use super::{Header, Line, Operations, header, invalid};
-use crate::base::logs::LogRecord;
-use crate::base::ring::{Batch, Weighed};
-use crate::base::{LogLevel, ServerName, Timestamp};
+use crate::base::{Batch, LogLevel, LogRecord, ServerName, Timestamp, Weighed};
 use crate::error::ErrorCode;
-use crate::host::call::CallView;
 use crate::host::metrics::{Ending, Metrics, ServerMetrics};
-use crate::host::{Fact, HostView, Record};
-use crate::mcp::CallId;
-use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
+use crate::host::{CallView, Fact, HostView, Record};
+use crate::mcp::{CallId, Direction, MessageKind, TrafficRecord};
 
 /// Messages, and lines of logs, that are there before a moment.
 const WINDOW: usize = 10_000;

@@ -3,34 +3,30 @@
 //! A rule of the entry decides, or the registered callback, or a person; without any of them the
 //! request is refused as the specification says. Every request and every decision is a fact.
 
-mod decide;
-mod draft;
-mod open;
 mod rules;
 
-pub(crate) use decide::panic_text;
-
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard, RwLock};
+use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 
-use crate::base::ServerName;
-use crate::base::Timestamp;
-use crate::base::text::SafeText;
-use crate::config::OutsideCalls;
+use super::{Decider, Drafted, Drafter, PendingRequest, RequestHandler, Settlement};
+use crate::base::{SafeText, ServerName, Timestamp};
+use crate::config::{ApprovalRule, ApprovalRules, OutsideCalls};
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
-use crate::host::approvals::queue::rules::Rules;
-use crate::host::approvals::{Drafter, PendingRequest, RequestHandler};
 use crate::host::projector::Facts;
-use crate::mcp::Answer;
 use crate::mcp::session::{Responder, ServerRequest};
-use crate::mcp::{ApprovalId, CallId};
+use crate::mcp::{Answer, ApprovalId, CallId, Claim, Finding, FindingKind, RequestKind};
+use rules::{Flood, Full, Rules};
 
 /// Decides requests of all servers of one host.
 pub struct ApprovalQueue {
@@ -173,7 +169,7 @@ pub struct QueueHandle(pub Arc<ApprovalQueue>);
 
 impl Responder for QueueHandle {
     fn ask(&self, request: ServerRequest) -> BoxFuture<'static, Answer> {
-        Box::pin(decide::decide(Arc::clone(&self.0), request))
+        Box::pin(decide(Arc::clone(&self.0), request))
     }
 
     fn outside_calls(&self, server: &ServerName) -> OutsideCalls {
@@ -182,6 +178,401 @@ impl Responder for QueueHandle {
             .servers
             .get(server)
             .map_or(OutsideCalls::default(), |rules| rules.approvals.outside_calls)
+    }
+}
+
+// Who decides one request, in which order, and what the refusals look like on the wire.
+
+/// JSON-RPC: the method does not exist or is not available (JSON-RPC 2.0, section 5.1).
+const METHOD_NOT_FOUND: i64 = -32_601;
+/// What the specification shows for a user who says no to sampling.
+const REJECTED: i64 = -1;
+
+async fn decide(approvals: Arc<ApprovalQueue>, asked: ServerRequest) -> Answer {
+    let open = match Open::take(Arc::clone(&approvals), &asked) {
+        Ok(open) => open,
+        Err(full) => return Answer::Refuse { code: REJECTED, message: full.reason() },
+    };
+    let ruled = match approvals.use_rule(&asked.server, &asked.kind) {
+        Some(rule) => apply(&rule, &asked.kind, "for this session"),
+        None => rule(&approvals.entry_rules(&asked.server), &asked.kind),
+    };
+    let ruled = ruled.or_else(|| shared_roots(&approvals, &asked));
+    if let Some((answer, by)) = ruled {
+        // Nobody is asked: no screen is to show it as waiting, not even for a moment.
+        open.arrived_and_decided();
+        let how = describe(&asked.kind, &answer);
+        return if open.answered(by, how) { answer } else { dismissal(&asked.kind, "withdrawn") };
+    }
+    let may_park = asked.kind != RequestKind::Roots;
+    let began = Instant::now();
+    let (sender, mut patience) = watch::channel(open.patience());
+    let person =
+        (may_park && approvals.present.load(Ordering::Relaxed) > 0).then(|| open.park(sender));
+    open.arrived().await;
+    let verdict = verdict(&approvals, &open.request, &asked, person);
+    let (answer, by) = tokio::select! {
+        biased;
+        verdict = verdict => verdict,
+        () = asked.withdrawn.cancelled() => {
+            open.withdrawn("the call that asked is over");
+            return dismissal(&asked.kind, "the call that asked is over");
+        }
+        () = run_out(began, &mut patience) => {
+            open.withdrawn("nobody answered in time");
+            return dismissal(&asked.kind, "nobody answered in time");
+        }
+    };
+    let how = describe(&asked.kind, &answer);
+    if open.answered(by, how) { answer } else { dismissal(&asked.kind, "withdrawn") }
+}
+
+/// Ends when the time is over, which may be put off meanwhile.
+async fn run_out(began: Instant, patience: &mut watch::Receiver<Duration>) {
+    loop {
+        let over = began + *patience.borrow_and_update();
+        tokio::select! {
+            () = tokio::time::sleep_until(over) => return,
+            Ok(()) = patience.changed() => {}
+        }
+    }
+}
+
+/// What the entry says about this kind of request, when it decides by itself.
+fn rule(rules: &ApprovalRules, kind: &RequestKind) -> Option<(Answer, Decider)> {
+    let rule = match kind {
+        RequestKind::Sampling => &rules.sampling,
+        RequestKind::Elicitation | RequestKind::UrlElicitation => &rules.elicitation,
+        RequestKind::Roots
+        | RequestKind::Guard
+        | RequestKind::Permission
+        | RequestKind::SignIn
+        | RequestKind::Other(_) => return None,
+    };
+    apply(rule, kind, "`approvals` of the entry")
+}
+
+/// The answer a rule gives by itself; `None` when it wants somebody asked.
+fn apply(rule: &ApprovalRule, kind: &RequestKind, whose: &str) -> Option<(Answer, Decider)> {
+    let by = |words: &str| Decider::Rule(format!("{whose}: {words}"));
+    match rule {
+        ApprovalRule::Ask => None,
+        ApprovalRule::Deny => Some((refusal(kind, "denied by a rule"), by("deny"))),
+        ApprovalRule::Canned(result) => Some((Answer::Result(result.clone()), by("canned answer"))),
+    }
+}
+
+async fn verdict(
+    approvals: &Arc<ApprovalQueue>,
+    request: &Arc<PendingRequest>,
+    asked: &ServerRequest,
+    person: Option<oneshot::Receiver<Answer>>,
+) -> (Answer, Decider) {
+    if let Some(handler) = approvals.handler()
+        && let Some(answer) = call(approvals, handler, request, asked).await
+    {
+        return (answer, Decider::Callback);
+    }
+    if asked.kind == RequestKind::Roots {
+        return roots_of(approvals, asked);
+    }
+    if let Some(person) = person
+        && let Ok(answer) = person.await
+    {
+        return (answer, Decider::Person);
+    }
+    (refusal(&asked.kind, "nobody is there to answer"), Decider::Nobody)
+}
+
+/// The shared roots, where no callback wants to be asked first.
+fn shared_roots(approvals: &ApprovalQueue, asked: &ServerRequest) -> Option<(Answer, Decider)> {
+    let alone = asked.kind == RequestKind::Roots && approvals.handler().is_none();
+    alone.then(|| roots_of(approvals, asked))
+}
+
+fn roots_of(approvals: &ApprovalQueue, asked: &ServerRequest) -> (Answer, Decider) {
+    let roots = roots(&approvals.roots(&asked.server));
+    (Answer::Result(json!({ "roots": roots })), Decider::Rule("the shared roots".to_owned()))
+}
+
+fn roots(roots: &[crate::config::RootConfig]) -> Vec<Value> {
+    roots
+        .iter()
+        .map(|root| match &root.name {
+            Some(name) => json!({"uri": root.uri, "name": name}),
+            None => json!({"uri": root.uri}),
+        })
+        .collect()
+}
+
+/// Runs the application's callback; a panic in it refuses this one request and is told.
+async fn call(
+    approvals: &Arc<ApprovalQueue>,
+    handler: Arc<dyn RequestHandler>,
+    request: &Arc<PendingRequest>,
+    asked: &ServerRequest,
+) -> Option<Answer> {
+    let (request, withdrawn) = (Arc::clone(request), asked.withdrawn.clone());
+    let answer = async move { handler.handle(request, withdrawn).await };
+    match AssertUnwindSafe(answer).catch_unwind().await {
+        Ok(answer) => answer,
+        Err(panic) => {
+            let task = SafeText::line(&format!("callback for {}", asked.kind.method()));
+            let message = SafeText::line(&panic_text(&*panic));
+            approvals.facts.record(Fact::TaskFailed { task, message }).await;
+            Some(refusal(&asked.kind, "the host could not decide"))
+        }
+    }
+}
+
+/// What a panic said, when it said something.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "panicked without a message".to_owned())
+}
+
+/// "No", as the specification says it for this kind of request: elicitation has a result for it
+/// (`decline`), everything else is an error.
+fn refusal(kind: &RequestKind, why: &str) -> Answer {
+    let refuse = |code, message: &str| Answer::Refuse { code, message: message.to_owned() };
+    match kind {
+        RequestKind::Elicitation | RequestKind::UrlElicitation => {
+            Answer::Result(json!({"action": "decline"}))
+        }
+        RequestKind::Sampling => refuse(REJECTED, &format!("sampling request rejected: {why}")),
+        RequestKind::Roots | RequestKind::Guard | RequestKind::Permission | RequestKind::SignIn => {
+            refuse(REJECTED, why)
+        }
+        RequestKind::Other(method) => {
+            refuse(METHOD_NOT_FOUND, &format!("`{method}` is not available here"))
+        }
+    }
+}
+
+/// What the server is told when nobody decided: `cancel` is elicitation's word for a person who went
+/// away without a choice (client features, elicitation, response actions).
+fn dismissal(kind: &RequestKind, why: &str) -> Answer {
+    match kind {
+        RequestKind::Elicitation | RequestKind::UrlElicitation => {
+            Answer::Result(json!({"action": "cancel"}))
+        }
+        _ => refusal(kind, why),
+    }
+}
+
+fn describe(kind: &RequestKind, answer: &Answer) -> String {
+    match (kind, answer) {
+        (_, Answer::Refuse { message, .. }) => {
+            format!("refused: {}", SafeText::cut(message, 120))
+        }
+        (
+            RequestKind::Elicitation
+            | RequestKind::UrlElicitation
+            | RequestKind::Guard
+            | RequestKind::Permission
+            | RequestKind::SignIn,
+            Answer::Result(result),
+        ) => match result.get("action").and_then(Value::as_str) {
+            Some(action @ ("accept" | "decline" | "cancel")) => action.to_owned(),
+            _ => "result".to_owned(),
+        },
+        (_, Answer::Result(_)) => "result".to_owned(),
+    }
+}
+
+// Drafts of a registered model: asked for by a person, given to that person, sent to nobody.
+
+impl ApprovalQueue {
+    /// Registers what drafts answers.
+    pub fn set_drafter(&self, drafter: Option<Arc<dyn Drafter>>) {
+        *self.drafter.write() = drafter;
+    }
+
+    /// The name of what drafts answers, when something does.
+    pub fn drafter_name(&self) -> Option<SafeText> {
+        self.drafter().map(|drafter| SafeText::line(drafter.name()))
+    }
+
+    fn drafter(&self) -> Option<Arc<dyn Drafter>> {
+        self.drafter.read().clone()
+    }
+
+    /// Asks for a draft of the answer to a request that waits for a person.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] without a drafter, [`ErrorCode::Cancelled`] when the request is
+    /// no longer open or is withdrawn meanwhile, [`ErrorCode::Internal`] with the drafter's words.
+    pub async fn draft(
+        &self,
+        id: ApprovalId,
+        params: Option<Arc<Value>>,
+    ) -> Result<Drafted, Error> {
+        let missing = || Error::new(ErrorCode::Configuration, "no model is registered to draft");
+        let drafter = self.drafter().ok_or_else(missing)?;
+        let (request, mut patience) = {
+            let inner = self.lock();
+            let waiting = inner.waiting.get(&id).ok_or_else(|| closed(id))?;
+            (Arc::clone(&waiting.request), waiting.patience.subscribe())
+        };
+        let params = params.unwrap_or_else(|| Arc::clone(&request.params));
+        let failed = |why: &str| Error::new(ErrorCode::Internal, format!("no draft: {why}"));
+        let drafting = AssertUnwindSafe(async { drafter.draft(request, params).await });
+        let over = async { while patience.changed().await.is_ok() {} };
+        tokio::select! {
+            biased;
+            // The sender goes with the request.
+            () = over => Err(closed(id)),
+            drafted = drafting.catch_unwind() => match drafted {
+                Ok(Ok(result)) => Ok(Drafted { by: SafeText::line(drafter.name()), result }),
+                Ok(Err(why)) => Err(failed(&why)),
+                Err(panic) => Err(failed(&panic_text(&*panic))),
+            }
+        }
+    }
+}
+
+// One open request: its seat in the queue, its facts, and its withdrawal when it is dropped.
+
+/// Holds a place among the open requests of a server. Dropping it unsettled withdraws the request.
+struct Open {
+    approvals: Arc<ApprovalQueue>,
+    request: Arc<PendingRequest>,
+    claim: Arc<Claim>,
+    settled: bool,
+}
+
+impl Open {
+    /// Takes a place.
+    fn take(approvals: Arc<ApprovalQueue>, asked: &ServerRequest) -> Result<Self, Full> {
+        let now = approvals.facts.clock().now();
+        let max_waiting = approvals.seat(asked)?;
+        let during = asked.call.and_then(|call| approvals.calls.get()?(&asked.server, call));
+        let request = Arc::new(PendingRequest {
+            id: approvals.next_id(),
+            server: asked.server.clone(),
+            kind: asked.kind.clone(),
+            call: asked.call,
+            during,
+            params: Arc::clone(&asked.params),
+            bytes: asked.bytes,
+            arrived: now,
+            deadline: now.plus(max_waiting),
+            deferred: asked.deferred,
+            input: asked.input.clone(),
+        });
+        Ok(Self { approvals, request, claim: Arc::clone(&asked.claim), settled: false })
+    }
+
+    /// How long it may wait.
+    fn patience(&self) -> Duration {
+        self.request.deadline.since(self.request.arrived)
+    }
+
+    /// Lets a person answer. Called before the arrival is told, so that no answer can be too early.
+    fn park(&self, patience: watch::Sender<Duration>) -> oneshot::Receiver<Answer> {
+        let (answer, receiver) = oneshot::channel();
+        let waiting = Waiting { request: Arc::clone(&self.request), answer, patience };
+        self.approvals.lock().waiting.insert(self.request.id, waiting);
+        receiver
+    }
+
+    /// Tells that the request arrived, from where nothing may come between that and its end.
+    fn arrived_and_decided(&self) {
+        let request = Arc::clone(&self.request);
+        self.approvals.facts.post(Fact::RequestArrived { request });
+    }
+
+    /// Tells that the request arrived.
+    async fn arrived(&self) {
+        let request = Arc::clone(&self.request);
+        self.approvals.facts.record(Fact::RequestArrived { request }).await;
+    }
+
+    /// Takes the request for an answer and tells so; `false` when it was withdrawn before.
+    fn answered(mut self, by: Decider, how: String) -> bool {
+        let answered = self.claim.answer();
+        if answered {
+            self.settle(Settlement::Answered { by, how });
+        }
+        answered
+    }
+
+    /// Tells that no answer is wanted any more.
+    fn withdrawn(mut self, reason: &str) {
+        self.withdraw(reason);
+    }
+
+    fn withdraw(&mut self, reason: &str) {
+        self.claim.withdraw(reason);
+        // Whoever was first knows best: the server that took it back, the session that ended.
+        self.settle(Settlement::Withdrawn { reason: self.claim.reason() });
+    }
+
+    /// Posted, not awaited: whoever asked may be gone at any await, and the fact must not be lost.
+    fn settle(&mut self, settlement: Settlement) {
+        self.settled = true;
+        self.approvals.facts.post(Fact::RequestSettled {
+            id: self.request.id,
+            server: self.request.server.clone(),
+            settlement,
+            after: self.approvals.facts.clock().now().since(self.request.arrived),
+        });
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.approvals.leave(self.request.id, &self.request.server);
+        if !self.settled {
+            self.withdraw(match self.request.kind {
+                RequestKind::SignIn => "the sign-in is over",
+                _ => "the call that asked is over",
+            });
+        }
+    }
+}
+
+impl ApprovalQueue {
+    fn seat(&self, asked: &ServerRequest) -> Result<Duration, Full> {
+        let now = Instant::now();
+        let mut inner = self.lock();
+        let rules = inner.servers.entry(asked.server.clone()).or_default();
+        let full = if rules.open >= rules.max_open {
+            Some(Full::Open(rules.max_open))
+        } else if !asked.kind.is_own() && !rules.rate.admit(now) {
+            Some(Full::Minute(rules.rate.most))
+        } else {
+            None
+        };
+        let Some(full) = full else {
+            rules.open += 1;
+            return Ok(rules.max_waiting);
+        };
+        rules.refused.count(asked.kind.method(), full);
+        let flood = rules.refused.tell(now);
+        drop(inner);
+        self.tell_flood(&asked.server, flood);
+        Err(full)
+    }
+
+    fn tell_flood(&self, server: &ServerName, flood: Option<Flood>) {
+        let Some(Flood { count, method, full }) = flood else { return };
+        let now = self.facts.clock().now();
+        let mut finding = Finding::new(FindingKind::Flood, now, full.reason());
+        finding.count = count;
+        finding.request = Some(method);
+        self.facts.post(Fact::Found { server: server.clone(), finding });
+    }
+
+    fn leave(&self, id: ApprovalId, server: &ServerName) {
+        let mut inner = self.lock();
+        inner.waiting.remove(&id);
+        let Some(rules) = inner.servers.get_mut(server) else { return };
+        rules.open = rules.open.saturating_sub(1);
+        let flood = rules.refused.tell(Instant::now());
+        drop(inner);
+        self.tell_flood(server, flood);
     }
 }
 

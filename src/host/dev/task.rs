@@ -1,27 +1,29 @@
 //! The task that follows the sources of one server: round after round of change, build, restart.
 
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use indexmap::IndexMap;
 use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::build::{Build, Ended};
-use super::echo::{Echo, Verdict};
-use super::view::DevView;
-use crate::base::WatchMode;
-use crate::base::text::SafeText;
-use crate::config::{DevConfig, ServerConfig, TransportConfig};
-use crate::host::dev::sources::Watched;
-use crate::host::dev::sources::{SourceChange, SourceOptions, SourceWatch};
-use crate::host::dev::view::BuildEnd;
-use crate::host::server::command::Command;
+use super::sources::{SourceChange, SourceOptions, SourceWatch, Watched};
+use super::{BuildEnd, DevView};
+use crate::base::{Clock, LogRecord, LogSource, Redactor, Ring, SafeText, WatchMode};
+use crate::config::{DevConfig, ProcessLimits, ServerConfig, StdioConfig, TransportConfig};
 use crate::host::server::lifecycle::Input;
+use crate::host::server::slot::Command;
 use crate::host::server::slot::Slot;
 use crate::host::shared::Shared;
 use crate::host::{Fact, ServerState};
+use crate::process;
+use crate::process::{Grace, ProcessContext, ServerProcess};
 
 /// A change this soon after a restart may be the server's own doing.
 const ECHO: Duration = Duration::from_millis(1_500);
@@ -308,5 +310,211 @@ async fn tell(
         if watched.changed().await.is_err() {
             return std::future::pending().await;
         }
+    }
+}
+
+// The build command of a server (`dev.build`): a process under the same rules as a server, its
+// output in the logs under a source of its own.
+
+/// From SIGTERM to SIGKILL for a build that is not wanted any more.
+const GRACE: Grace = Grace { stdin: Duration::ZERO, term: Duration::from_millis(700) };
+/// Lines of output that are kept of a build that failed.
+const TAIL: usize = 12;
+/// How long output may take to end after the build did.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// A running build. Dropping it kills it and everything it started.
+pub(super) struct Build {
+    process: ServerProcess,
+    output: JoinHandle<()>,
+    began: Instant,
+}
+
+/// How a build ended, how long it took, and its last words when it failed.
+pub(super) type Ended = (BuildEnd, Duration, Vec<SafeText>);
+
+impl Build {
+    /// Starts the command in `root`, with the environment of the server.
+    ///
+    /// # Errors
+    /// The reason why it cannot be started, in words.
+    pub(super) async fn start(
+        config: &ServerConfig,
+        root: PathBuf,
+        (clock, logs): (Clock, Ring<LogRecord>),
+    ) -> Result<Self, SafeText> {
+        let words = config.dev.as_ref().and_then(|dev| dev.build.as_deref()).unwrap_or_default();
+        let (env, inherit_env) = match &config.transport {
+            TransportConfig::Stdio(stdio) => (stdio.env.clone(), stdio.inherit_env),
+            _ => (IndexMap::new(), false),
+        };
+        let stdio = StdioConfig {
+            command: words.first().cloned().unwrap_or_default(),
+            args: words.iter().skip(1).cloned().collect(),
+            env,
+            cwd: Some(root),
+            inherit_env,
+            limits: ProcessLimits::default(),
+        };
+        let context = ProcessContext {
+            server: config.name.clone(),
+            clock,
+            redactor: Redactor::new(config.secrets()),
+            logs,
+            source: LogSource::Build,
+            stderr_line_bytes: config.wire.stderr_line_bytes,
+            stderr_bytes: config.wire.stderr_bytes,
+        };
+        let words = |problem: process::SpawnError| {
+            let help = problem.error.help.as_ref().map(|help| format!("; {help}"));
+            SafeText::line(&format!("{}{}", problem.error.message, help.unwrap_or_default()))
+        };
+        let launch = process::resolve(&stdio).map_err(words)?;
+        let spawned = process::spawn(launch, context.clone()).await.map_err(words)?;
+        // It is asked nothing.
+        drop(spawned.stdin);
+        let output = spawned.process.log_stdout(spawned.stdout, context);
+        Ok(Self { process: spawned.process, output, began: Instant::now() })
+    }
+
+    /// Waits for its end. Cancel-safe.
+    pub(super) async fn wait(&mut self) -> Ended {
+        let exit = self.process.wait().await;
+        let took = self.began.elapsed();
+        if !self.output.is_finished() {
+            let _ = tokio::time::timeout(DRAIN, &mut self.output).await;
+        }
+        if exit.code == Some(0) {
+            return (BuildEnd::Done, took, Vec::new());
+        }
+        (BuildEnd::Failed(exit), took, self.process.stderr_tail(TAIL))
+    }
+
+    /// Ends it and everything it started.
+    pub(super) async fn stop(self) -> Ended {
+        self.process.stop(GRACE).await;
+        (BuildEnd::Superseded, self.began.elapsed(), Vec::new())
+    }
+}
+
+// Tells an edit from the echo of our own doing: builds and servers write files too, and when
+// `dev.watch` matches those, each build would be the reason for the next.
+//
+// Never drops an edit for good: a file that looks as it did when the round began needs no other
+// round, and rounds that follow each other at once are spaced. Reads files; blocks.
+
+/// Most bytes of a file that are compared.
+const READ: u64 = 8 << 20;
+
+/// What to do about a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Begin a round.
+    Act,
+    /// The running round, or the last one, has it already.
+    Known,
+    /// Begin a round, but not at once: too many followed each other.
+    Slowly,
+}
+
+/// What is remembered from round to round.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Echo {
+    /// Files that changed during or right after a round, as they were when the last round began.
+    suspects: HashMap<PathBuf, Option<u64>>,
+    /// Rounds in a row that began during or right after the one before.
+    streak: u32,
+}
+
+impl Echo {
+    /// From here on a build is not cut short any more.
+    const PATIENT: u32 = 3;
+    /// From here on rounds are spaced.
+    const SPACED: u32 = 8;
+
+    /// A change arrived while nothing of ours was going on.
+    pub(super) fn edited(&mut self) -> Verdict {
+        *self = Self::default();
+        Verdict::Act
+    }
+
+    /// A change arrived during a round or right after it.
+    pub(super) fn judge(&mut self, files: &[PathBuf]) -> Verdict {
+        let known = |file: &PathBuf| {
+            self.suspects.get(file).is_some_and(|at_begin| *at_begin == content(file))
+        };
+        if files.iter().all(known) {
+            return Verdict::Known;
+        }
+        for file in files {
+            self.suspects.entry(file.clone()).or_default();
+        }
+        self.streak += 1;
+        if self.streak > Self::SPACED { Verdict::Slowly } else { Verdict::Act }
+    }
+
+    /// A round begins: what it sees of the suspects needs no other round.
+    pub(super) fn begin(&mut self) {
+        for (file, seen) in &mut self.suspects {
+            *seen = content(file);
+        }
+    }
+
+    /// Whether builds are to be left to their end.
+    pub(super) const fn is_patient(&self) -> bool {
+        self.streak >= Self::PATIENT
+    }
+}
+
+/// A hash of a file's content; `None` when it cannot be read.
+fn content(file: &Path) -> Option<u64> {
+    let file = std::fs::File::open(file).ok()?;
+    let mut hasher = DefaultHasher::new();
+    let mut rest = file.take(READ);
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match rest.read(&mut buffer).ok()? {
+            0 => return Some(hasher.finish()),
+            n => hasher.write(&buffer[..n]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_that_writes_the_same_again_is_not_the_reason_for_another() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let out = vec![dir.path().join("out.js")];
+        let mut echo = Echo::default();
+        assert_eq!(echo.edited(), Verdict::Act);
+        echo.begin();
+        std::fs::write(&out[0], "1").expect("written");
+        assert_eq!(echo.judge(&out), Verdict::Act, "it may have been an edit");
+        echo.begin();
+        std::fs::write(&out[0], "1").expect("written");
+        assert_eq!(echo.judge(&out), Verdict::Known);
+        std::fs::write(&out[0], "2").expect("written");
+        assert_eq!(echo.judge(&out), Verdict::Act, "another content was not built yet");
+    }
+
+    #[test]
+    fn rounds_without_end_become_patient_then_slow_and_an_edit_in_peace_forgives() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let out = vec![dir.path().join("out.js")];
+        let mut echo = Echo::default();
+        let mut verdicts = Vec::new();
+        for round in 0..10 {
+            echo.begin();
+            std::fs::write(&out[0], round.to_string()).expect("written");
+            verdicts.push((echo.judge(&out), echo.is_patient()));
+        }
+        assert_eq!(verdicts[1], (Verdict::Act, false));
+        assert_eq!(verdicts[2], (Verdict::Act, true));
+        assert_eq!(verdicts[9], (Verdict::Slowly, true));
+        echo.edited();
+        assert!(!echo.is_patient());
     }
 }

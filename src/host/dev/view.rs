@@ -6,8 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::base::human::Dur;
-use crate::base::text::SafeText;
-use crate::base::{LogLevel, Timestamp};
+use crate::base::{LogLevel, SafeText, Timestamp};
 use crate::host::Fact;
 use crate::process::ExitView;
 

@@ -9,9 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::Clock;
-use crate::base::logs::LogRecord;
-use crate::base::ring::Ring;
+use crate::base::{Clock, LogRecord, Ring};
 use crate::config::{Diagnostic, Environment, McpConfig};
 use crate::error::{Error, ErrorCode};
 use crate::host::ServerState;

@@ -18,8 +18,7 @@ use crate::host::policy::{
 };
 use crate::host::server::slot::Slot;
 use crate::host::validate::{Limits, Verdict};
-use crate::mcp::CallId;
-use crate::mcp::capabilities::{Capabilities, ListKind};
+use crate::mcp::{CallId, Capabilities, ListKind};
 
 impl Host {
     /// Decides by this from now on. Without it the person may do everything and everybody else

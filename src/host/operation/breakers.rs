@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::Timestamp;
-use crate::base::text::SafeText;
+use crate::base::{SafeText, Timestamp};
 use crate::config::{BreakerConfig, OnTimeout, ServerConfig};
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;

@@ -17,8 +17,8 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use super::rules::{LimitsConfig, PolicyConfig};
 use crate::error::{Error, ErrorCode};
-use crate::host::policy::config::{LimitsConfig, PolicyConfig};
 use crate::host::policy::principal::Principal;
 
 /// Limits in effect.

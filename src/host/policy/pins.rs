@@ -10,10 +10,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::base::hash::hex;
+use crate::base::file::hex;
 use crate::config::{ServerConfig, TransportConfig};
 use crate::host::policy::principal::{ServerDigests, Target, TargetKind};
-use crate::mcp::capabilities::FieldChange;
+use crate::mcp::FieldChange;
 use crate::mcp::capabilities::diff::{every_difference, is_set};
 
 /// SHA-256 of a definition in canonical JSON, of a command line, or of a text.

@@ -1,16 +1,16 @@
 //! Rules, compiled: for everything that is asked for, what the rules of all and of one profile say.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
 use globset::{Candidate, Glob, GlobSet, GlobSetBuilder};
 use parking_lot::RwLock;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use crate::host::policy::config::{Patterns, PolicyConfig, RuleConfig, RuleMatch};
-use crate::host::policy::principal::{Target, TargetKind};
-use crate::host::policy::uri;
-use crate::mcp::capabilities::{Capabilities, ToolHints};
+use super::principal::{Target, TargetKind};
+use crate::mcp::{Capabilities, ToolHints};
 
 /// A policy's rules.
 #[derive(Debug, Default)]
@@ -305,7 +305,7 @@ fn expand(place: &str, rule: &RuleMatch, out: &mut [Vec<Entry>; 4]) -> Result<()
         _ => None,
     };
     let uris = match resources {
-        Some(uris) => uris.iter().map(|uri| uri::normalised(uri)).collect(),
+        Some(uris) => uris.iter().map(|uri| normalised(uri)).collect(),
         None if whole => vec!["*".to_owned()],
         None => Vec::new(),
     };
@@ -358,5 +358,327 @@ impl Hints {
         self.read_only.is_none_or(|wanted| wanted == read_only)
             && self.destructive.is_none_or(|wanted| wanted == destructive)
             && self.open_world.is_none_or(|wanted| wanted == open_world)
+    }
+}
+
+// A policy as it is written: `"policy"` in an mcp.json, or `mcpdeck.policy.json` beside it.
+
+/// The whole policy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(title = "Policy of mcpdeck")]
+pub struct PolicyConfig {
+    /// Where editors find the schema of this file.
+    #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
+    /// Whether rules and reviews hold for the dashboard, the command line and the library too.
+    pub applies_to_person: bool,
+    /// What may be used at all, by any profile; everything when empty. Grants nothing by itself.
+    pub allow: Vec<RuleConfig>,
+    /// What a person is asked about, for any profile.
+    pub ask: Vec<RuleConfig>,
+    /// What nobody may use. Wins over everything.
+    pub deny: Vec<RuleConfig>,
+    /// Limits of callers that are not the person.
+    pub limits: LimitsConfig,
+    /// The rule about private data, untrusted content and tools that send outside.
+    pub trifecta: TrifectaConfig,
+    /// A service that is asked before every call.
+    pub hook: Option<HookConfig>,
+    /// What single profiles may do; narrows what holds for all.
+    pub profiles: BTreeMap<String, ProfileConfig>,
+}
+
+/// What one profile may do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProfileConfig {
+    /// What the profile may use, without a further grant; what is not named is not there for it.
+    pub allow: Vec<RuleConfig>,
+    /// What a person is asked about.
+    pub ask: Vec<RuleConfig>,
+    /// What it may not use.
+    pub deny: Vec<RuleConfig>,
+    /// Its limits, where they differ.
+    pub limits: LimitsConfig,
+}
+
+/// A rule: a glob over `server.tool`, or more exactly.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "a rule is a glob such as \"files.read_*\", or an object with `servers`, `tools`, `prompts`, `resources`, `readOnly`, `destructive` or `openWorld`"
+)]
+pub enum RuleConfig {
+    /// Tools by their canonical name, `server.tool`.
+    Tools(String),
+    /// More exactly.
+    Match(Box<RuleMatch>),
+}
+
+/// What a rule is about. All that is given must hold.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct RuleMatch {
+    /// Servers by name. Alone, everything of them; with `tools` or `prompts`, those are then names
+    /// within the servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub servers: Option<Patterns>,
+    /// Tools, `server.tool`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Patterns>,
+    /// Prompts, `server.prompt`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompts: Option<Patterns>,
+    /// Resources by URI, in its one spelling: `..`, `%2e`, capitals and other spellings of a file
+    /// are decided alike.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Patterns>,
+    /// Only tools that say they change nothing (`readOnlyHint`), or only others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<bool>,
+    /// Only tools that may destroy (`destructiveHint`; true when a tool does not say), or only
+    /// others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destructive: Option<bool>,
+    /// Only tools that reach the outside world (`openWorldHint`; true when a tool does not say), or
+    /// only others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_world: Option<bool>,
+    /// Why, for whoever reads it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// One glob or several.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "a glob, or a list of globs")]
+pub enum Patterns {
+    /// One.
+    One(String),
+    /// Any of them.
+    Many(Vec<String>),
+}
+
+impl Patterns {
+    /// The globs.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Many(many) => many,
+        }
+        .iter()
+        .map(String::as_str)
+    }
+}
+
+/// Limits of callers that are not the person. What is left out has the default of the whole policy,
+/// or the one named here.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct LimitsConfig {
+    /// Calls of one run (default 5); a run's own budget overrides it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls_per_run: Option<u32>,
+    /// Calls of one origin at once (default 2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls_at_once: Option<u32>,
+    /// Longest call in seconds, without the time a person takes (default 30).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_timeout: Option<f64>,
+    /// Calls of one tool by one origin in a minute (default 60).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls_per_minute: Option<u32>,
+    /// Largest arguments in bytes of JSON (default 1 MiB).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub argument_bytes: Option<usize>,
+}
+
+/// Within one run: data from a private source, then content that is not trusted, then a tool that
+/// sends outside. The last is asked about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct TrifectaConfig {
+    /// Whether the rule holds.
+    pub enabled: bool,
+    /// Tools and resources whose results are private. Without any: tools that only read and reach
+    /// no outside world, and every resource of a file.
+    pub private: Vec<String>,
+    /// Tools and resources whose results are not trusted. Without any: tools that reach the outside
+    /// world, and every resource that is no file.
+    pub untrusted: Vec<String>,
+    /// Tools that send outside. Without any: tools that reach the outside world and do not only
+    /// read.
+    pub outbound: Vec<String>,
+}
+
+impl Default for TrifectaConfig {
+    fn default() -> Self {
+        Self { enabled: true, private: vec![], untrusted: vec![], outbound: vec![] }
+    }
+}
+
+/// A policy service, asked by `POST` before every call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HookConfig {
+    /// Its address.
+    pub url: String,
+    /// Whether the arguments are sent to it.
+    #[serde(default)]
+    pub arguments: bool,
+    /// Whether calls go on when it cannot be reached, is slow, or answers nonsense.
+    #[serde(default)]
+    pub fail_open: bool,
+    /// How long it may take, in seconds (default 2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<f64>,
+}
+
+// One spelling per resource: what a pattern is matched against. `..`, `%2e`, capitals of scheme
+// and host, and the other spellings of a file's address are decided alike. Pure; looks at no disk.
+
+/// Percent signs are decoded this many times: a server may decode what another has decoded before.
+const ROUNDS: usize = 4;
+
+/// `uri` in its one spelling. What is no URI is taken as a path of no scheme.
+pub fn normalised(uri: &str) -> String {
+    let uri = uri.trim();
+    let (scheme, rest) = match uri.split_once(':') {
+        Some((scheme, rest)) if is_scheme(scheme) => (scheme.to_ascii_lowercase(), rest),
+        _ => (String::new(), uri),
+    };
+    let is_file = scheme == "file";
+    let slashes = if is_file { rest.replace('\\', "/") } else { rest.to_owned() };
+    let (authority, rest) = match slashes.strip_prefix("//") {
+        Some(rest) => {
+            let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+            (Some(rest[..end].to_ascii_lowercase()), rest[end..].to_owned())
+        }
+        None => (None, slashes),
+    };
+    // What follows a question mark is the server's own language; a file has none.
+    let cut = if is_file { None } else { rest.find(['?', '#']) };
+    let (path, query) = rest.split_at(cut.unwrap_or(rest.len()));
+    let mut path = decoded(path);
+    if is_file {
+        path = path.replace('\\', "/");
+        let cut = path.find('\0').unwrap_or(path.len());
+        path.truncate(cut);
+    }
+    let has_path = path.starts_with('/') || authority.is_some() || is_file;
+    let mut path = if has_path { without_dots(&path, is_file) } else { path };
+    if is_file && (cfg!(windows) || cfg!(target_os = "macos")) {
+        path = path.to_lowercase();
+    }
+    let authority = authority.map(|authority| match (scheme.as_str(), authority.as_str()) {
+        ("file", "localhost" | "127.0.0.1") => String::new(),
+        ("http" | "ws", _) => authority.trim_end_matches(":80").to_owned(),
+        ("https" | "wss", _) => authority.trim_end_matches(":443").to_owned(),
+        _ => authority,
+    });
+    let mut out = scheme;
+    if !out.is_empty() {
+        out.push(':');
+    }
+    if let Some(authority) = authority.or(is_file.then(String::new)) {
+        out.push_str("//");
+        out.push_str(&authority);
+    }
+    out.push_str(&path);
+    out.push_str(query);
+    out
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+}
+
+fn decoded(text: &str) -> String {
+    let mut out = text.to_owned();
+    for _ in 0..ROUNDS {
+        if !out.contains('%') {
+            break;
+        }
+        let bytes = out.as_bytes();
+        let mut next = Vec::with_capacity(bytes.len());
+        let mut at = 0;
+        while let Some(byte) = bytes.get(at) {
+            let digit = |at: usize| char::from(*bytes.get(at)?).to_digit(16);
+            if let (b'%', Some(high), Some(low)) = (byte, digit(at + 1), digit(at + 2)) {
+                next.push((high * 16 + low) as u8);
+                at += 3;
+            } else {
+                next.push(*byte);
+                at += 1;
+            }
+        }
+        let next = String::from_utf8_lossy(&next).into_owned();
+        if next == out {
+            break;
+        }
+        out = next;
+    }
+    out
+}
+
+/// The path from its root, without `.`, `..` and, for a file, doubled slashes.
+fn without_dots(path: &str, is_file: bool) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    let all: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    let last = all.len().saturating_sub(1);
+    for (index, part) in all.into_iter().enumerate() {
+        match part {
+            "." => {}
+            ".." => _ = parts.pop(),
+            "" if is_file && index < last => {}
+            part => parts.push(part),
+        }
+    }
+    let mut out = String::from("/");
+    out.push_str(&parts.join("/"));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_spelling_of_a_resource_is_one() {
+        for spelling in [
+            "file:///etc/passwd",
+            "FILE:///etc/passwd",
+            "file:/etc/passwd",
+            "file://localhost/etc/passwd",
+            "file://LOCALHOST/etc/passwd",
+            "file:////etc//passwd",
+            "file:///etc/./passwd",
+            "file:///home/../etc/passwd",
+            "file:///home/%2e%2e/etc/passwd",
+            "file:///home/%2E./etc/passwd",
+            "file:///home/%252e%252e/etc/passwd",
+            "file:///home%2f..%2fetc/passwd",
+            "file:///home\\..\\etc\\passwd",
+            "file:///%65tc/passwd",
+            "file:///../../etc/passwd",
+            " file:///etc/passwd\n",
+            "file:///etc/passwd%00.txt",
+        ] {
+            assert_eq!(normalised(spelling), "file:///etc/passwd", "{spelling}");
+        }
+        for spelling in ["HTTP://Host:80/a/b", "http://host/x/../a/b", "http://host/%61/b"] {
+            assert_eq!(normalised(spelling), "http://host/a/b", "{spelling}");
+        }
+        assert_eq!(normalised("db://Tables/a?q=../b"), "db://tables/a?q=../b");
+        assert_eq!(normalised("mailto:a@b"), "mailto:a@b");
+    }
+
+    #[test]
+    fn a_normal_spelling_stays() {
+        for uri in ["file:///", "file:///a/", "http://host/", "memo://insights", "x:y", ""] {
+            assert_eq!(normalised(&normalised(uri)), normalised(uri), "{uri}");
+        }
     }
 }

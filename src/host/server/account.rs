@@ -11,13 +11,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::ServerName;
-use crate::base::Timestamp;
-use crate::base::text::SafeText;
+use super::slot::Command;
+use crate::base::{SafeText, ServerName, Timestamp};
 use crate::config::HttpConfig;
 use crate::host::Fact;
 use crate::host::projector::Facts;
-use crate::host::server::command::Command;
 use crate::host::server::connect::OpenRequest;
 use crate::host::view::AccountView;
 use crate::mcp::auth::{
@@ -25,8 +23,7 @@ use crate::mcp::auth::{
     scopes_in_words,
 };
 use crate::mcp::session::{Responder, ServerRequest, SessionContext};
-use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
-use crate::mcp::{Answer, RequestKind};
+use crate::mcp::{Answer, Direction, MessageKind, RequestKind, TrafficRecord};
 
 /// The account of one server; outlives its sessions.
 pub struct Account {

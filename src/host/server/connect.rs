@@ -10,8 +10,7 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::ServerName;
-use crate::base::text::SafeText;
+use crate::base::{SafeText, ServerName};
 use crate::config::ServerConfig;
 use crate::error::Error;
 use crate::host::Fact;

@@ -12,11 +12,10 @@ use futures::FutureExt;
 use tokio::sync::{Mutex, OwnedMutexGuard, mpsc};
 use tokio::time::Instant;
 
-use crate::base::text::SafeText;
+use crate::base::SafeText;
 use crate::host::approvals::queue::panic_text;
 use crate::host::server::actor::Actor;
-use crate::host::server::command::Command;
-use crate::host::server::slot::Slot;
+use crate::host::server::slot::{Command, Slot};
 use crate::host::shared::Shared;
 use crate::host::{Fact, ServerState};
 

@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::config::ServerConfig;
-use crate::mcp::SessionView;
-use crate::mcp::capabilities::Capabilities;
+use crate::mcp::{Capabilities, SessionView};
 
 /// What a server offered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

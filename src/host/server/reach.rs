@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use crate::base::logs::LogSource;
+use crate::base::LogSource;
 use crate::config::{HttpConfig, StdioConfig, TransportConfig};
 use crate::error::{Error, ErrorCode};
 use crate::host::server::actor::EXIT_FOLLOWS;

@@ -3,10 +3,7 @@
 //! Knows the ways in which the programs that servers are started with (Python, Node.js, npx, uvx,
 //! Docker) say that they cannot go on. It must never guess: no sentence is better than a wrong one.
 
-mod tables;
-
-use self::tables::{ENDED, NOISE, Rule, SAYS, SAYS_WHY};
-use crate::base::text::SafeText;
+use crate::base::SafeText;
 use crate::process::ExitView;
 
 /// What a server left behind that did not become ready, or did not stay so.
@@ -126,6 +123,271 @@ fn served(line: &str) -> Option<String> {
         "0.0.0.0" | "[::]" => url.replacen(host_at, "127.0.0.1", 1),
         _ => url,
     })
+}
+
+// The sayings that are known, each with what to do. A rule is given one trimmed line.
+
+/// Starts of lines that runtimes print around an error and that say nothing of it.
+const NOISE: &[&str] = &[
+    "Node.js v",
+    "at ",
+    "Run 'docker run --help'",
+    "npm error A complete log of this run",
+    "npm ERR! A complete log of this run",
+    "npm notice",
+    "note: run with `RUST_BACKTRACE",
+    "code: '",
+    "requireStack: ",
+    "url: 'file:",
+    "[notice]",
+    "Traceback (most recent call last)",
+    "During handling of the above exception",
+];
+
+/// What an end alone says.
+struct Ended {
+    /// Exit code 0 before it was ready.
+    done: &'static str,
+    /// SIGKILL that was not ours.
+    killed: &'static str,
+}
+
+const ENDED: Ended = Ended {
+    done: "it ended as if its work was done: a stdio server goes on reading stdin until that \
+           closes. Does the program start its server (`mcp.run()` in Python, \
+           `await server.connect(new StdioServerTransport())` in TypeScript)?",
+    killed: "something else killed it: the system when memory ran out, a limit, or a person",
+};
+
+/// A rule: one line of the server in, what to do out.
+type Rule = fn(&str) -> Option<String>;
+
+/// In order of how much a match is worth.
+const SAYS: &[Rule] = &[
+    npx_would_ask,
+    npm,
+    python_module,
+    node_package,
+    node_file,
+    node_language,
+    python_file,
+    interpreter,
+    python_text,
+    language_server,
+    uv,
+    container,
+    port,
+    arguments,
+];
+
+/// Rules for the line that says why, and for no other: a warning may have the same words.
+const SAYS_WHY: &[Rule] = &[variable];
+
+fn npx_would_ask(line: &str) -> Option<String> {
+    line.contains("canceled due to missing packages and no YES option")
+        .then(|| "npx wanted to ask whether it may install: put \"-y\" first in `args`".to_owned())
+}
+
+fn npm(line: &str) -> Option<String> {
+    let rest = line.strip_prefix("npm error ").or_else(|| line.strip_prefix("npm ERR! "))?;
+    let code = rest.strip_prefix("code ").map(str::trim);
+    let fix = if code == Some("E404") {
+        "there is no such package: check its name in `args`, its scope (@name/) too"
+    } else if matches!(code, Some("E401" | "E403")) {
+        "the registry refuses: sign in with `npm login`, or check the name of the package"
+    } else if matches!(
+        code,
+        Some(
+            "ENOTFOUND" | "EAI_AGAIN" | "ETIMEDOUT" | "ECONNREFUSED" | "ECONNRESET" | "ENOTCACHED"
+        )
+    ) {
+        "npm cannot reach its registry: check the network and the proxy, or install the package \
+         first"
+    } else if rest.contains("could not determine executable to run") {
+        "the package brings no program of its name: check it, or name both: \
+         \"args\": [\"-y\", \"-p\", \"PACKAGE\", \"PROGRAM\"]"
+    } else {
+        return None;
+    };
+    Some(fix.to_owned())
+}
+
+/// The name in quotes at the start of `rest`. Our sentence will repeat it, and a server wrote it:
+/// what does not look like a package or a path is not repeated.
+fn quoted(rest: &str) -> Option<&str> {
+    /// Longest name that is repeated, in bytes.
+    const LONGEST: usize = 200;
+    let quote = rest.chars().next().filter(|c| matches!(c, '\'' | '"' | '`'))?;
+    let (word, _) = rest.get(1..)?.split_once(quote)?;
+    let known = |c: char| c.is_alphanumeric() || "@/._-+~:\\ ()".contains(c);
+    (!word.is_empty() && word.len() <= LONGEST && word.chars().all(known)).then_some(word)
+}
+
+fn after<'a>(line: &'a str, start: &str) -> Option<&'a str> {
+    line.split_once(start).map(|(_, rest)| rest)
+}
+
+fn python_module(line: &str) -> Option<String> {
+    let rest = after(line, "ModuleNotFoundError: No module named ")?;
+    let module = quoted(rest)?;
+    // Some packages say themselves what to do; their sentence is better than ours.
+    if rest.len() > module.len() + 2 {
+        return None;
+    }
+    let package = module.split('.').next().unwrap_or(module);
+    Some(format!(
+        "the Python that runs here has no `{package}`: install it there (`python -m pip install`), \
+         or set `command` to the Python of the virtual environment that has it (.venv/bin/python)"
+    ))
+}
+
+fn node_package(line: &str) -> Option<String> {
+    let package = after(line, "Cannot find package ").and_then(quoted).or_else(|| {
+        let name = after(line, "Error: Cannot find module ").and_then(quoted)?;
+        (!is_path(name)).then_some(name)
+    })?;
+    Some(format!("run `npm install` in the server's folder: it has no `{package}`"))
+}
+
+fn is_path(name: &str) -> bool {
+    name.starts_with(['/', '.', '\\']) || name.get(1..3).is_some_and(|s| s == ":\\")
+}
+
+fn missing_file(path: &str) -> String {
+    format!(
+        "there is no {path}: relative paths start in `cwd`, which is the folder of the \
+         configuration when it is not set; is the server built?"
+    )
+}
+
+fn node_file(line: &str) -> Option<String> {
+    let name = after(line, "Cannot find module ").and_then(quoted)?;
+    is_path(name).then(|| missing_file(name))
+}
+
+fn node_language(line: &str) -> Option<String> {
+    let fix = if line.contains("Unknown file extension \".ts\"") {
+        "node does not run TypeScript: build it and name the .js file, or start it with \
+         `npx -y tsx FILE`"
+    } else if line.contains("Cannot use import statement outside a module") {
+        "add \"type\": \"module\" to the server's package.json, or name the file .mjs"
+    } else if line.contains("require is not defined in ES module scope") {
+        "its package.json says \"type\": \"module\": use import, or name the file .cjs"
+    } else {
+        return None;
+    };
+    Some(fix.to_owned())
+}
+
+fn python_file(line: &str) -> Option<String> {
+    let path = after(line, "can't open file ").and_then(quoted)?;
+    line.contains("No such file").then(|| missing_file(path))
+}
+
+/// `env: 'node': No such file or directory`, `sh: 1: tsx: not found`.
+fn interpreter(line: &str) -> Option<String> {
+    let of_env = line.strip_prefix("env: ").or_else(|| line.strip_prefix("/usr/bin/env: "));
+    let name = match of_env {
+        Some(rest) if rest.contains("No such file") => {
+            rest.split(':').next().map(|word| word.trim_matches(['‘', '’', '\'', '"', '`']))
+        }
+        _ => line
+            .starts_with("sh: ")
+            .then(|| line.strip_suffix(": not found").or(line.strip_suffix(": command not found")))
+            .flatten()
+            .and_then(|rest| rest.rsplit(": ").next()),
+    }?;
+    let known = |c: char| c.is_ascii_alphanumeric() || "._-+/".contains(c);
+    let plain = !name.is_empty() && name.len() < 60 && name.chars().all(known);
+    plain.then(|| {
+        format!(
+            "`{name}` is not on the PATH that the server gets: install it, or set PATH in the \
+             entry's `env`"
+        )
+    })
+}
+
+fn python_text(line: &str) -> Option<String> {
+    (line.starts_with("{'jsonrpc'") || line.starts_with("{'id'")).then(|| {
+        "it prints a Python dictionary, which is no JSON: write json.dumps(...)".to_owned()
+    })
+}
+
+fn language_server(line: &str) -> Option<String> {
+    line.starts_with("Content-Length:").then(|| {
+        "it frames its messages as language servers do (`Content-Length`): MCP over stdio is one \
+         JSON message on each line"
+            .to_owned()
+    })
+}
+
+fn uv(line: &str) -> Option<String> {
+    let fix = if line.contains("error: Failed to spawn: ") {
+        "uv does not find what it should run: give it the project, \
+         \"args\": [\"--directory\", \"FOLDER\", \"run\", ...]"
+    } else if line.contains("was not found in the package registry") {
+        "there is no such package: check its name in `args`"
+    } else {
+        return None;
+    };
+    Some(fix.to_owned())
+}
+
+fn container(line: &str) -> Option<String> {
+    let fix = if line.contains("Cannot connect to the Docker daemon") {
+        "start Docker, then try again"
+    } else if line.contains("the input device is not a TTY") {
+        "take `-t` out of `args`: a server needs `docker run -i`, without a terminal"
+    } else if line.contains("pull access denied") {
+        "there is no such image, or it needs `docker login`: check its name in `args`"
+    } else {
+        return None;
+    };
+    Some(fix.to_owned())
+}
+
+fn port(line: &str) -> Option<String> {
+    let taken =
+        line.contains("EADDRINUSE") || line.to_ascii_lowercase().contains("address already");
+    taken.then(|| "another process has its port: end that one, or give this one another".to_owned())
+}
+
+/// A line that misses a variable of the environment: `KeyError: 'API_KEY'`, `API_KEY is not set`.
+fn variable(line: &str) -> Option<String> {
+    let lower = line.to_ascii_lowercase();
+    let misses = line.starts_with("KeyError: ")
+        || ["not set", "required", "missing", "must be set", "is unset", "undefined", "please set"]
+            .iter()
+            .any(|word| lower.contains(word))
+            && !lower.contains("argument");
+    if !misses {
+        return None;
+    }
+    let part = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+    let name = line.split(part).find(|word| is_variable(word))?;
+    Some(format!(
+        "servers get few variables of yours: add \"env\": {{ \"{name}\": \"${{{name}}}\" }} to its \
+         entry, and set {name} before you start mcpdeck"
+    ))
+}
+
+/// `GITHUB_TOKEN`: capitals with an underscore. Node's error codes look alike.
+fn is_variable(word: &str) -> bool {
+    (5..60).contains(&word.len())
+        && word.contains('_')
+        && !word.starts_with("ERR_")
+        && word.starts_with(|c: char| c.is_ascii_uppercase())
+        && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+}
+
+fn arguments(line: &str) -> Option<String> {
+    let lower = line.to_ascii_lowercase();
+    let refused = lower.contains("the following arguments are required")
+        || lower.contains("unrecognized arguments")
+        || lower.contains("unexpected argument")
+        || lower.contains("unknown option")
+        || lower.starts_with("usage: ");
+    refused.then(|| "it refuses its arguments: correct `args` of its entry".to_owned())
 }
 
 #[cfg(test)]

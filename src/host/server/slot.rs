@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Bound::Included;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use indexmap::IndexMap;
@@ -16,26 +17,19 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use crate::base::Timestamp;
-use crate::base::ring::Ring;
-use crate::base::secret::Redactor;
-use crate::base::text::SafeText;
-use crate::base::{LogLevel, ServerName};
+use super::account::Account;
+use super::connect::{Opened, Process};
+use super::lifecycle::Input;
+use crate::base::{LogLevel, Redactor, Ring, SafeText, ServerName, Timestamp};
 use crate::config::ServerConfig;
 use crate::error::{Error, ErrorCode};
 use crate::host::breaker::{Breaker, BreakerView};
 use crate::host::call::CallView;
 use crate::host::metrics::{Ending, Metrics, ServerMetrics};
-use crate::host::server::account::Account;
-use crate::host::server::command::Command;
-use crate::host::server::connect::{Opened, Process};
-use crate::host::server::lifecycle::Input;
 use crate::host::{Fact, ServerState};
-use crate::mcp::capabilities::{Capabilities, Tool};
 use crate::mcp::pending::{ByteCount, PendingRequest};
 use crate::mcp::session::SessionHandle;
-use crate::mcp::traffic::TrafficRecord;
-use crate::mcp::{CallId, SessionView};
+use crate::mcp::{CallId, Capabilities, SessionView, Tool, TrafficRecord};
 
 /// The servers of a host by name, in file order.
 pub type Slots = IndexMap<ServerName, Arc<Slot>>;
@@ -425,3 +419,29 @@ impl Live {
         self.capabilities.tools.iter().find(|tool| &*tool.name == name)
     }
 }
+
+// What may be asked of the task that owns a server.
+
+/// What may be asked of an actor.
+#[derive(Debug)]
+pub enum Command {
+    /// Start, stop or restart; answered when the machine has taken it.
+    Control(Input, oneshot::Sender<()>),
+    /// Another configuration, and what to say of it; restarts, starts or stops the server
+    /// accordingly.
+    Reconfigure(Arc<ServerConfig>, SafeText, oneshot::Sender<()>),
+    /// The same configuration at another place of its file, or with other settings that need no
+    /// restart; answered when it is in place.
+    Moved(Arc<ServerConfig>, oneshot::Sender<()>),
+    /// A request timed out on the session of this generation.
+    TimedOut(u64, SafeText),
+    /// A request found nobody at the address of the session of this generation.
+    Unreachable(u64, SafeText),
+    /// Somebody has signed in: start.
+    SignedIn,
+    /// Fetch the lists again; answered when they are there.
+    Refresh(oneshot::Sender<Result<(), Error>>),
+}
+
+/// Commands that may wait for one actor.
+pub const COMMANDS: usize = 32;

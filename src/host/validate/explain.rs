@@ -5,7 +5,7 @@ use jsonschema::{JsonType, JsonTypeSet, ValidationError};
 use serde_json::Value;
 
 use super::{Validator, Verdict};
-use crate::base::text::SafeText;
+use crate::base::SafeText;
 use crate::error::Violation;
 
 /// Longest piece of a value or name quoted in a message, in characters.

@@ -5,8 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::config::ConfigChange;
 use crate::host::approvals::{Decider, Settlement};
-use crate::mcp::RequestKind;
-use crate::mcp::capabilities::{FieldChange, ListKind, RejectedEntry, Tool, ToolHints};
+use crate::mcp::{FieldChange, ListKind, RejectedEntry, RequestKind, Tool, ToolHints};
 
 fn server() -> ServerName {
     ServerName::new("git")

@@ -10,13 +10,12 @@ use parking_lot::Mutex;
 use reqwest::{RequestBuilder, Response, StatusCode};
 use url::Url;
 
-use super::exchange::Exchange;
+use super::grant::Exchange;
 use super::grant::{self, Caller, NotGranted};
+use super::sign_in::{AuthEvent, AuthFailure, Events, StepKind, Watch, Went};
 use super::sign_in::{Authorization, PATIENCE, SignInPrompt, Wanted, parameter};
-use super::step::{AuthEvent, AuthFailure, Events, StepKind, Watch, Went};
 use super::token::{StoredToken, TokenStore};
-use crate::base::ServerName;
-use crate::base::secret::{Redactor, Secret};
+use crate::base::{Redactor, Secret, ServerName};
 use crate::config::{HttpConfig, OAuthConfig};
 
 /// What signs in: a store, and whom to ask. Cheap to clone.

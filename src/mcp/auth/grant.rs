@@ -1,17 +1,29 @@
 //! The POSTs to the token and revocation endpoints that are ours: refresh, the client's own
 //! credentials, sign-out. A refresh token that rotates is worth a lock, and rmcp posts without one.
 
+use std::time::{Duration, Instant};
+
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use futures::StreamExt;
+use ring::rand::{SecureRandom, SystemRandom};
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair,
+    RSA_PKCS1_SHA256, RsaKeyPair,
+};
+use rmcp::transport::auth::{
+    OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
+};
+use serde_json::{Value, json};
 use url::Url;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
-use super::assertion;
-use super::exchange::{Exchange, error_code};
-use super::step::{AuthFailure, StepKind};
+use super::address::AddressPolicy;
+use super::sign_in::{AuthFailure, Events, StepKind, Went};
 use super::token::{ClientAuth, StoredClient, StoredToken};
-use crate::base::secret::Secret;
+use crate::base::Secret;
+use crate::config::TlsConfig;
+use crate::mcp::transport::remote;
 
 /// What a token endpoint gave.
 pub(super) struct Granted {
@@ -123,7 +135,7 @@ async fn post(
         }
         ClientAuth::PrivateKey => {
             let pem = key.map(Secret::expose).unwrap_or_default();
-            let signed = assertion::sign(pem, &client.id, &client.issuer, now());
+            let signed = sign(pem, &client.id, &client.issuer, now());
             assertion = signed.map_err(AuthFailure::Refused)?;
             let kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
             form.extend([("client_assertion_type", kind), ("client_assertion", &*assertion)]);
@@ -138,4 +150,221 @@ async fn post(
 pub(super) fn now() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.unwrap_or_default().as_secs()
+}
+
+// Every HTTP request that signing in takes: checked, bounded, never redirected to another place,
+// and noted as a step.
+
+/// The client of one server's authorization.
+#[derive(Clone)]
+pub(super) struct Exchange {
+    http: reqwest::Client,
+    pub(super) policy: AddressPolicy,
+    pub(super) events: Events,
+}
+
+/// Why a request was not answered.
+#[derive(Debug, thiserror::Error)]
+#[error("{url}: {why}")]
+pub(super) struct NotAnswered {
+    url: String,
+    why: String,
+}
+
+impl Exchange {
+    /// Longest answer.
+    const BYTES: usize = 256 << 10;
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    pub(super) fn new(server: &Url, tls: &TlsConfig, events: Events) -> Result<Self, AuthFailure> {
+        let policy = AddressPolicy::new(server);
+        let http = remote::builder(server, tls).map_err(AuthFailure::Refused)?;
+        let http = http
+            // Redirects of discovery are followed by rmcp, within the origin.
+            .redirect(reqwest::redirect::Policy::none())
+            .dns_resolver(policy.clone())
+            .timeout(Self::PATIENCE)
+            .build()
+            .map_err(AuthFailure::failed)?;
+        Ok(Self { http, policy, events })
+    }
+
+    /// Sends one request and reads its answer.
+    pub(super) async fn run(
+        &self,
+        kind: StepKind,
+        request: http::Request<Vec<u8>>,
+    ) -> Result<http::Response<Vec<u8>>, NotAnswered> {
+        let url = Url::parse(&request.uri().to_string());
+        let url = url.map_err(|error| NotAnswered {
+            url: request.uri().to_string(),
+            why: error.to_string(),
+        })?;
+        let sent = request.body().clone();
+        let began = Instant::now();
+        let done = match self.policy.check(&url) {
+            Ok(()) => self.answer(request).await,
+            Err(why) => Err(why),
+        };
+        let took = began.elapsed();
+        match done {
+            Ok(response) => {
+                let status = response.status();
+                let refused = status.is_client_error() || status.is_server_error();
+                let why = refused.then(|| error_code(response.body())).flatten();
+                let (status, refused) = (Some(status.as_u16()), why.as_deref());
+                let answered = response.body().as_slice();
+                self.events.step(kind, &url, Went { status, took, refused, sent: &sent, answered });
+                Ok(response)
+            }
+            Err(why) => {
+                let refused = Some(why.as_str());
+                self.events.step(
+                    kind,
+                    &url,
+                    Went { took, refused, sent: &sent, ..Went::default() },
+                );
+                let mut shown = url;
+                shown.set_query(None);
+                Err(NotAnswered { url: shown.into(), why })
+            }
+        }
+    }
+
+    async fn answer(
+        &self,
+        request: http::Request<Vec<u8>>,
+    ) -> Result<http::Response<Vec<u8>>, String> {
+        let request = reqwest::Request::try_from(request).map_err(|error| root(&error))?;
+        let response = self.http.execute(request).await.map_err(|error| root(&error))?;
+        let mut out = http::Response::builder().status(response.status());
+        // A stream of events has no end, and is nothing that was asked for.
+        let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok());
+        let streams = kind.is_some_and(|kind| kind.starts_with("text/event-stream"));
+        for (name, value) in response.headers() {
+            out = out.header(name, value);
+        }
+        let mut body = Vec::new();
+        let mut stream = response.bytes_stream();
+        while !streams && let Some(chunk) = stream.next().await {
+            body.extend_from_slice(&chunk.map_err(|error| root(&error))?);
+            if body.len() > Self::BYTES {
+                return Err(format!("the answer is over {} bytes", Self::BYTES));
+            }
+        }
+        out.body(body).map_err(|error| error.to_string())
+    }
+}
+
+/// The innermost cause, which is the one that helps.
+fn root(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+/// The `error` of an OAuth answer, when it is a code of the specification's alphabet.
+pub(super) fn error_code(body: &[u8]) -> Option<String> {
+    let body: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let code = body.get("error")?.as_str()?;
+    let known = code.len() <= 64 && code.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    known.then(|| code.to_owned())
+}
+
+/// What rmcp is doing, which only its request tells.
+fn kind_of(request: &http::Request<Vec<u8>>) -> StepKind {
+    let path = request.uri().path();
+    let json = request.headers().get("content-type").is_some_and(|kind| kind == "application/json");
+    if request.method() == http::Method::POST {
+        if json { StepKind::Register } else { StepKind::Token }
+    } else if path.contains("/oauth-authorization-server") || path.contains("/openid-configuration")
+    {
+        StepKind::ServerMetadata
+    } else {
+        StepKind::ResourceMetadata
+    }
+}
+
+impl OAuthHttpClient for Exchange {
+    fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
+        Box::pin(async move {
+            let kind = kind_of(&request.request);
+            let response = self.run(kind, request.request).await;
+            response.map_err(|error| Box::new(error) as OAuthHttpClientError)
+        })
+    }
+}
+
+// The assertion of a client that has a key (RFC 7523, `private_key_jwt`).
+
+/// Seconds an assertion is good for.
+const LIFE: u64 = 300;
+
+/// Signs that `client` speaks to `audience`, at `now` in seconds since 1970. The key is PKCS#8 in
+/// PEM: RSA (RS256), P-256 (ES256) or P-384 (ES384).
+///
+/// # Errors
+/// What is wrong with the key.
+pub(super) fn sign(pem: &str, client: &str, audience: &str, now: u64) -> Result<String, String> {
+    let key = Key::of(pem)?;
+    let random = SystemRandom::new();
+    let mut id = [0_u8; 16];
+    random.fill(&mut id).map_err(|_| "the system gives no random numbers")?;
+    let part = |value: serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let header = part(json!({"alg": key.algorithm(), "typ": "JWT"}));
+    let claims = part(json!({
+        "iss": client, "sub": client, "aud": audience, "iat": now, "exp": now + LIFE,
+        "jti": URL_SAFE_NO_PAD.encode(id),
+    }));
+    let text = format!("{header}.{claims}");
+    let signature = key.sign(text.as_bytes(), &random)?;
+    Ok(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
+}
+
+enum Key {
+    Rsa(Box<RsaKeyPair>),
+    P256(EcdsaKeyPair),
+    P384(EcdsaKeyPair),
+}
+
+impl Key {
+    fn of(pem: &str) -> Result<Self, String> {
+        let body: String =
+            pem.lines().filter(|line| !line.contains("-----")).map(str::trim).collect();
+        let wanted = "`oauth.privateKey` must be a private key in PKCS#8 PEM: RSA, P-256 or P-384";
+        let der = STANDARD.decode(body).map_err(|_| wanted)?;
+        let random = SystemRandom::new();
+        let curve = |with| EcdsaKeyPair::from_pkcs8(with, &der, &random);
+        if let Ok(key) = RsaKeyPair::from_pkcs8(&der).or_else(|_| RsaKeyPair::from_der(&der)) {
+            return Ok(Self::Rsa(Box::new(key)));
+        }
+        if let Ok(key) = curve(&ECDSA_P256_SHA256_FIXED_SIGNING) {
+            return Ok(Self::P256(key));
+        }
+        curve(&ECDSA_P384_SHA384_FIXED_SIGNING).map(Self::P384).map_err(|_| wanted.to_owned())
+    }
+
+    const fn algorithm(&self) -> &'static str {
+        match self {
+            Self::Rsa(_) => "RS256",
+            Self::P256(_) => "ES256",
+            Self::P384(_) => "ES384",
+        }
+    }
+
+    fn sign(&self, text: &[u8], random: &SystemRandom) -> Result<Vec<u8>, String> {
+        let failed = |_| "the key does not sign".to_owned();
+        match self {
+            Self::Rsa(key) => {
+                let mut out = vec![0; key.public().modulus_len()];
+                key.sign(&RSA_PKCS1_SHA256, random, text, &mut out).map_err(failed)?;
+                Ok(out)
+            }
+            Self::P256(key) | Self::P384(key) => {
+                key.sign(random, text).map(|s| s.as_ref().to_vec()).map_err(failed)
+            }
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Getting a first token: discovery, the client, the person's browser, the code; or the client's own
 //! credentials. What is not safe is refused before an address is shown to anybody.
 
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,18 +10,19 @@ use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
     OAuthClientConfig,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 
-use super::exchange::{Exchange, error_code};
-use super::grant::{self, Caller, Granted};
-use super::loopback::Loopback;
-use super::step::{AuthFailure, StepKind, Went};
+use super::grant;
+use super::grant::{Caller, Exchange, Granted, error_code};
 use super::token::{ClientAuth, ClientOrigin, StoredClient, StoredToken, TokenStore};
-use crate::base::ServerName;
-use crate::base::text::SafeText;
+use crate::base::secret::MASK;
+use crate::base::{SafeText, ServerName};
 use crate::config::OAuthConfig;
+use crate::config::mask::is_secret;
 
 /// A sign-in that waits for a person.
 #[derive(Clone, Debug)]
@@ -459,6 +461,340 @@ fn told(error: AuthError) -> AuthFailure {
 /// Longest wait for a person, so that nothing waits for ever for one who has gone.
 pub(super) const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
+// What happens while signing in, step by step, and how it fails. A step holds no secret: the query of
+// its address is left out, and in what was sent and answered secrets are masked.
+
+/// One step, as the doctor, the log and `mcpdeck login` show it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuthStep {
+    /// What was done.
+    pub kind: StepKind,
+    /// Where, without the query.
+    pub url: SafeText,
+    /// HTTP status, when there was an answer.
+    pub status: Option<u16>,
+    /// How long it took.
+    pub took: Duration,
+    /// Why it failed.
+    pub refused: Option<SafeText>,
+}
+
+/// What a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StepKind {
+    /// The server refused a request with 401 or 403.
+    Challenge,
+    /// Protected resource metadata (RFC 9728).
+    ResourceMetadata,
+    /// Authorization server metadata (RFC 8414, `OpenID` Connect).
+    ServerMetadata,
+    /// A client was registered (RFC 7591).
+    Register,
+    /// A person was shown the address.
+    Authorize,
+    /// A code or the client's own credentials were exchanged for a token.
+    Token,
+    /// A token was refreshed.
+    Refresh,
+    /// A token was revoked (RFC 7009).
+    Revoke,
+    /// The refused request was sent again with another token.
+    Retry,
+}
+
+impl StepKind {
+    /// As it is shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Challenge => "challenge",
+            Self::ResourceMetadata => "resource metadata",
+            Self::ServerMetadata => "server metadata",
+            Self::Register => "register",
+            Self::Authorize => "authorize",
+            Self::Token => "token",
+            Self::Refresh => "refresh",
+            Self::Revoke => "revoke",
+            Self::Retry => "retry",
+        }
+    }
+}
+
+impl AuthStep {
+    /// Where, with which status, and why it failed.
+    pub fn outcome(&self) -> String {
+        let status = self.status.map(|status| format!(" HTTP {status}")).unwrap_or_default();
+        let why = self.refused.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        format!("{}{status}{why}", self.url)
+    }
+}
+
+impl std::fmt::Display for AuthStep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({} ms) {}", self.kind.as_str(), self.took.as_millis(), self.outcome())
+    }
+}
+
+/// What happens at the account of a server.
+#[derive(Clone, Copy, Debug)]
+pub enum AuthEvent<'a> {
+    /// A step was made. What was sent and answered is JSON in which secrets are masked.
+    Step {
+        /// The step.
+        step: &'a AuthStep,
+        /// What was sent; empty when nothing was.
+        sent: &'a str,
+        /// What was answered; empty when nothing was.
+        answered: &'a str,
+    },
+    /// Another token is in use; `None`: there is none any more.
+    Token(Option<&'a StoredToken>),
+    /// The server wants a person to sign in, and there is no [`crate::mcp::auth::SignInPrompt`].
+    Needed,
+}
+
+/// Who hears of it.
+pub(super) type Watch = Arc<dyn Fn(&ServerName, AuthEvent<'_>) + Send + Sync>;
+
+/// Tells the events of one server.
+#[derive(Clone)]
+pub(super) struct Events {
+    pub(super) server: ServerName,
+    pub(super) watches: Vec<Watch>,
+}
+
+/// How a step went.
+#[derive(Default)]
+pub(super) struct Went<'a> {
+    pub(super) status: Option<u16>,
+    pub(super) took: Duration,
+    pub(super) refused: Option<&'a str>,
+    pub(super) sent: &'a [u8],
+    pub(super) answered: &'a [u8],
+}
+
+impl Events {
+    pub(super) fn tell(&self, event: AuthEvent<'_>) {
+        for watch in &self.watches {
+            watch(&self.server, event);
+        }
+    }
+
+    pub(super) fn step(&self, kind: StepKind, url: &Url, went: Went<'_>) {
+        let mut shown = url.clone();
+        shown.set_query(None);
+        shown.set_fragment(None);
+        let _ = (shown.set_password(None), shown.set_username(""));
+        let Went { status, took, refused, sent, answered } = went;
+        let refused = refused.map(SafeText::line);
+        let step = AuthStep { kind, url: SafeText::line(shown.as_str()), status, took, refused };
+        tracing::info!(server = %self.server, %step, "sign-in");
+        let (sent, answered) = (readable(kind, sent, true), readable(kind, answered, false));
+        self.tell(AuthEvent::Step { step: &step, sent: &sent, answered: &answered });
+    }
+}
+
+/// A body as JSON in which secrets are masked. What is sent may be a form, and a browser is sent and
+/// comes back with a query; any other text is only counted. Metadata is public.
+fn readable(kind: StepKind, body: &[u8], is_sent: bool) -> String {
+    if body.is_empty() {
+        return String::new();
+    }
+    let json = serde_json::from_slice(body).ok().filter(Value::is_object);
+    let mut value = match json {
+        Some(json) => json,
+        None if is_sent || kind == StepKind::Authorize => {
+            let pairs = url::form_urlencoded::parse(body).into_owned();
+            pairs.map(|(key, value)| (key, Value::String(value))).collect::<Value>()
+        }
+        None => return format!("{} bytes that are no JSON object", body.len()),
+    };
+    if !matches!(kind, StepKind::ResourceMetadata | StepKind::ServerMetadata) {
+        mask("", &mut value);
+    }
+    value.to_string()
+}
+
+fn mask(name: &str, value: &mut Value) {
+    const SECRET: [&str; 3] = ["code", "code_verifier", "state"];
+    match value {
+        Value::String(text)
+            if SECRET.contains(&name) || name.contains("assertion") || is_secret(name, text) =>
+        {
+            MASK.clone_into(text);
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| mask(name, item)),
+        Value::Object(map) => map.iter_mut().for_each(|(name, value)| mask(name, value)),
+        _ => {}
+    }
+}
+
+/// Why there is no token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AuthFailure {
+    /// A person has to sign in, and none was there to be asked.
+    #[error("needs signing in{0}: run `mcpdeck login {1}`")]
+    SignInNeeded(String, String),
+    /// The person said no.
+    #[error("signing in was declined: {0}")]
+    Declined(String),
+    /// What the servers said is against the specification or not safe; trying again does not help.
+    #[error("signing in was refused: {0}")]
+    Refused(String),
+    /// Something on the way failed; it may pass.
+    #[error("signing in failed: {0}")]
+    Failed(String),
+}
+
+impl AuthFailure {
+    /// A refusal that quotes what a server said.
+    pub(super) fn refused(text: impl std::fmt::Display) -> Self {
+        Self::Refused(SafeText::line(&text.to_string()).to_string())
+    }
+
+    /// A failure that quotes what a server or the system said.
+    pub(super) fn failed(text: impl std::fmt::Display) -> Self {
+        Self::Failed(SafeText::line(&text.to_string()).to_string())
+    }
+}
+
+// Where the browser comes back to: `http://127.0.0.1:PORT/callback` (RFC 8252, section 7.3). The path
+// is fixed; the port is the one that was used before, because clients are registered with it.
+
+const PATH: &str = "/callback";
+
+/// A place that waits for the browser.
+pub(super) struct Loopback {
+    listener: TcpListener,
+    port: u16,
+}
+
+impl Loopback {
+    /// Longest request that is read.
+    const BYTES: usize = 32 << 10;
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    /// Listens at the configured port, or else at the remembered one when it is free, or else at
+    /// any.
+    ///
+    /// # Errors
+    /// The configured port is taken; names who has it.
+    pub(super) async fn bind(
+        configured: Option<u16>,
+        remembered: Option<u16>,
+    ) -> Result<Self, AuthFailure> {
+        let at = |port: u16| TcpListener::bind(("127.0.0.1", port));
+        let listener = match (configured, remembered) {
+            (Some(port), _) => at(port).await.map_err(|error| taken(port, &error))?,
+            (None, Some(port)) => match at(port).await {
+                Ok(listener) => listener,
+                Err(_) => at(0).await.map_err(AuthFailure::failed)?,
+            },
+            (None, None) => at(0).await.map_err(AuthFailure::failed)?,
+        };
+        let port = listener.local_addr().map_err(AuthFailure::failed)?.port();
+        Ok(Self { listener, port })
+    }
+
+    pub(super) fn redirect_uri(&self) -> String {
+        format!("http://127.0.0.1:{}{PATH}", self.port)
+    }
+
+    /// Waits for a request to the path that `accepts` takes; others are turned away.
+    pub(super) async fn callback(&self, accepts: impl Fn(&str) -> bool) -> String {
+        loop {
+            let Ok((mut stream, _)) = self.listener.accept().await else {
+                // Out of file descriptors, which passes.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            let read = tokio::time::timeout(Self::PATIENCE, target(&mut stream)).await;
+            let found =
+                read.ok().flatten().map(|target| format!("http://127.0.0.1:{}{target}", self.port));
+            let good = found.filter(|url| {
+                url::Url::parse(url).is_ok_and(|url| url.path() == PATH) && accepts(url)
+            });
+            let (status, text) = match good {
+                Some(_) => ("200 OK", "Done. You can close this page and go back to mcpdeck."),
+                None => ("404 Not Found", "This is not what mcpdeck waits for."),
+            };
+            let reply = format!(
+                "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\n\
+                 content-length: {}\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n{text}",
+                text.len()
+            );
+            let _ = tokio::time::timeout(Self::PATIENCE, stream.write_all(reply.as_bytes())).await;
+            let _ = stream.shutdown().await;
+            if let Some(url) = good {
+                return url;
+            }
+        }
+    }
+}
+
+/// The target of a GET, once its head is there.
+async fn target(stream: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    let mut piece = [0_u8; 2048];
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let read = stream.read(&mut piece).await.ok().filter(|read| *read > 0)?;
+        head.extend_from_slice(&piece[..read]);
+        if head.len() > Loopback::BYTES {
+            return None;
+        }
+    }
+    let line = std::str::from_utf8(&head).ok()?.lines().next()?;
+    let mut words = line.split(' ');
+    (words.next() == Some("GET")).then(|| words.next().map(str::to_owned)).flatten()
+}
+
+fn taken(port: u16, error: &io::Error) -> AuthFailure {
+    let holder = holder(port).map(|who| format!(" by {who}")).unwrap_or_default();
+    let what = match error.kind() {
+        io::ErrorKind::AddrInUse => format!("is in use{holder}"),
+        _ => format!("cannot be listened at: {error}"),
+    };
+    AuthFailure::refused(format!(
+        "port {port} of `oauth.callbackPort` {what}; stop that program, or register another port"
+    ))
+}
+
+/// The program that listens at a port of this machine, where the system tells.
+#[cfg(target_os = "linux")]
+fn holder(port: u16) -> Option<String> {
+    const LISTENS: &str = "0A";
+    let table = ["/proc/net/tcp", "/proc/net/tcp6"]
+        .iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok())
+        .collect::<String>();
+    let end = format!(":{port:04X}");
+    let inode = table.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let here = fields.get(1)?.ends_with(&end) && *fields.get(3)? == LISTENS;
+        here.then(|| fields.get(9).copied()).flatten()
+    })?;
+    let socket = format!("socket:[{inode}]");
+    let processes = std::fs::read_dir("/proc").ok()?.flatten();
+    let numbered = processes.filter(|e| e.file_name().to_string_lossy().parse::<u32>().is_ok());
+    for process in numbered {
+        let files = std::fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
+        let holds = files
+            .filter_map(|file| std::fs::read_link(file.path()).ok())
+            .any(|link| link.to_string_lossy() == socket);
+        if holds {
+            let name = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            let pid = process.file_name().to_string_lossy().into_owned();
+            return Some(format!("`{}` (pid {pid})", name.trim()));
+        }
+    }
+    None
+}
+
+#[cfg(not(target_os = "linux"))]
+fn holder(_: u16) -> Option<String> {
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -481,5 +817,28 @@ mod tests {
         assert_eq!(parameter(challenge, "resource_metadata").as_deref(), Some("https://a/b"));
         assert_eq!(parameter(challenge, "realm"), None);
         assert_eq!(parameter("bearer SCOPE=", "scope").as_deref(), Some(""));
+    }
+}
+
+#[cfg(test)]
+mod step_tests {
+    use super::*;
+
+    #[test]
+    fn secrets_of_a_form_and_of_an_answer_are_masked_and_the_rest_is_readable() {
+        let form = b"grant_type=authorization_code&code=good&code_verifier=v&client_assertion=a.b";
+        assert_eq!(
+            readable(StepKind::Token, form, true),
+            r#"{"grant_type":"authorization_code","code":"***","code_verifier":"***","client_assertion":"***"}"#
+        );
+        let answer = br#"{"access_token":"a","refresh_token":"r","id_token":"i","token_type":"Bearer","expires_in":5,"scope":"read","nested":[{"client_secret":"s"}]}"#;
+        let shown = readable(StepKind::Token, answer, false);
+        assert_eq!(shown.matches(MASK).count(), 4, "{shown}");
+        assert!(
+            shown.contains(r#""token_type":"Bearer","expires_in":5,"scope":"read""#),
+            "{shown}"
+        );
+        let page = readable(StepKind::Token, b"<p>the token abc</p>", false);
+        assert_eq!(page, "20 bytes that are no JSON object");
     }
 }

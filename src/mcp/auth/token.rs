@@ -6,7 +6,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use crate::base::secret::Secret;
+use crate::base::Secret;
 
 /// A token of one resource from one issuer, with all that refreshing and revoking it takes.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,28 +1,28 @@
 //! Opening a session: transport, handshake in either era, and errors that say what was seen.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::live::{Core, Live};
 use super::message::RpcRequest;
 use super::request::set_level;
 use super::{Attempt, ConnectError, Endpoint, SessionContext, SessionHandle};
-use crate::base::secret::Redactor;
-use crate::base::text::SafeText;
+use crate::base::{Redactor, SafeText};
 use crate::config::HttpConfig;
 use crate::error::{Error, ErrorCode};
-use crate::mcp::FindingKind;
-use crate::mcp::client;
 use crate::mcp::pending::PendingRequest;
 use crate::mcp::transport::http::Http;
 use crate::mcp::transport::pipe::Pipe;
 use crate::mcp::transport::remote::{Remote, Streams};
 use crate::mcp::transport::{Outgoing, SendError, Transport, sse, websocket};
 use crate::mcp::wire::tap::Tap;
-use crate::mcp::{Era, SessionView};
+use crate::mcp::{Era, FindingKind, SessionView, era};
 
 /// A session that is open.
 #[derive(Clone)]
@@ -111,7 +111,7 @@ async fn shake_hands(core: &Core, attempt: &Attempt) -> Result<SessionView, Conn
     let explained = |error: Error| explain(error, core);
     match attempt {
         Attempt::Legacy(version) => {
-            let offer = version.as_deref().unwrap_or(client::LEGACY);
+            let offer = version.as_deref().unwrap_or(era::LEGACY);
             initialize(core, offer, version.as_deref()).await
         }
         Attempt::Modern => discovered(core, discover(core).await.map_err(explained)?),
@@ -120,7 +120,7 @@ async fn shake_hands(core: &Core, attempt: &Attempt) -> Result<SessionView, Conn
             let probed = tokio::select! {
                 probed = &mut probe => probed,
                 () = tokio::time::sleep(PROBE_ALONE) => {
-                    let second = Box::pin(initialize(core, client::LEGACY, None));
+                    let second = Box::pin(initialize(core, era::LEGACY, None));
                     match futures::future::select(probe, second).await {
                         futures::future::Either::Left((probed, second)) => match probed {
                             Ok(result) => return discovered(core, result),
@@ -136,7 +136,7 @@ async fn shake_hands(core: &Core, attempt: &Attempt) -> Result<SessionView, Conn
             };
             match probed {
                 Ok(result) => discovered(core, result),
-                Err(error) if is_of_legacy(&error) => initialize(core, client::LEGACY, None).await,
+                Err(error) if is_of_legacy(&error) => initialize(core, era::LEGACY, None).await,
                 Err(error) => Err(explained(error)),
             }
         }
@@ -152,12 +152,12 @@ fn is_of_legacy(error: &Error) -> bool {
 
 /// Asks for the modern era; gives the result as sent.
 async fn discover(core: &Core) -> Result<Value, Error> {
-    let meta = client::request_meta();
+    let meta = era::request_meta();
     let ask = || core.shake(RpcRequest::new("server/discover", None, None), &meta);
     let result = match ask().await {
         // It refuses a version that it says it supports: it is asked for that once more (versioning,
         // negotiation).
-        Err(error) if supported(&error).contains(&client::MODERN) => ask().await?,
+        Err(error) if supported(&error).contains(&era::MODERN) => ask().await?,
         result => result?,
     };
     let versions = result.get("supportedVersions").and_then(Value::as_array);
@@ -173,12 +173,12 @@ async fn discover(core: &Core) -> Result<Value, Error> {
 fn discovered(core: &Core, result: Value) -> Result<SessionView, ConnectError> {
     let versions = result.get("supportedVersions").and_then(Value::as_array).into_iter().flatten();
     let versions: Vec<&str> = versions.filter_map(Value::as_str).collect();
-    if !versions.contains(&client::MODERN) {
+    if !versions.contains(&era::MODERN) {
         return Err(no_common(&versions));
     }
     note_gaps(core, &result, "server/discover");
-    core.agreed(client::MODERN, Era::Modern);
-    Ok(view_of(&result, client::MODERN, Era::Modern, &core.tap.context.redactor))
+    core.agreed(era::MODERN, Era::Modern);
+    Ok(view_of(&result, era::MODERN, Era::Modern, &core.tap.context.redactor))
 }
 
 async fn initialize(
@@ -195,11 +195,11 @@ async fn initialize(
         return Err(version_error(&message, "change or drop `protocol` in the entry", &core.tap));
     }
     // A version that the client does not support ends the connection (lifecycle, negotiation).
-    if !client::VERSIONS.contains(&version) {
+    if !era::VERSIONS.contains(&version) {
         let message = format!("the server answered with the unknown version {shown}");
         return Err(version_error(&message, "the host cannot speak it", &core.tap));
     }
-    if version == client::MODERN {
+    if version == era::MODERN {
         let message = "the server answered `initialize` with 2026-07-28, which has no `initialize`";
         core.tap.report(FindingKind::Version, message, "", None);
     }
@@ -233,7 +233,7 @@ impl Core {
 
     /// `initialize`; gives the result as sent, which names a version at least.
     pub(super) async fn initialize(&self, offer: &str) -> Result<Value, Error> {
-        let rpc = RpcRequest::new("initialize", None, Some(client::initialize(offer)));
+        let rpc = RpcRequest::new("initialize", None, Some(era::initialize(offer)));
         let result = self.shake(rpc, &Map::new()).await?;
         if !result.get("protocolVersion").is_some_and(Value::is_string) {
             let message = "the answer to `initialize` names no `protocolVersion`";
@@ -356,4 +356,141 @@ fn explain(mut error: Error, core: &Core) -> ConnectError {
     }
     // Nobody signs in by trying again.
     ConnectError { error, retryable: !unauthorized, unauthorized, closed }
+}
+
+// What a connecting server has let be seen so far, in words. Owns no policy: the owner of the
+// session decides when its patience ends and asks here what to say.
+
+/// What arrived on a connection since it was opened; shared by the session and its owner.
+#[derive(Debug, Default)]
+pub struct Seen(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    opened: Option<Instant>,
+    first_byte: Option<Instant>,
+    bytes: u64,
+    messages: u64,
+    junk: u64,
+    first_junk: Option<SafeText>,
+    unfinished: u64,
+    asked: Option<(String, Instant)>,
+    http: Option<u16>,
+}
+
+impl Seen {
+    /// A connection is being opened: forgets the one before.
+    pub fn open(&self) {
+        self.with(|s| *s = State { opened: Some(Instant::now()), ..State::default() });
+    }
+
+    /// A request of the handshake went out.
+    pub fn asked(&self, method: &str) {
+        self.with(|s| s.asked = Some((method.to_owned(), Instant::now())));
+    }
+
+    /// Bytes arrived; true for the first.
+    pub fn bytes(&self, count: usize) -> bool {
+        self.with(|s| {
+            s.bytes += count as u64;
+            s.first_byte.is_none() && s.first_byte.replace(Instant::now()).is_none()
+        })
+    }
+
+    /// A protocol message arrived.
+    pub fn message(&self) {
+        self.with(|s| s.messages += 1);
+    }
+
+    /// A line arrived that is no protocol message.
+    pub fn junk(&self, line: &SafeText, count: u64) {
+        self.with(|s| {
+            s.junk += count;
+            s.first_junk.get_or_insert_with(|| line.clone());
+        });
+    }
+
+    /// Bytes without an end of line are waiting.
+    pub fn unfinished(&self, bytes: usize) {
+        self.with(|s| s.unfinished = bytes as u64);
+    }
+
+    /// An HTTP response began.
+    pub fn status(&self, status: u16) {
+        self.with(|s| s.http = Some(status));
+    }
+
+    /// Whether the last answer was one of a server that takes no POST at its address.
+    pub fn refused_post(&self) -> bool {
+        self.with(|s| s.messages == 0 && matches!(s.http, Some(400 | 404 | 405)))
+    }
+
+    /// Whether it speaks HTTP: then nothing comes on a stdout.
+    pub fn is_http(&self) -> bool {
+        self.with(|s| s.http.is_some())
+    }
+
+    /// Whether no protocol message has arrived.
+    pub fn is_mute(&self) -> bool {
+        self.with(|s| s.messages == 0)
+    }
+
+    /// What was seen and what was not, as the end of a sentence: `no byte on stdout in 30.0 s`.
+    pub fn describe(&self) -> String {
+        self.with(|s| s.describe())
+    }
+
+    /// The first line on stdout that was no protocol message.
+    pub fn first_junk(&self) -> Option<SafeText> {
+        self.with(|s| s.first_junk.clone())
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.0.lock())
+    }
+}
+
+impl State {
+    fn describe(&self) -> String {
+        let since = self.opened.map(|at| at.elapsed().as_secs_f64()).unwrap_or_default();
+        if let Some(status) = self.http {
+            return format!(
+                "HTTP {status} came, but no answer to {} in {since:.1} s",
+                self.wanted()
+            );
+        }
+        let Some(first) = self.first_byte else {
+            return format!("no byte from the server in {since:.1} s");
+        };
+        if self.speaks_http() {
+            return "stdout speaks HTTP, not JSON-RPC".to_owned();
+        }
+        let after = self.opened.map(|at| (first - at).as_secs_f64()).unwrap_or_default();
+        let mut out = format!("first byte after {after:.1} s");
+        if self.junk > 0 {
+            let lines = if self.junk == 1 { "line" } else { "lines" };
+            let are = if self.junk == 1 { "is" } else { "are" };
+            let _ = write!(out, ", {} {lines} on stdout that {are} not JSON-RPC", self.junk);
+            if let Some(line) = &self.first_junk {
+                let _ = write!(out, " (first: `{line}`)");
+            }
+        }
+        if self.unfinished > 0 {
+            let _ = write!(out, ", {} bytes without an end of line", self.unfinished);
+        }
+        let messages = match self.messages {
+            0 => "no JSON-RPC message".to_owned(),
+            n => format!("{n} JSON-RPC messages"),
+        };
+        out + &format!(", {messages}, no answer to {} in {since:.1} s", self.wanted())
+    }
+
+    fn wanted(&self) -> &str {
+        self.asked.as_ref().map_or("the handshake", |(method, _)| method)
+    }
+
+    fn speaks_http(&self) -> bool {
+        self.messages == 0
+            && self.first_junk.as_deref().is_some_and(|line| line.starts_with("HTTP/"))
+    }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::FetchedList;
 use super::live::Core;
 use super::message::RpcRequest;
-use crate::base::text::SafeText;
+use crate::base::SafeText;
 use crate::error::{Error, ErrorCode};
 use crate::mcp::Era;
 use crate::mcp::FindingKind;
@@ -119,7 +119,7 @@ impl Core {
         if kind != ListKind::Tools || !mirrors {
             return None;
         }
-        let problem = super::mirrored::problem(entry);
+        let problem = super::message::problem(entry);
         if problem.is_none() {
             self.mirrored.lock().learn(entry);
         }

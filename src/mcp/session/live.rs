@@ -1,25 +1,24 @@
 //! An open session: requests with deadline, cancellation and progress, whatever the transport.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::listen::Subscriptions;
-use super::message::RpcRequest;
+use super::message::{Mirrored, RpcRequest};
 use super::{FetchedList, Request, SessionHandle};
 use crate::base::LogLevel;
 use crate::error::{Error, ErrorCode};
 use crate::mcp::capabilities::ListKind;
-use crate::mcp::client;
 use crate::mcp::pending::{Patience, PendingRequest};
-use crate::mcp::session::mirrored::Mirrored;
 use crate::mcp::transport::{Outgoing, SendError, Transport};
 use crate::mcp::wire::tap::Tap;
-use crate::mcp::{Era, Payload, SessionEvent, SessionView};
+use crate::mcp::{Era, Payload, SessionEvent, SessionView, era};
 
 /// The session as its owner holds it: when it is dropped, the session ends with the last request that
 /// is in flight.
@@ -115,7 +114,7 @@ impl Drop for Abandon<'_> {
 impl Core {
     pub(super) fn opened(&self, view: Arc<SessionView>) {
         if view.era == Era::Modern {
-            let _ = self.request_meta.set(client::request_meta());
+            let _ = self.request_meta.set(era::request_meta());
         }
         let _ = self.view.set(view);
     }
@@ -338,7 +337,7 @@ impl Core {
         let mirrored = self.mirrored.lock();
         let mut headers = mirrored.headers(rpc);
         if probes {
-            headers.push(("mcp-protocol-version".to_owned(), client::MODERN.to_owned()));
+            headers.push(("mcp-protocol-version".to_owned(), era::MODERN.to_owned()));
         }
         headers
     }
@@ -409,5 +408,107 @@ impl SessionHandle for Live {
             core.tap.end(&message);
             core.transport.close().await;
         })
+    }
+}
+
+// The modern subscription (2026-07-28, `subscriptions/listen`): one long request that names what
+// the host wants to hear of, opened anew when that changes or the server ends it.
+
+/// What the host wants to hear of.
+#[derive(Default)]
+pub struct Subscriptions {
+    uris: Mutex<BTreeSet<String>>,
+    changed: Notify,
+}
+
+/// Resources one server may be asked to watch.
+const MOST: usize = 1024;
+/// Longest pause between two attempts.
+const LONGEST: Duration = Duration::from_secs(30);
+/// A subscription that lived this long was a good one.
+const GOOD: Duration = Duration::from_secs(10);
+
+impl Core {
+    pub(super) fn subscribe(&self, uri: &str) -> Result<Value, Error> {
+        let mut uris = self.uris();
+        if uris.len() == MOST {
+            return Err(Error::new(
+                ErrorCode::RateLimited,
+                format!("more than {MOST} subscriptions"),
+            )
+            .server(&self.tap.context.server));
+        }
+        if uris.insert(uri.to_owned()) {
+            self.subscriptions.changed.notify_one();
+        }
+        Ok(json!({}))
+    }
+
+    pub(super) fn unsubscribe(&self, uri: &str) -> Value {
+        if self.uris().remove(uri) {
+            self.subscriptions.changed.notify_one();
+        }
+        json!({})
+    }
+
+    fn uris(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.subscriptions.uris.lock()
+    }
+
+    /// Keeps the subscription open as long as the session lives. Ends when the server has none.
+    pub(super) async fn keep_listening(self: Arc<Self>) {
+        let mut pause = Duration::from_secs(1);
+        loop {
+            let Some(filter) = self.filter() else {
+                self.subscriptions.changed.notified().await;
+                continue;
+            };
+            let params = json!({"notifications": filter});
+            let rpc = RpcRequest::new("subscriptions/listen", None, Some(params));
+            let own = PendingRequest::own(Duration::MAX);
+            let began = tokio::time::Instant::now();
+            let ended = tokio::select! {
+                ended = self.round_trip(rpc, &own) => ended,
+                () = self.subscriptions.changed.notified() => continue,
+            };
+            // The session is over, or there is no such method: nothing will ever be told.
+            if let Err(error) = ended {
+                let code = error.rpc.as_ref().and_then(|rpc| rpc.code);
+                if error.code == ErrorCode::ServerUnavailable
+                    || matches!(code, Some(-32601 | -32602))
+                {
+                    return;
+                }
+            }
+            pause = if began.elapsed() > GOOD { Duration::from_secs(1) } else { pause };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST),
+                () = self.subscriptions.changed.notified() => {}
+            }
+        }
+    }
+
+    /// The filter for what the server offers and the host wants; `None` when that is nothing.
+    fn filter(&self) -> Option<Value> {
+        let view = self.view();
+        let capabilities = &view.capabilities;
+        let offers = |list: &str, what: &str| {
+            capabilities.get(list).and_then(|c| c.get(what)) == Some(&Value::Bool(true))
+        };
+        let mut filter = Map::new();
+        for (list, key) in [
+            ("tools", "toolsListChanged"),
+            ("prompts", "promptsListChanged"),
+            ("resources", "resourcesListChanged"),
+        ] {
+            if offers(list, "listChanged") {
+                filter.insert(key.to_owned(), true.into());
+            }
+        }
+        let uris = self.uris();
+        if !uris.is_empty() {
+            filter.insert("resourceSubscriptions".to_owned(), json!(*uris));
+        }
+        (!filter.is_empty()).then_some(Value::Object(filter))
     }
 }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::live::Core;
 use super::message::RpcRequest;
-use crate::base::text::SafeText;
+use crate::base::SafeText;
 use crate::error::{Error, ErrorCode};
 use crate::mcp::pending::PendingRequest;
 use crate::mcp::wire::cut;

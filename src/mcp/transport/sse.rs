@@ -15,7 +15,7 @@ use url::Url;
 
 use super::http::line_feeds;
 use super::remote::{Remote, Streams, streams};
-use crate::base::text::SafeText;
+use crate::base::SafeText;
 use crate::mcp::transport::SendError;
 
 /// Longest name of an event, and longest address to post to.

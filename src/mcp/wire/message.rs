@@ -1,10 +1,12 @@
 //! What a JSON value means as a JSON-RPC 2.0 message (sections 4 and 5), leniently: whatever can be
 //! understood in one way only is understood, and what was wrong with it is noted.
 
+use std::borrow::Cow;
+
 use rmcp::model::RequestId;
 use serde_json::{Map, Value};
 
-use crate::base::text::SafeText;
+use crate::base::SafeText;
 use crate::error::RpcError;
 
 /// A message of the server.
@@ -188,6 +190,251 @@ fn whole_number(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| value.as_f64().filter(whole).map(|f| f as i64))
 }
 
+// The rough shape of results: enough to say that an answer is no answer, never enough to lose one.
+
+/// What is wrong with a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// Nothing can be made of it: the call fails with this reason.
+    Useless(String),
+    /// It is handed on as it is, with this remark.
+    Odd(String),
+}
+
+/// Looks at the result of `method`.
+pub fn check(method: &str, result: &Value) -> Option<Misfit> {
+    if !result.is_object() {
+        let what = match result {
+            Value::Null => "null",
+            Value::Array(_) => "an array",
+            Value::String(_) => "a string",
+            _ => "a bare value",
+        };
+        return match method {
+            // Their results are empty anyway.
+            "resources/subscribe" | "resources/unsubscribe" | "logging/setLevel" => {
+                Some(Misfit::Odd(format!("the result is {what}, not an object")))
+            }
+            _ => Some(Misfit::Useless(format!("the result is {what}, not an object"))),
+        };
+    }
+    let kind = result.get("resultType").map(|kind| kind.as_str().unwrap_or("no string"));
+    match kind {
+        None | Some("complete") => {}
+        Some("input_required" | "task") => return None,
+        Some(other) => return Some(Misfit::Odd(format!("unknown `resultType`: {other}"))),
+    }
+    let (key, of) = match method {
+        "tools/call" | "tasks/result" => return tool_result(result),
+        "prompts/get" => ("messages", message as fn(&Value) -> Option<String>),
+        "resources/read" => ("contents", content as fn(&Value) -> Option<String>),
+        _ => return None,
+    };
+    match result.get(key) {
+        Some(Value::Array(list)) => {
+            let mut flaws = list.iter().enumerate();
+            let flaw = flaws.find_map(|(at, item)| Some((at, of(item)?)));
+            flaw.map(|(at, flaw)| Misfit::Useless(format!("`{key}[{at}]` {flaw}")))
+        }
+        Some(_) => Some(Misfit::Useless(format!("`{key}` is no array"))),
+        None => Some(Misfit::Odd(format!("the result has no `{key}`"))),
+    }
+}
+
+/// What is wrong with a message of a prompt.
+fn message(item: &Value) -> Option<String> {
+    let content = match item.get("content") {
+        Some(content) if content.is_object() => content,
+        Some(list) if list.is_array() => return None,
+        _ => return Some("has no `content`".to_owned()),
+    };
+    let text = content["type"] == "text";
+    let lacks = text && !content.get("text").is_some_and(Value::is_string);
+    lacks.then(|| "is a text without `text`".to_owned())
+}
+
+/// What is wrong with a content of a resource.
+fn content(item: &Value) -> Option<String> {
+    let holds = |key: &str| item.get(key).is_some_and(Value::is_string);
+    (!holds("text") && !holds("blob")).then(|| "has neither a `text` nor a `blob`".to_owned())
+}
+
+fn tool_result(result: &Value) -> Option<Misfit> {
+    let odd = |text: String| Some(Misfit::Odd(text));
+    let list = match result.get("content") {
+        Some(Value::Array(list)) => list,
+        Some(_) => return Some(Misfit::Useless("`content` is no array".into())),
+        // A task that was begun has its result later.
+        None if result.get("task").is_some_and(Value::is_object) => return None,
+        None if result.get("structuredContent").is_some() => return None,
+        None => return odd("the result has no `content`".into()),
+    };
+    let mut strange = None;
+    for (index, item) in list.iter().enumerate() {
+        match item.get("type").and_then(Value::as_str) {
+            Some("text") if !item.get("text").is_some_and(Value::is_string) => {
+                let reason = format!("`content[{index}].text` is no string");
+                return Some(Misfit::Useless(reason));
+            }
+            Some(
+                "text" | "image" | "audio" | "resource" | "resource_link" | "tool_use"
+                | "tool_result",
+            ) => {}
+            _ if strange.is_some() => {}
+            Some(other) => {
+                strange = Some(format!("`content[{index}]` has the unknown type {other}"));
+            }
+            None => strange = Some(format!("`content[{index}]` has no type")),
+        }
+    }
+    if strange.is_none() && result.get("isError").is_some_and(|flag| !flag.is_boolean()) {
+        return odd("`isError` is neither true nor false".into());
+    }
+    strange.map(Misfit::Odd)
+}
+
+// Repairs of text that is nearly JSON: bytes that are no UTF-8, escapes that are no character.
+// Only used when the strict parser has refused a line, and always reported.
+
+/// A repaired line and what was wrong with it; `None` when there is nothing this can repair.
+pub fn repair(line: &[u8]) -> Option<(String, &'static str)> {
+    let text = String::from_utf8_lossy(line);
+    let utf8 = matches!(text, Cow::Owned(_));
+    let surrogates = mend_surrogates(&text);
+    match (utf8, surrogates) {
+        (_, Some(text)) if utf8 => Some((text, "bytes that are no UTF-8 and lone surrogates")),
+        (_, Some(text)) => Some((text, "a lone surrogate escape")),
+        (true, None) => Some((text.into_owned(), "bytes that are no UTF-8")),
+        (false, None) => None,
+    }
+}
+
+/// Replaces escaped surrogates without a partner by U+FFFD; `None` when there is none.
+fn mend_surrogates(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    let mut out: Option<String> = None;
+    let mut copied = 0;
+    let mut at = 0;
+    while let Some(found) = memchr::memchr(b'\\', &bytes[at..]) {
+        let slash = at + found;
+        let Some(unit) = unit_at(bytes, slash) else {
+            at = slash + 2;
+            if at > bytes.len() {
+                break;
+            }
+            continue;
+        };
+        at = slash + 6;
+        match unit {
+            0xD800..=0xDBFF if matches!(unit_at(bytes, at), Some(0xDC00..=0xDFFF)) => at += 6,
+            0xD800..=0xDFFF => {
+                let out = out.get_or_insert_default();
+                out.push_str(&text[copied..slash]);
+                out.push_str("\\ufffd");
+                copied = at;
+            }
+            _ => {}
+        }
+    }
+    out.map(|mut out| {
+        out.push_str(&text[copied..]);
+        out
+    })
+}
+
+/// The code unit of a `\uXXXX` escape that begins at `at`.
+fn unit_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let escape = bytes.get(at..at + 6)?;
+    if &escape[..2] != b"\\u" {
+        return None;
+    }
+    u32::from_str_radix(std::str::from_utf8(&escape[2..]).ok()?, 16).ok()
+}
+
+// What can still be learnt from a line that is no message: the id it answers, a message inside it.
+
+/// The top-level `id` of a JSON object that does not parse, as far as its text can be followed.
+///
+/// Walks strings and brackets; everything else is skipped. Gives the first `id` key on the first
+/// level whose value is an integer or a string.
+pub fn find_id(text: &[u8]) -> Option<RequestId> {
+    let mut depth = 0_usize;
+    let mut at = text.iter().position(|b| *b == b'{')?;
+    while at < text.len() {
+        match text[at] {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => {
+                let end = string_end(text, at)?;
+                if depth == 1
+                    && &text[at..end] == b"\"id\""
+                    && let Some(id) = value_after(&text[end..])
+                {
+                    return Some(id.0);
+                }
+                at = end;
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+/// The `id` at the end of a line of which only the end is known: `..., "id": 7}`.
+pub fn find_last_id(tail: &[u8]) -> Option<RequestId> {
+    let at = memchr::memmem::rfind(tail, b"\"id\"")?;
+    let (id, used) = value_after(&tail[at + 4..])?;
+    let rest: Vec<u8> =
+        tail[at + 4 + used..].iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
+    let last = rest == b"}" || rest == b",\"jsonrpc\":\"2.0\"}";
+    last.then_some(id)
+}
+
+/// Where a message may begin inside a line that is something else, best guess first.
+pub fn find_message(line: &[u8]) -> Option<usize> {
+    let marker = memchr::memmem::find(line, b"\"jsonrpc\"")?;
+    let before = line[..marker].iter().rposition(|b| !b.is_ascii_whitespace())?;
+    if line[before] == b'{' {
+        return Some(before);
+    }
+    memchr::memchr(b'{', &line[..marker])
+}
+
+fn string_end(text: &[u8], start: usize) -> Option<usize> {
+    let mut at = start + 1;
+    loop {
+        at += memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
+        if text[at] == b'"' {
+            return Some(at + 1);
+        }
+        at += 2;
+    }
+}
+
+/// The id after a key, and how many bytes it took: `: 7`, `: "a"`.
+fn value_after(text: &[u8]) -> Option<(RequestId, usize)> {
+    let skip =
+        |from: usize| text[from..].iter().position(|b| !b.is_ascii_whitespace()).map(|n| from + n);
+    let colon = skip(0)?;
+    if text[colon] != b':' {
+        return None;
+    }
+    let start = skip(colon + 1)?;
+    if text[start] == b'"' {
+        let end = string_end(text, start)?;
+        let id: String = serde_json::from_slice(&text[start..end]).ok()?;
+        return Some((RequestId::String(id.into()), end));
+    }
+    let len = text[start..].iter().position(|b| !b.is_ascii_digit() && *b != b'-')?;
+    if matches!(text[start + len], b'.' | b'e' | b'E') {
+        return None;
+    }
+    let id = std::str::from_utf8(&text[start..start + len]).ok()?.parse().ok()?;
+    Some((RequestId::Number(id), start + len))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,5 +568,88 @@ mod tests {
                 prop_assert!(!notes.is_empty(), "an answer to nobody is not told");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod shape_tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_breaks_the_specification_is_useless_and_what_is_strange_is_told() {
+        for (method, useless) in [
+            ("tools/call", json!(null)),
+            ("tools/call", json!([])),
+            ("tools/call", json!({"content": "x"})),
+            ("tools/call", json!({"content": [{"type": "text", "text": null}]})),
+            ("prompts/get", json!({"messages": "x"})),
+            ("prompts/get", json!({"messages": [{"role": "user"}]})),
+            ("prompts/get", json!({"messages": [{"role": "user", "content": {"type": "text"}}]})),
+            ("resources/read", json!({"contents": {}})),
+            ("resources/read", json!({"contents": [{"uri": "a:b"}]})),
+        ] {
+            let found = check(method, &useless);
+            assert!(matches!(found, Some(Misfit::Useless(_))), "{useless}");
+        }
+        assert!(matches!(check("logging/setLevel", &json!(null)), Some(Misfit::Odd(_))));
+        for odd in [
+            json!({}),
+            json!({"content":[{"type":"video"}]}),
+            json!({"content":[],"isError":"yes"}),
+            json!({"content":[],"resultType":"later"}),
+        ] {
+            assert!(matches!(check("tools/call", &odd), Some(Misfit::Odd(_))), "{odd}");
+        }
+        let good = json!({"content":[{"type":"text","text":"x","x-vendor":1}],"extra":1});
+        assert_eq!(check("tools/call", &good), None);
+        assert_eq!(check("tools/call", &json!({"resultType":"input_required"})), None);
+    }
+}
+
+#[cfg(test)]
+mod repair_tests {
+    use super::*;
+
+    #[test]
+    fn replaces_what_is_no_character_and_nothing_else() {
+        let fix = |line: &[u8]| repair(line).map(|(text, _)| text);
+        assert_eq!(fix(br#"{"a":"\ud83d\ude00"}"#), None, "a pair is a character");
+        assert_eq!(fix(br#"{"a":"\\ud800"}"#), None, "an escaped backslash is no escape");
+        assert_eq!(fix(br#"{"a":"x\ud800y\udc00"}"#).unwrap(), r#"{"a":"x\ufffdy\ufffd"}"#);
+        assert_eq!(fix(b"{\"a\":\"\xff\"}").unwrap(), "{\"a\":\"\u{fffd}\"}");
+        assert_eq!(fix(br#""\ud800\"#).unwrap(), r#""\ufffd\"#, "a cut escape is left alone");
+    }
+}
+
+#[cfg(test)]
+mod scavenge_tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_id_of_a_broken_message_and_not_one_inside_it() {
+        let found = |text: &str| find_id(text.as_bytes());
+        assert_eq!(
+            found(r#"{"jsonrpc":"2.0","id":7,"result":{"a":NaN}}"#),
+            Some(RequestId::Number(7))
+        );
+        assert_eq!(found(r#"{"id" : "x","result":["#), Some(RequestId::String("x".into())));
+        assert_eq!(
+            found(r#"{"result":{"id":1,"t":"\"id\":2"},"id":3}"#),
+            Some(RequestId::Number(3))
+        );
+        assert_eq!(found(r#"{"result":{"id":1"#), None);
+        assert_eq!(found(r#"{"id":12"#), None, "a cut number may be another number");
+        assert_eq!(found(r#"{"id":1e400,"result":{}}"#), None, "nor is it what it begins with");
+        assert_eq!(find_last_id(br#"xx"}]},"id":9 }"#), Some(RequestId::Number(9)));
+        assert_eq!(find_last_id(br#"xx","id":9,"more":{"#), None);
+    }
+
+    #[test]
+    fn finds_a_message_behind_log_text() {
+        let line = br#"INFO {x} ready{"jsonrpc":"2.0","id":1,"result":{}}"#;
+        assert_eq!(find_message(line), Some(14));
+        assert_eq!(find_message(br#"log: {"id":1,"jsonrpc":"2.0"}"#), Some(5));
+        assert_eq!(find_message(b"plain"), None);
     }
 }

@@ -12,7 +12,7 @@ use indexmap::IndexSet;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 
-use crate::base::text::SafeText;
+use crate::base::SafeText;
 use crate::mcp::capabilities::ListKind;
 use crate::mcp::session::SessionEvent;
 use crate::mcp::{Finding, FindingKind};

@@ -6,12 +6,8 @@
 
 mod answers;
 mod inbound;
-mod notices;
-mod outgoing;
-mod owner;
 mod record;
 mod requests;
-mod tasks;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,26 +16,29 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use rmcp::model::RequestId;
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::text::SafeText;
+use super::json::Budget;
+use super::message::Outcome;
+use super::pump::Pump;
+use crate::base::SafeText;
 use crate::error::Error;
-use crate::mcp::CallId;
-use crate::mcp::Claim;
+use crate::mcp::pending::ById;
 use crate::mcp::pending::PendingRequest;
+use crate::mcp::session::message::RpcRequest;
 use crate::mcp::session::{SessionContext, SessionEvent};
-use crate::mcp::transport::Transport;
-use crate::mcp::wire::ids::ById;
-use crate::mcp::wire::json::Budget;
-use crate::mcp::wire::pump::Pump;
-use crate::mcp::{Finding, FindingKind, Payload};
-
-use record::JunkWindow;
+use crate::mcp::traffic::{Direction, MessageKind};
+use crate::mcp::transport::{SendError, Transport};
+use crate::mcp::{CallId, Claim, Finding, FindingKind, Payload};
+pub use answers::Attended;
+use answers::protocol;
+use inbound::Source;
 pub use record::method_name;
+use record::{JunkWindow, Passed, id_text};
 pub use requests::kind;
-pub use tasks::Attended;
 
 /// The tap of one connection.
 pub struct Tap {
@@ -69,7 +68,7 @@ struct State {
     /// Requests by progress token.
     tokens: ById<Arc<PendingRequest>>,
     /// Calls that run as tasks, which are in flight between their requests too.
-    tasks: Vec<tasks::Running>,
+    tasks: Vec<answers::Running>,
     /// Requests nobody waits for any more, oldest first.
     abandoned: VecDeque<Abandoned>,
     /// Ids from here on were never used; tokens are the same numbers.
@@ -356,4 +355,211 @@ impl State {
 
 fn full_name(method: &SafeText, target: Option<&SafeText>) -> SafeText {
     target.map_or_else(|| method.clone(), |target| SafeText::line(&format!("{method} {target}")))
+}
+
+// What the host sends: requests into the table before they are written, everything into the record.
+
+impl Tap {
+    /// Takes a request into the table, before it is written: gives its id, which is its progress
+    /// token too, and where its answer will be.
+    pub fn admit(
+        &self,
+        rpc: &RpcRequest,
+        request: &Arc<PendingRequest>,
+    ) -> (i64, oneshot::Receiver<Answer>) {
+        let (answer, answered) = oneshot::channel();
+        let method = method_name(&rpc.method);
+        let shakes = rpc.is_handshake();
+        if shakes {
+            self.context.seen.asked(&rpc.method);
+        }
+        let mut state = self.state();
+        let id = state.next_id;
+        state.next_id += 1;
+        if !shakes {
+            state.tokens.insert(id, Arc::clone(request));
+        }
+        let (target, request) = (rpc.target.clone(), Arc::clone(request));
+        let sent = Instant::now();
+        let entry = Entry { method, target, request, token: !shakes, sent, answer };
+        state.pending.insert(id, entry);
+        (id, answered)
+    }
+
+    /// An admitted request is about to be written.
+    pub fn asking(&self, id: i64, rpc: &RpcRequest, request: &PendingRequest, body: &[u8]) {
+        self.context.bytes.sent(body.len() + 1);
+        request.bytes.sent(body.len() + 1);
+        self.record(Passed {
+            method: Some(method_name(&rpc.method)),
+            target: rpc.target.clone(),
+            id: Some(record::id_text(&RequestId::Number(id))),
+            call: request.call,
+            queued: request.queued(),
+            ..Passed::new(Direction::Out, MessageKind::Request, body)
+        });
+    }
+
+    /// Queues a notification for the server.
+    pub fn notify(&self, method: &str, params: Value) {
+        let body = self.notification(method, params);
+        self.queue(body);
+    }
+
+    /// A notification as it is about to be written.
+    pub fn notification(&self, method: &str, params: Value) -> Vec<u8> {
+        let mut message = json!({"jsonrpc": "2.0", "method": method});
+        if !params.is_null() {
+            message["params"] = params;
+        }
+        let body = message.to_string().into_bytes();
+        self.context.bytes.sent(body.len() + 1);
+        self.record(Passed {
+            method: Some(method_name(method)),
+            ..Passed::new(Direction::Out, MessageKind::Notification, &body)
+        });
+        body
+    }
+
+    /// Answers a request of the server.
+    fn reply(&self, id: &RequestId, answer: Result<Value, (i64, String)>) {
+        let kind = if answer.is_ok() { MessageKind::Response } else { MessageKind::Error };
+        let message = match answer {
+            Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+            Err((code, message)) => {
+                json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
+            }
+        };
+        let body = message.to_string().into_bytes();
+        self.context.bytes.sent(body.len() + 1);
+        let mut passed = Passed::new(Direction::Out, kind, &body);
+        passed.id = Some(record::id_text(id));
+        if let Some(open) = self.state().open.remove(id) {
+            passed.latency = Some(open.arrived.elapsed());
+            passed.method = Some(open.method);
+            passed.call = open.call;
+        }
+        self.record(passed);
+        self.queue(body);
+    }
+
+    /// Hands over what nobody waits for. A server that asks and asks, and reads no answer, is cut
+    /// off; a broken pipe is told to the next request.
+    fn queue(&self, body: Vec<u8>) {
+        let Some(transport) = self.transport.get().and_then(std::sync::Weak::upgrade) else {
+            return;
+        };
+        if let Err(error @ SendError::Unread(_)) = transport.queue(body)
+            && !self.over.is_cancelled()
+        {
+            let reason = error.to_string();
+            self.find(FindingKind::Flood, &reason, b"", None);
+            self.ended(&reason);
+        }
+    }
+}
+
+// Which request an answer belongs to: the one it names, one that nobody waits for any more, or none.
+
+impl Tap {
+    /// Whose answer names this id; what is nobody's is told here.
+    fn owner(&self, id: &RequestId, source: &mut Source<'_>) -> Option<(i64, Entry)> {
+        let mut state = self.state();
+        let wanted = number(id);
+        if let Some(number) = wanted
+            && let Some(entry) = state.take(number)
+        {
+            if matches!(id, RequestId::String(_)) {
+                source.notes.push(format!("id {number} came back as a string"));
+            }
+            return Some((number, entry));
+        }
+        if let Some(at) = wanted.and_then(|n| state.abandoned.iter().position(|a| a.id == n)) {
+            let late = state.abandoned.remove(at)?;
+            drop(state);
+            self.late(&late, source);
+            return None;
+        }
+        let used = wanted.is_some_and(|n| (0..state.next_id).contains(&n));
+        let only = state.only_pending().filter(|_| !used);
+        // Before the handshake is over nothing else can come that is meant for it.
+        let shaking = only.filter(|_| state.version.is_none());
+        let failed = shaking.and_then(|n| state.take(n));
+        let doubted = only.and_then(|n| Some(Arc::clone(&state.pending.get(&n)?.request)));
+        drop(state);
+        let id = id_text(id);
+        let (kind, message) = if used {
+            (FindingKind::DuplicateAnswer, format!("a second answer to request {id}"))
+        } else {
+            (FindingKind::UnknownId, format!("an answer to request {id}, which was never sent"))
+        };
+        self.find(kind, &message, source.raw, None);
+        self.record(Passed {
+            id: Some(id),
+            problem: Some(SafeText::line(&message)),
+            ..Passed::came(MessageKind::Response, source.raw)
+        });
+        if let Some(request) = doubted {
+            request.doubt(format!("the answer names the wrong request: {message}"));
+        }
+        if let Some(entry) = failed {
+            self.finish(entry, Err(protocol(&message)));
+        }
+        None
+    }
+
+    fn late(&self, late: &Abandoned, source: &Source<'_>) {
+        if late.why != Self::OVERTAKEN {
+            let message = format!("an answer after its request {}", late.why);
+            let name = full_name(&late.method, late.target.as_ref());
+            self.find(FindingKind::LateAnswer, &message, source.raw, Some(name));
+        }
+        let problem = format!("late: the request {}", late.why);
+        self.record(Passed {
+            method: Some(late.method.clone()),
+            target: late.target.clone(),
+            id: Some(SafeText::line(&late.id.to_string())),
+            call: late.call,
+            latency: Some(late.sent.elapsed()),
+            problem: Some(SafeText::line(&problem)),
+            ..Passed::came(MessageKind::Response, source.raw)
+        });
+    }
+
+    /// An answer that names no request. A server that could not read ours answers with such an error;
+    /// a result is nobody's, and only doubted to be that of the one request that waits.
+    fn owner_without_id(&self, outcome: &Outcome, source: &Source<'_>) -> Option<(i64, Entry)> {
+        let is_error = matches!(outcome, Outcome::Error(_));
+        let mut state = self.state();
+        let only = state.only_pending();
+        if is_error && let Some(id) = only {
+            return state.take(id).map(|entry| (id, entry));
+        }
+        let doubted = only.and_then(|id| Some(Arc::clone(&state.pending.get(&id)?.request)));
+        drop(state);
+        if let Some(request) = doubted {
+            request.doubt("the answer names no request".to_owned());
+        }
+        let message = match outcome {
+            Outcome::Error(error) => format!("an error without an id: {}", error.message),
+            _ => "an answer without an id".to_owned(),
+        };
+        self.find(FindingKind::UnknownId, &message, source.raw, None);
+        self.record(Passed {
+            problem: Some(SafeText::line(&message)),
+            ..Passed::came(
+                if is_error { MessageKind::Error } else { MessageKind::Response },
+                source.raw,
+            )
+        });
+        None
+    }
+}
+
+/// The number that an id is, also where it came back as text.
+fn number(id: &RequestId) -> Option<i64> {
+    match id {
+        RequestId::Number(number) => Some(*number),
+        RequestId::String(text) => text.parse().ok(),
+    }
 }

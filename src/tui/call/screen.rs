@@ -16,7 +16,7 @@ use super::subject::{Subject, SubjectKind};
 use super::template;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
-use crate::deck::drafts::Draft;
+use crate::deck::history::Draft;
 use crate::deck::history::{History, HistoryRecord};
 use crate::deck::saved::{SavedCall, SavedTarget};
 use crate::host::Validation;

@@ -240,7 +240,7 @@ mod tests {
                 values.insert(format!("v{number}"), value.into());
             }
             let uri = expand(&template, &Value::Object(values)).expect("a template");
-            let read = crate::host::router::template::UriTemplate::parse(&template);
+            let read = crate::host::router::UriTemplate::parse(&template);
             prop_assert!(read.matches(&uri), "{template} {uri}");
         }
     }

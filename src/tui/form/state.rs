@@ -9,7 +9,7 @@ use ratatui_textarea::TextArea;
 use serde_json::{Map, Value};
 
 use crate::config::ContentLimits;
-use crate::deck::drafts::Draft;
+use crate::deck::history::Draft;
 use crate::host::Verdict;
 use crate::host::validate::{Limits, SchemaProblem};
 use crate::tui::form::check::{CheckJob, Checked, Checks, Problem, Weight, collect};

@@ -8,7 +8,7 @@ use super::Model;
 use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::config::ConfigChange;
-use crate::deck::gate::Awaiting;
+use crate::deck::trust::Awaiting;
 use crate::deck::trust::Verdict;
 use crate::host::approvals::PendingRequest;
 use crate::mcp::{ApprovalId, RequestKind};

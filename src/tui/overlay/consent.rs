@@ -7,7 +7,7 @@ use ratatui::layout::Rect;
 use super::Verdict;
 use crate::base::ServerName;
 use crate::deck::FieldChange;
-use crate::deck::gate::Awaiting;
+use crate::deck::trust::Awaiting;
 use crate::deck::trust::Verdict as Trust;
 use crate::tui::action::Action;
 use crate::tui::effect::{ConfigCommand, Effect};

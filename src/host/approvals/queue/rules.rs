@@ -7,8 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ApprovalQueue;
-use crate::base::ServerName;
-use crate::base::text::SafeText;
+use crate::base::{SafeText, ServerName};
 use crate::config::{ApprovalRule, ApprovalRules, RootConfig, ServerConfig, WireLimits};
 use crate::host::Fact;
 use crate::host::approvals::{RuleKind, SessionRule};

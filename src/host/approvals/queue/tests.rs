@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::base::Clock;
-use crate::base::ring::Ring;
+use crate::base::{Clock, Ring};
 use crate::config::{
     ApprovalRule, ApprovalRules, RootConfig, ServerConfig, StdioConfig, TransportConfig,
 };

@@ -8,17 +8,14 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::base::LogLevel;
-use crate::base::secret::Redactor;
-use crate::base::text::SafeText;
+use crate::base::{LogLevel, Redactor, SafeText};
 use crate::config::ToolFilter;
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
 use crate::host::server::actor::{Actor, Happened};
 use crate::host::view::StartStep;
-use crate::mcp::capabilities::{Capabilities, ListChanges, ListKind};
 use crate::mcp::session::FetchedList;
-use crate::mcp::{Finding, FindingKind, Notice, NoticeKind};
+use crate::mcp::{Capabilities, Finding, FindingKind, ListChanges, ListKind, Notice, NoticeKind};
 
 /// Which fetches run, are planned, or are due again.
 #[derive(Default)]
@@ -249,7 +246,7 @@ impl Refreshes {
 
 /// Takes the tools out that the filter hides, and gives their names.
 fn hide(capabilities: &mut Capabilities, filter: &ToolFilter) -> Arc<[Arc<str>]> {
-    let visible = crate::host::filter::Visible::new(filter);
+    let visible = crate::host::naming::Visible::new(filter);
     let (shown, hidden): (Vec<_>, Vec<_>) = std::mem::take(&mut capabilities.tools)
         .into_iter()
         .partition(|tool| visible.shows(&tool.name));

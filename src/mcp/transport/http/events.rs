@@ -9,7 +9,7 @@ use tokio::io::AsyncRead;
 use tokio_util::io::StreamReader;
 
 use super::Http;
-use crate::mcp::transport::lines::{Line, Lines};
+use crate::mcp::transport::pipe::{Line, Lines};
 
 /// A server may ask for a pause before the stream is opened again, within reason.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);

@@ -8,7 +8,7 @@ use rmcp::model::RequestId;
 use tokio::time::Instant;
 
 use super::Tap;
-use crate::base::text::SafeText;
+use crate::base::SafeText;
 use crate::mcp::CallId;
 use crate::mcp::FindingKind;
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};

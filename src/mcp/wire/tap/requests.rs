@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::inbound::Source;
 use super::record::{Passed, id_text, method_name};
 use super::{Open, Tap};
-use crate::base::text::SafeText;
+use crate::base::SafeText;
 use crate::config::OutsideCalls;
 use crate::mcp::pending::PendingRequest;
 use crate::mcp::session::ServerRequest;
