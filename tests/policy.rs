@@ -292,6 +292,15 @@ fn a_changed_or_new_tool_is_held_alone_until_it_is_accepted() {
 }
 
 #[test]
+fn the_order_of_a_set_is_no_difference_and_its_shape_is() {
+    let of = |required: Value| Digest::of_value(&json!({"inputSchema": {"required": required}}));
+    assert_eq!(of(json!(["a", "b"])), of(json!(["b", "a"])));
+    assert_ne!(of(json!(["a"])), of(json!("a")));
+    assert_ne!(of(json!([])), of(json!(["a"])));
+    assert_ne!(of(json!(["a", "b"])), of(json!(["a,b"])));
+}
+
+#[test]
 fn a_definition_that_comes_and_goes_is_one_state_and_a_renamed_tool_is_known_again() {
     let mut pins = Pins { enforced: true, ..Pins::default() };
     let (a, b) = (definition("t", "Says one."), definition("t", "Says two."));

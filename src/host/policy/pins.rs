@@ -63,9 +63,9 @@ fn feed(value: &Value, hasher: &mut Sha256) {
                 hasher.update(b":");
                 match &object[key] {
                     Value::Array(items) if is_set(key) => {
-                        let mut items: Vec<String> = items.iter().map(Value::to_string).collect();
-                        items.sort_unstable();
-                        hasher.update(items.join(","));
+                        let mut items = items.clone();
+                        items.sort_by_cached_key(Value::to_string);
+                        feed(&Value::Array(items), hasher);
                     }
                     value => feed(value, hasher),
                 }
