@@ -50,6 +50,19 @@ impl Origin {
         }
     }
 
+    /// Its kind, and which one of them it is where there are several.
+    pub fn parts(&self) -> (&'static str, Option<&str>) {
+        match self {
+            Self::Library => ("library", None),
+            Self::Dashboard => ("dashboard", None),
+            Self::Check => ("check", None),
+            Self::Cli => ("cli", None),
+            Self::Gateway(id) => ("gateway", Some(id)),
+            Self::Browser(id) => ("browser", Some(id)),
+            Self::Chat(id) => ("chat", Some(id)),
+        }
+    }
+
     /// The origin that [`fmt::Display`] spells so.
     pub fn parse(text: &str) -> Option<Self> {
         Some(match text {
@@ -71,14 +84,9 @@ impl Origin {
 /// `cli`, `gateway:ID`: the spelling in files and on the command line.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Library => f.write_str("library"),
-            Self::Dashboard => f.write_str("dashboard"),
-            Self::Check => f.write_str("check"),
-            Self::Cli => f.write_str("cli"),
-            Self::Gateway(id) => write!(f, "gateway:{id}"),
-            Self::Browser(id) => write!(f, "browser:{id}"),
-            Self::Chat(id) => write!(f, "chat:{id}"),
+        match self.parts() {
+            (kind, Some(id)) => write!(f, "{kind}:{id}"),
+            (kind, None) => f.write_str(kind),
         }
     }
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::Timestamp;
 use crate::host::policy::pins::Digest;
 use crate::host::policy::principal::{Principal, Scope, Target, TargetKind};
+use crate::host::policy::rules::Memo;
 
 /// Names a grant.
 #[derive(
@@ -112,7 +113,8 @@ impl Grant {
 /// All grants, compiled.
 #[derive(Debug, Default)]
 pub struct Grants {
-    by_origin: HashMap<Box<str>, OfOrigin>,
+    /// By kind and id; the id is `*` for all of a kind.
+    by_origin: HashMap<Box<str>, HashMap<Box<str>, OfOrigin>>,
     all: Vec<Grant>,
 }
 
@@ -123,6 +125,8 @@ struct OfOrigin {
     tools: GlobSet,
     /// For each glob of the set the place of its grant.
     of: Vec<usize>,
+    /// The grants whose globs are about a tool.
+    known: Memo<Arc<[usize]>>,
 }
 
 #[derive(Debug)]
@@ -153,10 +157,10 @@ impl Grants {
     /// Compiles grants. One whose globs cannot be read permits nothing; a `DENY` of that kind
     /// denies all tools.
     pub fn new(all: Vec<Grant>) -> Self {
-        let mut by_origin: HashMap<Box<str>, (OfOrigin, GlobSetBuilder)> = HashMap::new();
+        let mut building: HashMap<&str, (OfOrigin, GlobSetBuilder)> = HashMap::new();
         for grant in &all {
-            let (own, set) = by_origin
-                .entry(grant.origin.as_str().into())
+            let (own, set) = building
+                .entry(&grant.origin)
                 .or_insert_with(|| (OfOrigin::default(), GlobSetBuilder::new()));
             let mut readable = true;
             for glob in &grant.allowed_tools {
@@ -174,14 +178,16 @@ impl Grants {
             compiled.all_tools |= !readable && compiled.denies();
             own.grants.push(compiled);
         }
-        let built = by_origin.into_iter().map(|(origin, (mut own, set))| {
+        let mut by_origin: HashMap<_, HashMap<_, _>> = HashMap::new();
+        for (origin, (mut own, set)) in building {
             match set.build() {
                 Ok(set) => own.tools = set,
                 Err(_) => own.grants.iter_mut().for_each(|of| of.all_tools |= of.denies()),
             }
-            (origin, own)
-        });
-        Self { by_origin: built.collect(), all }
+            let (kind, id) = origin.split_once(':').unwrap_or((origin, ""));
+            by_origin.entry(kind.into()).or_default().insert(id.into(), own);
+        }
+        Self { by_origin, all }
     }
 
     /// All of them.
@@ -197,22 +203,18 @@ impl Grants {
         (target, full): (&Target<'_>, &str),
         now: Timestamp,
     ) -> GrantWord {
-        if self.all.is_empty() {
-            return GrantWord::Nothing;
-        }
-        let origin = principal.origin.to_string();
-        let kind = origin.split_once(':').map(|(kind, _)| format!("{kind}:*"));
-        let own = self.by_origin.get(origin.as_str());
-        let shared = kind.and_then(|kind| self.by_origin.get(kind.as_str()));
+        let (kind, id) = principal.origin.parts();
+        let Some(of_kind) = self.by_origin.get(kind) else { return GrantWord::Nothing };
+        let shared = of_kind.get("*").filter(|_| id.is_some());
         let mut best = GrantWord::Nothing;
-        for of_origin in own.into_iter().chain(shared) {
-            let covering = of_origin.tools.matches(full);
+        for of_origin in of_kind.get(id.unwrap_or_default()).into_iter().chain(shared) {
+            let is_tool = target.kind == TargetKind::Tool;
+            let covering = if is_tool { of_origin.covering(full) } else { Arc::default() };
             for (at, compiled) in of_origin.grants.iter().enumerate() {
                 if *compiled.grant.profile != *principal.profile || compiled.grant.is_over(now) {
                     continue;
                 }
-                let named = || covering.iter().any(|glob| of_origin.of.get(*glob) == Some(&at));
-                let said = compiled.says(principal, scopes, target, named);
+                let said = compiled.says(principal, scopes, target, covering.contains(&at));
                 if matches!(said, GrantWord::Denied(_)) {
                     return said;
                 }
@@ -222,6 +224,13 @@ impl Grants {
             }
         }
         best
+    }
+}
+
+impl OfOrigin {
+    fn covering(&self, full: &str) -> Arc<[usize]> {
+        let find = || self.tools.matches(full).iter().map(|glob| self.of[*glob]).collect();
+        self.known.of(full, |_| true, find)
     }
 }
 
@@ -247,13 +256,13 @@ impl Compiled {
         principal: &Principal,
         scopes: &[Scope],
         target: &Target<'_>,
-        named: impl Fn() -> bool,
+        named: bool,
     ) -> GrantWord {
         let grant = &self.grant;
         let is_tool = target.kind == TargetKind::Tool;
         let scoped =
             grant.scopes.is_empty() || scopes.iter().any(|scope| grant.scopes.contains(scope));
-        let covered = !is_tool || self.all_tools || named();
+        let covered = !is_tool || self.all_tools || named;
         match &grant.effect {
             // A list of tools that are denied says nothing of what is no tool.
             GrantKind::Deny if !is_tool && !self.all_tools => return GrantWord::Nothing,

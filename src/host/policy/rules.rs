@@ -27,12 +27,42 @@ pub(super) struct Layer {
     allow: List,
     ask: List,
     deny: List,
-    /// What was said of tools, by their whole name: a list asks about the same ones again and again.
-    known: RwLock<HashMap<Box<str>, (ToolHints, Verdict)>>,
+    known: Memo<(ToolHints, Verdict)>,
 }
 
-/// Tools of which a layer keeps what it said.
+/// What was found of tools, by their whole name: a list asks about the same ones again and again.
+#[derive(Debug)]
+pub(super) struct Memo<V>(RwLock<HashMap<Box<str>, V>>);
+
+/// Tools of which it is kept.
 const KNOWN: usize = 10_000;
+/// Longest name that is kept, in bytes; a caller may make up any.
+const LONGEST: usize = 256;
+
+impl<V> Default for Memo<V> {
+    fn default() -> Self {
+        Self(RwLock::default())
+    }
+}
+
+impl<V: Clone> Memo<V> {
+    /// What is known of `full` and `fits`, else what is found now.
+    pub(super) fn of(&self, full: &str, fits: impl Fn(&V) -> bool, find: impl FnOnce() -> V) -> V {
+        if let Some(known) = self.0.read().get(full).filter(|known| fits(known)) {
+            return known.clone();
+        }
+        let found = find();
+        if full.len() > LONGEST {
+            return found;
+        }
+        let mut known = self.0.write();
+        if known.len() >= KNOWN {
+            known.clear();
+        }
+        known.insert(full.into(), found.clone());
+        found
+    }
+}
 
 /// The first rule of each effect that is about a target.
 #[derive(Clone, Debug, Default)]
@@ -113,7 +143,7 @@ impl Rules {
         let mut layer = |at: &str, lists: [(&str, &Vec<RuleConfig>); 3]| {
             let [allow, ask, deny] = lists
                 .map(|(key, rules)| List::compile(&format!("{at}/{key}"), rules, &mut problems));
-            Layer { allow, ask, deny, known: RwLock::default() }
+            Layer { allow, ask, deny, known: Memo::default() }
         };
         let all = layer("", lists(&config.allow, &config.ask, &config.deny));
         let profiles = config.profiles.iter().map(|(name, profile)| {
@@ -203,30 +233,16 @@ impl Layer {
         if [deny, allow, ask].iter().all(|globs| globs.rules.is_empty()) {
             return Verdict::default();
         }
-        let is_tool = target.kind == TargetKind::Tool;
-        if is_tool
-            && let Some((hints, verdict)) = self.known.read().get(full)
-            && *hints == target.hints
-        {
-            return verdict.clone();
-        }
-        let candidate = Candidate::new(full);
-        let [deny_rule, allow_rule, ask_rule] =
-            [deny, allow, ask].map(|globs| globs.first(target, &candidate));
-        let verdict = Verdict {
-            deny: deny_rule,
-            allow: allow_rule,
-            ask: ask_rule,
-            is_listing: !allow.rules.is_empty(),
+        let find = || {
+            let candidate = Candidate::new(full);
+            let [deny, allow_rule, ask] =
+                [deny, allow, ask].map(|globs| globs.first(target, &candidate));
+            Verdict { deny, allow: allow_rule, ask, is_listing: !allow.rules.is_empty() }
         };
-        if is_tool {
-            let mut known = self.known.write();
-            if known.len() >= KNOWN {
-                known.clear();
-            }
-            known.insert(full.into(), (target.hints, verdict.clone()));
+        if target.kind != TargetKind::Tool {
+            return find();
         }
-        verdict
+        self.known.of(full, |(hints, _)| *hints == target.hints, || (target.hints, find())).1
     }
 }
 
