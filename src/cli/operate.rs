@@ -22,7 +22,6 @@ use crate::deck::saved::FILE_NAME;
 use crate::deck::{SavedCall, SavedCalls, SavedTarget};
 use crate::error::{Error, ErrorCode};
 use crate::host::{CallOptions, CallOutcome, Host, Origin, Validation, naming};
-use crate::mcp::ListKind;
 use crate::telemetry::Telemetry;
 
 /// What every operation has.
@@ -191,7 +190,7 @@ pub fn prepare(
     again: Again<'_>,
     (name, words): (&str, &Words),
 ) -> Result<Prepared, Error> {
-    let (server, tool) = found((host, again), ListKind::Tools, name, host.find_tool(name))?;
+    let (server, tool) = found((host, again), name, host.find_tool(name))?;
     let schema = tool.input_schema.as_ref();
     let canonical = naming::canonical(&server, &tool.name);
     let usage = look::usage(&canonical, schema);
@@ -217,11 +216,10 @@ async fn call_on(
     })
 }
 
-/// A name that nobody has may belong to a server that did not start, or whose list failed or was
-/// cut; then the error says that with it.
+/// A name that nobody has may belong to a server that did not start; then the error says that
+/// with it.
 fn found<T>(
     (host, again): (&Host, Again<'_>),
-    list: ListKind,
     name: &str,
     found: Result<T, Error>,
 ) -> Result<T, Error> {
@@ -230,14 +228,6 @@ fn found<T>(
             return error;
         }
         let view = host.view().borrow().clone();
-        for server in view.servers.values() {
-            let partial = server.capabilities.partial.iter();
-            for (_, why) in partial.filter(|(kind, _)| *kind == list) {
-                let method = list.method();
-                let name = &server.name;
-                let _ = write!(error.message, "; `{method}` of {name} is not complete: {why}");
-            }
-        }
         let Some(mut down) = deck::unready(&view, again) else { return error };
         let server = down.server.as_ref().map_or("", ServerName::as_str);
         if !name.starts_with(server) {
@@ -271,7 +261,7 @@ fn resource_of(operation: Operation<'_>, uri: &str, server: Option<&str>) -> Exi
     operation.run(printer, need, async |host| {
         let outcome = host.get_resource_with(uri, options.clone()).await;
         let missing = outcome.as_ref().is_err_and(|error| error.code == ErrorCode::ToolNotFound);
-        if missing { found((host, again), ListKind::Resources, uri, outcome) } else { outcome }
+        if missing { found((host, again), uri, outcome) } else { outcome }
     })
 }
 
@@ -335,7 +325,7 @@ async fn prompt_on(
     (name, words): (&str, &Words),
     options: CallOptions,
 ) -> Result<CallOutcome, Error> {
-    let (server, prompt) = found((host, again), ListKind::Prompts, name, host.find_prompt(name))?;
+    let (server, prompt) = found((host, again), name, host.find_prompt(name))?;
     // Arguments of prompts are strings; a schema says so to the typed words.
     let properties: serde_json::Map<String, Value> = prompt
         .arguments

@@ -5,6 +5,7 @@
 //! because ...*, never unknown.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::naming::{canonical, resolve};
@@ -12,6 +13,7 @@ use super::policy::TargetKind;
 use super::server::slot::{Slot, Slots};
 use crate::base::ServerName;
 use crate::error::{Error, ErrorCode};
+use crate::mcp::ListKind;
 
 /// A server and what is meant of it, as the server spells it.
 pub type Route = (Arc<Slot>, Arc<str>);
@@ -87,7 +89,7 @@ impl Routes {
         {
             return Ok(route.clone());
         }
-        self.named(asked, server, &self.tools)
+        self.named(asked, server, TargetKind::Tool)
     }
 
     /// Every tool or prompt there is, with its server.
@@ -100,16 +102,16 @@ impl Routes {
     /// # Errors
     /// As [`Routes::tool`].
     pub fn prompt(&self, asked: &str, server: Option<&ServerName>) -> Result<Route, Error> {
-        self.named(asked, server, &self.prompts)
+        self.named(asked, server, TargetKind::Prompt)
     }
 
     fn named(
         &self,
         asked: &str,
         server: Option<&ServerName>,
-        names: &Names,
+        kind: TargetKind,
     ) -> Result<Route, Error> {
-        let pairs = names.iter().map(|(server, name)| (server, name));
+        let pairs = self.names(kind).iter().map(|(server, name)| (server, name));
         let found = match server {
             None => resolve(asked, pairs),
             Some(server) => {
@@ -120,10 +122,34 @@ impl Routes {
         match found {
             Ok(found) => Ok((Arc::clone(self.server(&found.server)?), found.name)),
             Err(error) if error.code == ErrorCode::ToolNotFound => {
-                Err(self.hidden_or_down(asked, server).unwrap_or(error))
+                let better = self.hidden_or_down(asked, server);
+                let list = match kind {
+                    TargetKind::Prompt => ListKind::Prompts,
+                    _ => ListKind::Tools,
+                };
+                Err(better.unwrap_or_else(|| self.with_partial_lists(error, list, server)))
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// What is not found may stand in a list that failed or was cut: the error names those.
+    fn with_partial_lists(
+        &self,
+        mut error: Error,
+        list: ListKind,
+        server: Option<&ServerName>,
+    ) -> Error {
+        let slots = self.slots.values().filter(|slot| server.is_none_or(|name| slot.name == *name));
+        for slot in slots {
+            let live = slot.live();
+            for (_, why) in live.capabilities.partial.iter().filter(|(kind, _)| *kind == list) {
+                let (method, name) = (list.method(), &slot.name);
+                let _ = write!(error.message, "; `{method}` of {name} is not complete: {why}");
+                error.help = Some(format!("`mcpdeck --check --server {name}` says what is wrong"));
+            }
+        }
+        error
     }
 
     /// A better answer than "not found", where there is one.
@@ -183,7 +209,7 @@ impl Routes {
             };
             error.candidates =
                 self.slots.values().filter(offers).map(|slot| slot.name.to_string()).collect();
-            return Err(error);
+            return Err(self.with_partial_lists(error, ListKind::Resources, None));
         };
         let fitting =
             self.templates.iter().filter(|(t, _)| fits(t) == Some(best)).map(|(_, slot)| slot);

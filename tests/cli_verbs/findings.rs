@@ -1,6 +1,7 @@
 //! What the engine knows reaches the caller: failed lists, candidates, violations, RPC errors,
 //! guard warnings, hidden tools, true durations.
 
+use mcpdeck::Host;
 use serde_json::{Value, json};
 
 use super::run;
@@ -35,6 +36,17 @@ fn a_list_that_failed_is_told_and_is_no_success() {
     let done = run(&bench, &["call", "half.anything", "--json"]);
     let message = done.json()["error"]["message"].to_string();
     assert!(message.contains("`tools/list` of half is not complete"), "{message}");
+    // A program that embeds the host is given the same, with the next step.
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let error = runtime.block_on(async {
+        let host = Host::builder().config_file(bench.path().join("mcp.json")).initialize().await;
+        let host = host.expect("it starts");
+        let error = host.call_tool("half.anything", json!({})).await.expect_err("no such tool");
+        host.shutdown().await;
+        error
+    });
+    assert!(error.message.contains("`tools/list` of half is not complete"), "{error:?}");
+    assert!(error.help.as_deref().is_some_and(|help| help.contains("--check --server half")));
 }
 
 #[test]
