@@ -19,15 +19,21 @@ mod tokens;
 mod traces;
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::routing::{get, post};
-use axum::serve::ListenerExt as _;
+use axum::serve::Listener;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::deck::clients::Clients;
 use crate::host::Host;
@@ -42,6 +48,9 @@ pub use traces::Traces;
 const BODY: usize = 4 << 20;
 /// How long open streams and calls may take to end after the first signal.
 const DRAIN: Duration = Duration::from_secs(10);
+
+/// Most connections at once.
+const CONNECTIONS: usize = 8_192;
 
 /// How often is looked for tokens that have ended.
 const REVOKED: Duration = Duration::from_secs(1);
@@ -134,9 +143,7 @@ impl Service {
                 streams.cancel();
             }
         };
-        // Small messages go out at once, whatever the other side has acknowledged.
-        let listener = self.listener.tap_io(|stream| _ = stream.set_nodelay(true));
-        let serving = axum::serve(listener, router).with_graceful_shutdown(ending);
+        let serving = serve(self.listener, router, &stop);
         let overdue = async {
             stop.cancelled().await;
             tokio::time::sleep(DRAIN).await;
@@ -149,11 +156,52 @@ impl Service {
             }
         };
         tokio::select! {
-            served = async { serving.await } => served,
-            () = overdue => Ok(()),
-            () = revoked => Ok(()),
+            () = async { tokio::join!(serving, ending); } => {}
+            () = overdue => {}
+            () = revoked => {}
         }
+        Ok(())
     }
+}
+
+/// Serves connections until `stop` is cancelled, then waits for the requests that run. A connection
+/// that does not finish the head of a request within 30 seconds is closed.
+async fn serve(mut listener: TcpListener, router: Router, stop: &CancellationToken) {
+    let connections = TaskTracker::new();
+    let places = Arc::new(Semaphore::new(most_connections()));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new());
+    let accepted = async |listener: &mut TcpListener| {
+        let place = Arc::clone(&places).acquire_owned().await;
+        (place, Listener::accept(listener).await)
+    };
+    while let Some((place, (stream, _))) = stop.run_until_cancelled(accepted(&mut listener)).await {
+        // Small messages go out at once, whatever the other side has acknowledged.
+        _ = stream.set_nodelay(true);
+        let service = TowerToHyperService::new(router.clone());
+        let connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
+        let stop = stop.clone();
+        connections.spawn(async move {
+            let mut connection = pin!(connection);
+            if stop.run_until_cancelled(connection.as_mut()).await.is_none() {
+                connection.as_mut().graceful_shutdown();
+                _ = connection.await;
+            }
+            drop(place);
+        });
+    }
+    connections.close();
+    connections.wait().await;
+}
+
+/// Connections at once: half of the files that the process may open, so that servers can still be
+/// started when somebody opens connections and sends nothing.
+fn most_connections() -> usize {
+    #[cfg(unix)]
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    #[cfg(not(unix))]
+    let files = None;
+    files.map_or(CONNECTIONS, |files| CONNECTIONS.min(files as usize / 2)).max(1)
 }
 
 /// Serves one MCP client over stdin and stdout until it closes them or `stop` is cancelled.

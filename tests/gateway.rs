@@ -972,6 +972,22 @@ impl Window {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_never_finishes_the_head_of_a_request_is_closed() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let window = Window::open().await;
+    for sent in ["", "GET /healthz HTTP/1.1\r\nHost: 127"] {
+        let address = format!("127.0.0.1:{}", window.port);
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        stream.write_all(sent.as_bytes()).await.unwrap();
+        // The clock of this test stands until nothing else is to be done.
+        let mut answer = Vec::new();
+        let closed = stream.read_to_end(&mut answer);
+        tokio::time::timeout(Duration::from_secs(40), closed).await.expect("closed").unwrap();
+    }
+    assert_eq!(window.ask("GET", "/healthz").await.unwrap().status, 200);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operator_sees_a_client_and_pauses_cuts_and_revokes_it() {
     use std::sync::Arc;
