@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use mcpdeck::config::{Environment, load};
-use mcpdeck::telemetry::{LogOptions, Telemetry};
+use mcpdeck::telemetry::{LogOptions, Payloads, Telemetry};
 use mcpdeck::{Host, Startup};
 use serde_json::{Value, json};
 
@@ -46,14 +46,33 @@ fn line<'a>(lines: &'a [Value], wanted: &Value) -> &'a Value {
     lines.iter().find(fits).unwrap_or_else(|| panic!("no line with {wanted} in {lines:#?}"))
 }
 
-#[tokio::test]
-async fn every_event_of_a_host_is_one_record() {
+const FILTER: &str = "MCPDECK_TEST_LOG_FILTER";
+const PAYLOADS: &str = "MCPDECK_TEST_LOG_PAYLOADS";
+
+/// Plays the scenario in a process of its own, which may start one log.
+fn played(filter: &str, payloads: bool) -> Vec<Value> {
     let bench = bench();
-    let file = bench.path().join("host.log");
-    let options = LogOptions { file: Some(file.clone()), ..LogOptions::default() };
+    let mut child = std::process::Command::new(std::env::current_exe().expect("a test program"));
+    child.args(["--ignored", "--exact", "log::scenario"]).env(FILTER, filter);
+    child.current_dir(bench.path()).env(PAYLOADS, if payloads { "1" } else { "" });
+    let output = child.output().expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    lines(&bench.path().join("host.log"))
+}
+
+/// Start, list, call, failed call, denied call, retry, breaker, crash, reload, stop.
+#[tokio::test]
+#[ignore = "played by the test of every event, in a process of its own"]
+async fn scenario() {
+    let payloads = std::env::var_os(PAYLOADS).is_some_and(|value| !value.is_empty());
+    let options = LogOptions {
+        file: Some("host.log".into()),
+        filter: std::env::var(FILTER).ok(),
+        payloads: if payloads { Payloads::Include } else { Payloads::Omit },
+    };
     let telemetry = Telemetry::start(&options).expect("the first of this process");
-    let path = bench.path().join("mcp.json");
-    let host = Host::builder().config_file(&path).startup(Startup::Available).initialize().await;
+    let path = Path::new("mcp.json");
+    let host = Host::builder().config_file(path).startup(Startup::Available).initialize().await;
     let host = host.expect("two of three start");
     host.call_tool("work.echo", json!({"secret": 1})).await.expect("a result");
     host.call_tool("work.refuse", json!({})).await.expect_err("refused");
@@ -63,44 +82,60 @@ async fn every_event_of_a_host_is_one_record() {
         host.call_tool("slow.wait", json!({})).await.expect_err("too slow");
     }
     host.call_tool("work.die", json!({})).await.expect_err("dead");
-    let mut less = load(&[path], &Environment::of_process()).expect("valid").config;
+    let mut less = load(&[path.into()], &Environment::of_process()).expect("valid").config;
     less.servers.shift_remove("flaky");
     host.reload(less).await.expect("taken");
     host.shutdown().await;
     drop((host, telemetry));
+}
 
-    let lines = lines(&file);
-    for wanted in [
+#[test]
+fn every_event_of_a_host_is_one_record_at_every_level() {
+    let [info, warn, payloads] =
+        [("info", false), ("warn", false), ("info", true)].map(|(filter, on)| played(filter, on));
+    let warnings = [
+        json!({"action": "tools/call", "status": "PermissionDenied", "level": "WARN"}),
+        json!({"action": "tools/call", "status": "ToolNotFound", "level": "WARN"}),
+        json!({"action": "tools/call wait", "server": "slow", "status": "Timeout", "level": "WARN"}),
+        json!({"action": "breakerChanged", "server": "slow", "status": "open", "level": "WARN"}),
+        json!({"action": "exited", "server": "work", "status": "unexpected", "level": "WARN"}),
+    ];
+    let records = [
         json!({"action": "stateChanged", "server": "work", "status": "starting", "level": "INFO"}),
         json!({"action": "stateChanged", "server": "work", "status": "ready", "level": "INFO"}),
         json!({"action": "listed", "server": "work", "level": "INFO"}),
         json!({"action": "stderr", "server": "work", "message": "warming up"}),
         json!({"action": "stateChanged", "server": "flaky", "status": "starting", "attempt": 2}),
         json!({"action": "tools/call echo", "server": "work", "status": "ok", "level": "INFO"}),
-        json!({"action": "tools/call", "status": "PermissionDenied", "level": "WARN"}),
-        json!({"action": "tools/call", "status": "ToolNotFound", "level": "WARN"}),
-        json!({"action": "tools/call wait", "server": "slow", "status": "Timeout", "level": "WARN"}),
-        json!({"action": "breakerChanged", "server": "slow", "status": "open", "level": "WARN"}),
-        json!({"action": "exited", "server": "work", "status": "unexpected", "level": "WARN"}),
         json!({"action": "reloaded", "level": "INFO"}),
         json!({"action": "stateChanged", "server": "slow", "status": "shutdown", "level": "INFO"}),
         json!({"action": "exited", "server": "slow", "status": "expected", "level": "INFO"}),
-    ] {
-        let line = line(&lines, &wanted);
-        assert!(line["timestamp"].is_string() && line["target"].is_string(), "{line}");
+    ];
+    for wanted in warnings.iter().chain(&records) {
+        for lines in [&info, &payloads] {
+            let line = line(lines, wanted);
+            assert!(line["timestamp"].is_string() && line["target"].is_string(), "{line}");
+        }
     }
-    let failed = line(&lines, &json!({"action": "tools/call refuse", "level": "WARN"}));
-    assert_eq!((&failed["status"], &failed["rpc_code"]), (&json!("Protocol"), &json!(-32099)));
-    assert!(failed["message"].as_str().is_some_and(|m| m.contains("the disk is full")), "{failed}");
-    assert!(failed["duration_ms"].is_number() && failed["session_id"] == 1, "{failed}");
-    let call = format!("call-{}", failed["request_id"]);
-    assert_eq!((&failed["correlation_id"], &failed["parent_id"]), (&json!(call), &json!("work#1")));
-    let ready = line(&lines, &json!({"server": "work", "status": "ready"}));
+    warnings.iter().for_each(|wanted| drop(line(&warn, wanted)));
+    assert!(warn.iter().all(|line| line["level"] != "INFO"), "{warn:#?}");
+    for lines in [&info, &warn, &payloads] {
+        let failed = line(lines, &json!({"action": "tools/call refuse", "level": "WARN"}));
+        assert_eq!((&failed["status"], &failed["rpc_code"]), (&json!("Protocol"), &json!(-32099)));
+        assert!(failed["message"].as_str().is_some_and(|m| m.contains("the disk is full")));
+        assert!(failed["duration_ms"].is_number() && failed["session_id"] == 1, "{failed}");
+        let call = format!("call-{}", failed["request_id"]);
+        assert_eq!(failed["correlation_id"], call);
+        assert_eq!(failed["parent_id"], "work#1");
+    }
+    let ready = line(&info, &json!({"server": "work", "status": "ready"}));
     assert_eq!(ready["correlation_id"], "work#1");
-    assert!(
-        lines.iter().all(|line| line.get("arguments").is_none()),
-        "payloads were not asked for"
-    );
+    for lines in [&info, &warn] {
+        assert!(lines.iter().all(|line| line.get("arguments").is_none()), "not asked for");
+    }
+    let echo = line(&payloads, &json!({"action": "tools/call echo", "status": "ok"}));
+    assert_eq!(echo["arguments"], json!({"secret": 1}));
+    assert!(echo["result"]["content"][0]["text"].is_string(), "{echo}");
 }
 
 #[test]
@@ -117,7 +152,7 @@ fn a_refused_configuration_and_a_refused_trust_leave_a_line() {
 }
 
 #[test]
-fn at_warning_a_failed_call_leaves_a_line_and_payloads_are_there_when_asked_for() {
+fn the_flags_of_the_log_are_heard() {
     let bench = bench();
     let quiet = ["call", "work.refuse", "--log-file", "w.log", "--log-level", "warn"];
     assert_eq!(run(&bench, &quiet).code, Some(1));
