@@ -35,6 +35,8 @@ pub use diagnostics::{render, render_all};
 pub use discover::{Pairs, discover, single_command, single_url};
 pub(crate) use entry::{ENTRY_LABEL, HOST_LABEL, ID_FILE};
 pub use environment::{Environment, Sources, input_variable};
+#[cfg(feature = "cluster")]
+pub(crate) use expand::expand_argument;
 pub use hold::Hold;
 pub use json_schema::json_schema;
 pub use load::{InputNeed, Loaded, load, load_text};

@@ -15,6 +15,7 @@ mod outside;
 mod raw;
 mod rest;
 mod state;
+mod store;
 mod tokens;
 mod traces;
 
@@ -41,6 +42,9 @@ use state::Gateway;
 
 pub use bridge::Bridge;
 pub use state::Options;
+pub use store::Shared;
+#[cfg(feature = "cluster")]
+pub use store::Valkey;
 pub use tokens::{Client, DEFAULT_SCOPES, OwnerToken, TokenError, TokenRecord, TokenStore};
 pub use traces::Traces;
 
@@ -53,7 +57,9 @@ const DRAIN: Duration = Duration::from_secs(10);
 const CONNECTIONS: usize = 8_192;
 
 /// How often is looked for tokens that have ended.
-const REVOKED: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_secs(1);
+/// Looks from one time that open sessions are kept to the next.
+const KEEP: u32 = 240;
 
 /// A service that listens.
 pub struct Service {
@@ -65,11 +71,12 @@ pub struct Service {
 }
 
 fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Router>) -> Router {
-    let config = StreamableHttpServerConfig::default()
+    let mut config = StreamableHttpServerConfig::default()
         // Checked for every route by the guard, which knows the port.
         .disable_allowed_hosts()
         .with_cancellation_token(stop.child_token())
         .with_max_request_body_bytes(BODY);
+    config.session_store = gateway.store.clone().map(|store| store as _);
     let face = Arc::clone(gateway);
     let service = StreamableHttpService::new(
         move || Ok(mcp::Face::new(Arc::clone(&face), None)),
@@ -149,9 +156,12 @@ impl Service {
             tokio::time::sleep(DRAIN).await;
         };
         let revoked = async {
-            let mut tick = tokio::time::interval(REVOKED);
-            loop {
+            let look = if self.gateway.store.is_some() { store::EXCHANGE } else { LOOK };
+            let mut tick = tokio::time::interval(look);
+            tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            for look in 0_u32.. {
                 tick.tick().await;
+                self.gateway.exchange(look.is_multiple_of(KEEP)).await;
                 self.gateway.cut_the_revoked();
             }
         };
@@ -222,6 +232,7 @@ pub async fn serve_stdio(
         allowed_hosts: Vec::new(),
         allowed_origins: Vec::new(),
         traces,
+        store: None,
     };
     let gateway = Gateway::new(host, bridge, options, 0);
     let client = Client::owner(Arc::clone(&gateway.profile));

@@ -909,6 +909,19 @@ fn an_editor_starts_it_over_stdio_and_it_ends_with_its_stdin() {
     let params = json!({"name": "vendor__odd"});
     let called = pipe.ask(&request(100_000, "tools/call", &params));
     assert_eq!(called["result"]["x-vendor"], json!([1, 2]), "{called}");
+    // What it subscribed to is told over the pipe, and nothing else.
+    let uri = json!({"uri": "vendor://a"});
+    let subscribed = pipe.ask(&request(100_001, "resources/subscribe", &uri));
+    assert!(subscribed["result"].is_object(), "{subscribed}");
+    let touch = request(100_002, "tools/call", &json!({"name": "vendor__touch"}));
+    writeln!(pipe.stdin.as_mut().unwrap(), "{touch}").unwrap();
+    let told = loop {
+        let message = pipe.next();
+        if message["method"] == "notifications/resources/updated" {
+            break message;
+        }
+    };
+    assert_eq!(told["params"]["uri"], "vendor://a");
     drop(pipe.stdin.take());
     assert_eq!(pipe.child.wait().unwrap().code(), Some(0));
 }
@@ -947,6 +960,7 @@ impl Window {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             traces: mcpdeck::gateway::Traces::default(),
+            store: None,
         };
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port().to_string();
@@ -1069,6 +1083,80 @@ async fn a_stream_of_events_ends_when_its_token_does() {
     stream.await.unwrap();
 }
 
+#[test]
+fn decks_that_serve_each_other_list_and_call_in_no_circle() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = "deck-".repeat(8);
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let addresses = [free(), free()];
+    let decks = [0, 1].map(|number| {
+        let own = folder.path().join(number.to_string());
+        std::fs::create_dir(&own).unwrap();
+        configured(&own);
+        let config = json!({"servers": {
+            "own": {"command": env!("CARGO_BIN_EXE_mcpdeck"), "args": ["mock", own.join("vendor.jsonc")]},
+            "other": {
+                "url": format!("http://{}/mcp", addresses[1 - number]),
+                "headers": {"Authorization": format!("Bearer {token}")},
+            },
+        }});
+        std::fs::write(own.join("mcp.json"), config.to_string()).unwrap();
+        std::fs::write(own.join("token"), &token).unwrap();
+        #[cfg(unix)]
+        std::fs::set_permissions(
+            own.join("token"),
+            std::os::unix::fs::PermissionsExt::from_mode(0o600),
+        )
+        .unwrap();
+        let mut child = program()
+            .args(["serve", "--listen", &addresses[number].to_string(), "-c"])
+            .arg(own.join("mcp.json"))
+            .arg("--token-file")
+            .arg(own.join("token"))
+            .env("MCPDECK_STATE_DIR", own.join("state"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut String::new()).unwrap();
+        let url = format!("http://{}", addresses[number]);
+        let folder = tempfile::tempdir().unwrap();
+        Service { child, stdout, url, token: token.clone(), folder }
+    });
+    let longest = |deck: &Service| {
+        let tools = deck.get("/tools").json();
+        let names =
+            tools["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap());
+        names.map(|name| name.matches("other__").count()).max().unwrap()
+    };
+    // Each reads the lists of the other anew, which holds what it had of this one before.
+    let mut depth = 0;
+    for deck in [&decks[0], &decks[1]].into_iter().cycle().take(10) {
+        let read = deck.post("/servers/restart", &json!({"server": "other"}));
+        assert_eq!(read.status, 200, "{read:?}");
+        depth = depth.max(longest(deck));
+    }
+    assert_eq!(depth, 4, "what came through four decks goes no further");
+    let call = |hops: u64| {
+        let params = json!({"name": "other__own__odd"});
+        let call = request(1, "tools/call", &modern(params, &json!({"mcpdeck/hops": hops})));
+        let headers = [
+            ("MCP-Protocol-Version", "2026-07-28"),
+            ("Mcp-Method", "tools/call"),
+            ("Mcp-Name", "other__own__odd"),
+        ];
+        decks[0].mcp(&token, &headers, &call).message()
+    };
+    assert_eq!(call(0)["result"]["x-vendor"], json!([1, 2]));
+    // The second deck refuses it: the first counts itself.
+    for hops in [3, 4] {
+        let refused = call(hops);
+        let words = refused["error"]["message"].as_str().unwrap_or_default();
+        assert!(words.contains("came through 4 decks"), "{refused}");
+    }
+}
+
 /// The files below `fixtures/deploy` fit the program they are about.
 #[test]
 fn the_shipped_deployment_files_fit_the_program() {
@@ -1099,6 +1187,14 @@ fn the_shipped_deployment_files_fit_the_program() {
     let compose = compose.split_once("command:").unwrap().1.split_once("volumes:").unwrap().0;
     let compose = compose.lines().filter_map(|line| line.trim().strip_prefix("- "));
     let compose: Vec<String> = compose.map(str::to_owned).collect();
+    #[cfg(feature = "cluster")]
+    {
+        let cluster = read("cluster.yml");
+        let cluster = cluster.split_once("command:").unwrap().1.split_once("build:").unwrap().0;
+        let cluster = cluster.lines().filter_map(|line| line.trim().strip_prefix("- "));
+        let out = program().args(cluster).arg("--help").output().unwrap();
+        assert!(out.status.success(), "{out:?}");
+    }
     for command in [unit, container, compose] {
         let out = program().args(&command).arg("--help").output().unwrap();
         assert!(out.status.success(), "{command:?}: {out:?}");

@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueHint};
@@ -22,8 +23,8 @@ use crate::deck::policy::PolicyKeeper;
 use crate::deck::trust::Gate;
 use crate::deck::{Deck, DeckEvent, TrustStore};
 use crate::gateway::{
-    self, Bridge, DEFAULT_SCOPES, Options, OwnerToken, Service, TokenError, TokenStore, Traces,
-    serve_stdio,
+    self, Bridge, DEFAULT_SCOPES, Options, OwnerToken, Service, Shared, TokenError, TokenStore,
+    Traces, serve_stdio,
 };
 #[cfg(feature = "tui")]
 use crate::host::policy::DEFAULT_PROFILE;
@@ -56,6 +57,11 @@ pub struct ServeArgs {
     /// <http://127.0.0.1:4318>.
     #[arg(long, value_name = "URL")]
     otlp: Option<url::Url>,
+    /// Share sessions, limits, tokens, grants and reviews with other replicas in this Redis or Valkey
+    /// server. Write a password as a reference: `redis://:${secret:store}@HOST:PORT/0`.
+    #[cfg(feature = "cluster")]
+    #[arg(long, value_name = "redis://HOST:PORT/DB", conflicts_with = "stdio")]
+    store: Option<String>,
     /// Listen on an address that others can reach: a proxy in front of it adds TLS.
     #[arg(long)]
     behind_tls_proxy: bool,
@@ -186,7 +192,8 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Exit {
                     args.otlp.as_ref().map_or_else(|| Ok(Traces::default()), Traces::to)?;
                 serve_stdio(host.clone(), bridge, (args.profile.clone(), traces), stop).await
             } else {
-                over_http(args, host.clone(), bridge, clients, stop).await
+                let store = store(args, &env, &keeper)?;
+                over_http(args, host.clone(), bridge, (clients, store), stop).await
             }
         };
         let served = {
@@ -298,6 +305,7 @@ impl Door {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             traces: Traces::default(),
+            store: None,
         };
         Ok(Self { listener, options, url: format!("http://{address}"), token_file })
     }
@@ -327,16 +335,52 @@ fn local(_: &Host, _: &PolicyKeeper, _: &Clients) -> Option<()> {
     None
 }
 
+/// What is shared with other replicas. The operator is told when it goes away and comes back.
+#[cfg(feature = "cluster")]
+fn store(
+    args: &ServeArgs,
+    env: &Environment,
+    keeper: &PolicyKeeper,
+) -> Result<Option<Arc<dyn Shared>>, String> {
+    let Some(address) = &args.store else { return Ok(None) };
+    let state = Environment::of_process().state_dir.map(|state| TokenStore::of(&state));
+    let tokens = state.as_ref().and_then(TokenStore::path);
+    let tokens = tokens.ok_or("there is no folder for the tokens: set MCPDECK_STATE_DIR")?;
+    let store = gateway::Valkey::new(address, env, tokens, keeper.clone())?;
+    let (mut away, place) = (store.away(), store.place().to_owned());
+    tokio::spawn(async move {
+        while away.changed().await.is_ok() {
+            let words = match &*away.borrow_and_update() {
+                Some(reason) => format!("{reason}; requests are refused until it is back"),
+                None => "it is there".to_owned(),
+            };
+            output::complain(&SafeText::line(&format!("the store at {place}: {words}")));
+        }
+    });
+    Ok(Some(store))
+}
+
+#[cfg(not(feature = "cluster"))]
+#[expect(clippy::unnecessary_wraps, reason = "as with a store")]
+fn store(
+    _: &ServeArgs,
+    _: &Environment,
+    _: &PolicyKeeper,
+) -> Result<Option<Arc<dyn Shared>>, String> {
+    Ok(None)
+}
+
 async fn over_http(
     args: &ServeArgs,
     host: Host,
     bridge: Bridge,
-    clients: Clients,
+    (clients, store): (Clients, Option<Arc<dyn Shared>>),
     stop: CancellationToken,
 ) -> Result<(), String> {
     let file = args.token_file.as_deref();
     let mut door = Door::open(args.listen, file, clients, &args.profile)?;
     door.options.clients.served_at(&format!("{}/mcp", door.url));
+    door.options.store = store;
     door.options.allowed_hosts.clone_from(&args.allow_host);
     door.options.allowed_origins.clone_from(&args.allow_origin);
     if let Some(collector) = &args.otlp {

@@ -97,6 +97,28 @@ pub(crate) fn expand(text: &str, scope: &Scope<'_>) -> Result<Expanded, Vec<Refu
     if work.refused.is_empty() { Ok(work.out) } else { Err(work.refused) }
 }
 
+/// Expands what stands in no file, such as an argument of the command line.
+///
+/// # Errors
+/// What cannot be expanded, and what to do.
+#[cfg(feature = "cluster")]
+pub(crate) fn expand_argument(text: &str, env: &Environment) -> Result<Secret, String> {
+    let scope = Scope {
+        env,
+        workspace: env.cwd.clone(),
+        inputs: &[],
+        commands: &[],
+        local: &[],
+        plain: &[],
+        stand_in: None,
+    };
+    let words = |refused: Vec<Refusal>| {
+        let words = refused.iter().map(|refusal| refusal.cause.words());
+        words.map(|(_, message, help)| format!("{message}; {help}")).collect::<Vec<_>>().join("; ")
+    };
+    expand(text, &scope).map(|expanded| Secret::new(expanded.text)).map_err(words)
+}
+
 /// Whether there is anything to expand.
 pub(crate) fn has_reference(text: &str) -> bool {
     text.contains("${")

@@ -105,14 +105,20 @@ pub(crate) struct Parked {
     pub cancel: CancellationToken,
     /// What it waits for, by the key in `inputRequests`.
     pub waiting: BTreeMap<String, Ask>,
+    /// What it has waited for.
+    pub asked: u32,
+    /// What its client has answered, for a replica that has to begin it anew.
+    pub given: InputResponses,
 }
 
 impl Parked {
     /// Waits for the client's response to what a server asks, unless a fitting one is `given`.
     pub fn wait_for(&mut self, ask: Ask, given: &mut InputResponses) {
+        self.asked += 1;
         let key = match &ask.request.input {
             Some(place) => place.key.to_string(),
-            None => format!("input-{}", ask.request.id),
+            // The same wherever the call is made.
+            None => format!("input-{}", self.asked),
         };
         self.waiting.insert(key.clone(), ask);
         if let Some(response) = given.remove(&key) {
@@ -131,6 +137,7 @@ impl Parked {
         if self.waiting.get(key).is_some_and(fits)
             && let Some(ask) = self.waiting.remove(key)
         {
+            self.given.insert(key.to_owned(), response.clone());
             let _ = ask.reply.send(Some(Answer::Result(response)));
         }
     }
@@ -164,6 +171,16 @@ impl Parking {
         }
         parked.insert(state.clone(), (Instant::now(), call));
         Some(state)
+    }
+
+    /// The states of all calls that wait.
+    pub fn states(&self) -> Vec<String> {
+        self.parked.lock().keys().cloned().collect()
+    }
+
+    /// Ends a call that nobody will fetch.
+    pub fn forget(&self, state: &str) {
+        self.parked.lock().remove(state);
     }
 
     /// Takes a call back for the client it belongs to.

@@ -36,6 +36,9 @@ pub(crate) async fn guard(
         return ([(header::WWW_AUTHENTICATE, "Bearer")], refused).into_response();
     };
     let path = request.uri().path();
+    if gateway.is_away() && path != "/readyz" {
+        return Outside::away().into_response();
+    }
     let is_mcp = path == "/mcp" || path.starts_with("/mcp/");
     if let Some(profile) = path.strip_prefix("/mcp/p/")
         && profile != &*client.profile
@@ -51,17 +54,20 @@ pub(crate) async fn guard(
     let mut place = None;
     if let Some(session) = &session {
         // The same answer as for a session that never was: an id tells nothing about others.
-        if is_mcp && gateway.owners().get(session).is_none_or(|owner| owner.client != client.id) {
-            return (StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
+        if is_mcp {
+            match gateway.owns(&client.id, session).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    return (StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
+                }
+                Err(refused) => return refused.into_response(),
+            }
         }
         client.session = Some(session.as_str().into()).filter(|_| is_mcp);
     } else if is_mcp && may_open(&request) {
         place = gateway.place().await;
         if place.is_none() {
-            let message = "too many sessions are open; close one with DELETE";
-            let refused =
-                Outside::new(OutsideCode::RateLimited, StatusCode::SERVICE_UNAVAILABLE, message);
-            return ([(header::RETRY_AFTER, "60")], refused).into_response();
+            return Outside::crowded().into_response();
         }
     }
     let is_delete = request.method() == Method::DELETE;
@@ -79,6 +85,9 @@ pub(crate) async fn guard(
             (Some(used), ..) if is_gone => _ = gateway.owners().remove(&used),
             (None, Some(opened), Some(place)) => {
                 let client = Arc::clone(&client.id);
+                if let Some(store) = &gateway.store {
+                    store.own(&opened, &client).await;
+                }
                 gateway.owners().insert(opened, Owner { client, _place: place });
             }
             _ => {}

@@ -31,18 +31,24 @@ use super::follow::{Recipient, Session, follow, log_level, logged_during};
 use super::outside::Outside;
 use super::raw::KEY;
 use super::state::Gateway;
+use super::store::Waiting;
 use super::tokens::Client;
 use super::traces::Span;
 use crate::base::ServerName;
 use crate::error::{Error, ErrorCode};
 use crate::host::policy::{Action, Scope, TargetKind};
 use crate::host::{CallOptions, CallOutcome};
-use crate::mcp::{Answer, RequestKind};
+use crate::mcp::{Answer, RequestKind, era};
 
 /// Progress of one call that waits to be sent on; more is dropped.
 const PROGRESS: usize = 16;
 /// How long the inputs of one round are gathered before the client is asked for them.
 const ROUND: Duration = Duration::from_millis(200);
+
+/// Most decks that a definition or a call comes through.
+const HOPS: u64 = 4;
+/// Most bytes of a call's answers that travel in its `requestState`.
+const GIVEN: usize = 32 << 10;
 
 /// Longest time, in milliseconds, for which a client is told that it may keep a result: what it may read
 /// can change.
@@ -141,8 +147,19 @@ impl Face {
         let entries = self.gateway.seen_by(&client, kind, entries);
         // Of one URI on two servers the first that the client may see.
         let entries = entries.filter(|entry| known.insert(entry.name.as_str()));
-        let entries: Vec<&Value> = entries.map(|entry| &entry.raw).collect();
-        let mut list = json!({ key: entries });
+        let mut list = if context.client_info().is_some_and(|info| info.name == era::NAME) {
+            // What decks have of each other would otherwise come back, longer each time.
+            let near = entries.filter_map(|entry| {
+                let hops = entry.raw["_meta"][era::HOPS].as_u64().unwrap_or(0);
+                let mut raw = (hops < HOPS).then(|| entry.raw.clone())?;
+                let meta = raw.as_object_mut()?.entry("_meta").or_insert_with(|| json!({}));
+                meta.as_object_mut()?.insert(era::HOPS.to_owned(), json!(hops + 1));
+                Some(raw)
+            });
+            json!({ key: near.collect::<Vec<_>>() })
+        } else {
+            json!({ key: entries.map(|entry| &entry.raw).collect::<Vec<_>>() })
+        };
         if is_modern(context) {
             list["resultType"] = json!("complete");
             list["ttlMs"] = json!(0);
@@ -194,16 +211,13 @@ impl Face {
         };
         let mut notices = level.map(|_| self.gateway.host.notices());
         let mut given = given.unwrap_or_default();
-        let mut call = match state {
-            None => {
-                let trace = context.meta.get("traceparent").and_then(Value::as_str);
-                let trace = trace.and_then(super::traces::parent);
-                self.begin(client, (target, operation), progress, trace)
-            }
-            Some(state) => {
-                let call = self.gateway.parked.fetch(&state, &client.id, &target);
-                let gone = "requestState fits no call that waits: call again without it";
-                let mut call = call.ok_or_else(|| ErrorData::invalid_params(gone, None))?;
+        let resumed = match state {
+            Some(state) => self.gateway.fetch(client, &target, &state, &mut given).await?,
+            None => None,
+        };
+        let mut call = match resumed {
+            None => self.begin(context, client, (target, operation), progress)?,
+            Some(mut call) => {
                 for (key, response) in std::mem::take(&mut given) {
                     call.respond(&key, response);
                 }
@@ -275,21 +289,29 @@ impl Face {
 
     fn begin(
         &self,
+        context: &RequestContext<RoleServer>,
         client: &Client,
         (target, operation): (String, Operation),
         progress: mpsc::Sender<crate::mcp::Progress>,
-        trace: Option<Arc<str>>,
-    ) -> Parked {
+    ) -> Result<Parked, ErrorData> {
+        let hops = context.meta.get(era::HOPS).and_then(Value::as_u64).unwrap_or(0);
+        if hops >= HOPS {
+            let message = format!("the call came through {hops} decks, which call each other");
+            return Err(ErrorData::invalid_request(message, None));
+        }
+        let trace = context.meta.get("traceparent").and_then(Value::as_str);
+        let trace = trace.and_then(super::traces::parent);
         let id = self.gateway.host.next_call_id();
-        let progress = Some(progress);
-        let options = CallOptions { id: Some(id), progress, trace, ..client.options() };
+        let (progress, hops) = (Some(progress), Some(hops));
+        let options = CallOptions { id: Some(id), progress, trace, hops, ..client.options() };
         let cancel = options.cancel.clone();
         let line = self.gateway.bridge.open(id);
         let (gateway, caller) = (Arc::clone(&self.gateway), client.clone());
         let outcome =
             tokio::spawn(async move { gateway.perform(&caller, operation, options).await });
-        let client = Arc::clone(&client.id);
-        Parked { client, target, line, outcome, cancel, waiting: BTreeMap::new() }
+        let (client, waiting) = (Arc::clone(&client.id), BTreeMap::new());
+        let given = InputResponses::new();
+        Ok(Parked { client, target, line, outcome, cancel, waiting, asked: 0, given })
     }
 
     /// Puts a call aside until its client has fetched what the server asks for.
@@ -300,9 +322,17 @@ impl Face {
         };
         let requests = call.waiting.iter().map(|(key, ask)| (key.clone(), asked(ask)));
         let requests: serde_json::Map<String, Value> = requests.collect();
+        let context = about(&call.client, &call.target);
+        let mut given = call.given.clone();
         let state = self.gateway.parked.park(call);
         let full = || ErrorData::internal_error("too many calls wait for input", None);
-        let state = state.ok_or_else(full)?;
+        let mut state = state.ok_or_else(full)?;
+        if let Some(store) = &self.gateway.store {
+            if json!(given).to_string().len() > GIVEN {
+                given.clear();
+            }
+            state = store.seal(&Waiting { call: state, given }, &context).ok_or_else(full)?;
+        }
         let result = json!({
             "resultType": "input_required", "inputRequests": requests, "requestState": state,
         });
@@ -312,7 +342,43 @@ impl Face {
     }
 }
 
+/// What a `requestState` is good for.
+fn about(client: &str, target: &str) -> String {
+    format!("{client}\n{target}")
+}
+
 impl Gateway {
+    /// The call that waits behind a `requestState`. Nothing when it waits at another replica: it
+    /// begins anew here then, with all that its client has answered.
+    ///
+    /// # Errors
+    /// When no call waits for this client and target, or somebody has gone on with it.
+    async fn fetch(
+        &self,
+        client: &Client,
+        target: &str,
+        state: &str,
+        given: &mut InputResponses,
+    ) -> Result<Option<Parked>, ErrorData> {
+        let gone = "requestState fits no call that waits: call again without it";
+        let gone = || ErrorData::invalid_params(gone, None);
+        let Some(store) = &self.store else {
+            return self.parked.fetch(state, &client.id, target).map(Some).ok_or_else(gone);
+        };
+        let sealed = store.open(state, &about(&client.id, target)).ok_or_else(gone)?;
+        if !store.take(&sealed.call).await {
+            return Err(gone());
+        }
+        let call = self.parked.fetch(&sealed.call, &client.id, target);
+        if call.is_none() {
+            // The replica where it waits ends it with its next exchange, and gives its place back.
+            tokio::time::sleep(super::store::EXCHANGE).await;
+            let now = std::mem::take(given);
+            *given = sealed.given.into_iter().chain(now).collect();
+        }
+        Ok(call)
+    }
+
     /// Does an operation for a client once it may go, and counts it.
     pub(super) async fn perform(
         &self,

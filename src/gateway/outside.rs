@@ -27,6 +27,24 @@ impl Outside {
         Self { error: Box::new(error), status, server: None }
     }
 
+    /// The store that replicas share is away: what was decided meanwhile is not known here.
+    pub fn away() -> Self {
+        let (code, status) = (OutsideCode::ServerUnavailable, StatusCode::SERVICE_UNAVAILABLE);
+        let mut out =
+            Self::new(code, status, "the store that the replicas share cannot be reached");
+        out.error.retry_after_ms = Some(1_000);
+        out
+    }
+
+    /// Too many sessions are open.
+    pub fn crowded() -> Self {
+        let (code, status) = (OutsideCode::RateLimited, StatusCode::SERVICE_UNAVAILABLE);
+        let message = "too many sessions are open; close one with DELETE";
+        let mut out = Self::new(code, status, message);
+        out.error.retry_after_ms = Some(60_000);
+        out
+    }
+
     /// There is nothing of this name for this caller.
     pub fn absent(name: &str) -> Self {
         let name = crate::base::text::SafeText::line(name);

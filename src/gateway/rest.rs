@@ -35,9 +35,20 @@ fn body<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Outside> {
 /// `GET /readyz`: whether calls can be served.
 pub(crate) async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
     let view = gateway.host.snapshot();
-    let is_ready = !view.stopping && !is_starting(&view);
-    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(json!({"ready": is_ready}))).into_response()
+    let reason = if gateway.is_away() {
+        Some("the store that the replicas share cannot be reached")
+    } else if view.stopping {
+        Some("the service ends")
+    } else {
+        is_starting(&view).then_some("servers are starting")
+    };
+    match reason {
+        Some(reason) => {
+            let body = Json(json!({"ready": false, "reason": reason}));
+            (StatusCode::SERVICE_UNAVAILABLE, body).into_response()
+        }
+        None => Json(json!({"ready": true})).into_response(),
+    }
 }
 
 /// `GET /tools`: every tool, under the name `POST /tools/{name}/call` takes.

@@ -13,6 +13,7 @@ use super::catalog::{Catalogs, Entry};
 use super::metrics::Metrics;
 use super::outside::Outside;
 use super::raw::Raws;
+use super::store::Shared;
 use super::tokens::{Client, OwnerToken, TokenStore};
 use super::traces::Traces;
 use crate::base::{LogLevel, ServerName};
@@ -49,6 +50,8 @@ pub struct Options {
     pub allowed_origins: Vec<String>,
     /// Where calls are traced.
     pub traces: Traces,
+    /// What this replica shares with others; nothing when there are none.
+    pub store: Option<Arc<dyn Shared>>,
 }
 
 /// What all requests share.
@@ -67,6 +70,7 @@ pub(crate) struct Gateway {
     pub traces: Traces,
     pub raws: Arc<Raws>,
     pub sessions: Arc<LocalSessionManager>,
+    pub store: Option<Arc<dyn Shared>>,
     /// The first start of all servers is over, or took too long.
     started: OnceCell<()>,
     /// Whose a legacy session is: an id alone opens nothing.
@@ -96,7 +100,11 @@ impl Gateway {
             Ok(false) => Err("it has no token that could be revoked".to_owned()),
             Err(error) => Err(error.to_string()),
         });
+        if let Some(store) = &options.store {
+            host.share_limits(Arc::clone(store) as _);
+        }
         Arc::new(Self {
+            store: options.store,
             metrics: Metrics::new(host.clone()),
             host,
             owner: options.owner,
@@ -207,6 +215,43 @@ impl Gateway {
 
     pub fn owners(&self) -> MutexGuard<'_, HashMap<String, Owner>> {
         self.owners.lock()
+    }
+
+    /// Whether a session belongs to a client; one that another replica opened is taken over.
+    ///
+    /// # Errors
+    /// When the store cannot say it, or too many sessions are open.
+    pub async fn owns(&self, client: &Arc<str>, session: &str) -> Result<bool, Outside> {
+        if let Some(owner) = self.owners().get(session) {
+            return Ok(owner.client == *client);
+        }
+        let Some(store) = &self.store else { return Ok(false) };
+        let owner = store.owner(session).await.map_err(|_| Outside::away())?;
+        if owner.as_deref() != Some(&**client) {
+            return Ok(false);
+        }
+        let place = self.place().await.ok_or_else(Outside::crowded)?;
+        let owner = Owner { client: Arc::clone(client), _place: place };
+        self.owners().insert(session.to_owned(), owner);
+        Ok(true)
+    }
+
+    /// Whether what replicas share is known here.
+    pub fn is_away(&self) -> bool {
+        self.store.as_ref().is_some_and(|store| store.away().borrow().is_some())
+    }
+
+    /// Takes over what other replicas have changed, every time it is called; with `keep` also keeps
+    /// the sessions that are open here.
+    pub async fn exchange(&self, keep: bool) {
+        let Some(store) = &self.store else { return };
+        let mut open = Vec::new();
+        if keep {
+            open.extend(self.sessions.sessions.read().await.keys().map(ToString::to_string));
+        }
+        for call in store.exchange(open, self.parked.states()).await {
+            self.parked.forget(&call);
+        }
     }
 
     /// A place for one more session; none when too many are open.

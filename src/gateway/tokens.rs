@@ -212,6 +212,11 @@ impl TokenStore {
         Self { path: Some(state.join("gateway").join("tokens.json")) }
     }
 
+    /// The file; `None` where nothing is kept.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
     /// Every token that was given and not revoked.
     ///
     /// # Errors

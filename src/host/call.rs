@@ -130,6 +130,8 @@ pub struct CallOptions {
     pub server: Option<ServerName>,
     /// The caller's span (W3C `traceparent`), which the server is told of in `_meta`.
     pub trace: Option<Arc<str>>,
+    /// How many decks the call came through already, when it came through a gateway.
+    pub hops: Option<u64>,
     /// Use this id, reserved before with [`crate::Host::next_call_id`].
     pub id: Option<CallId>,
 }

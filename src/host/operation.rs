@@ -383,7 +383,7 @@ impl Operation {
             Request::ReadResource { .. } | Request::Complete { .. } => self.target.to_string(),
             _ => canonical(&self.slot.name, &self.target),
         };
-        let permit = self.limited(&admission, &full)?;
+        let permit = self.limited(&admission, &full).await?;
         let point = &self.deck.policy;
         let decision =
             point.raised(&admission, self.options.run.as_ref(), &self.policy_target(tool));
@@ -406,7 +406,7 @@ impl Operation {
     }
 
     /// Limits hold for callers that are not the person.
-    fn limited(&self, admission: &Admission, full: &str) -> Result<Option<Permit>, Error> {
+    async fn limited(&self, admission: &Admission, full: &str) -> Result<Option<Permit>, Error> {
         let principal = &admission.principal;
         if principal.is_person() {
             return Ok(None);
@@ -422,7 +422,7 @@ impl Operation {
             }
             _ => (0, None),
         };
-        let permit = point.limiter.admit(principal, full, run, (bytes, &limits));
+        let permit = point.limiter.admit_shared(principal, full, run, (bytes, &limits)).await;
         let permit = permit.map_err(|refusal| {
             let error = refusal.error();
             tracing::warn!(
@@ -535,6 +535,9 @@ impl Flight {
         });
         if let Some(trace) = &options.trace {
             let _ = row.pending.trace.set(Arc::clone(trace));
+        }
+        if let Some(hops) = options.hops {
+            let _ = row.pending.hops.set(hops);
         }
         slot.calls().insert(*id, Arc::clone(&row));
         let key = slot.ledger().begin(operation.method, &operation.target, started);

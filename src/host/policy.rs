@@ -13,7 +13,7 @@ mod rules;
 pub(crate) use decide::absent;
 pub use decide::{Decision, Effect, Policy, Reason};
 pub use grants::{Covers, Grant, GrantId, GrantKind, Grants, NewGrant};
-pub use limits::{Budget, LimitRefusal, Limiter, Limits, Permit};
+pub use limits::{Budget, Claim, Lease, LimitRefusal, Limiter, Limits, Permit, SharedLimits};
 pub use pins::{Definition, Digest, Held, HeldTool, PinnedServer, PinnedTool, Pins};
 pub use point::{Admission, Blocked, CheckPoint, InForce};
 pub use principal::{Action, DEFAULT_PROFILE, Principal, Scope, ServerDigests, Target, TargetKind};

@@ -25,6 +25,8 @@ pub struct PendingRequest {
     pub call: Option<CallId>,
     /// The span of its caller (W3C `traceparent`), which goes with it in `_meta`.
     pub trace: OnceLock<Arc<str>>,
+    /// How many decks it came through, which a server that is a deck is told of in `_meta`.
+    pub hops: OnceLock<u64>,
     /// Deadline counted while nobody is waited for; progress starts it again.
     pub timeout: Duration,
     /// Longest in all, whatever the progress (without waiting for a person).
@@ -105,6 +107,7 @@ impl PendingRequest {
         Arc::new(Self {
             call,
             trace: OnceLock::new(),
+            hops: OnceLock::new(),
             timeout,
             max_total,
             cancel,

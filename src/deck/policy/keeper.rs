@@ -101,6 +101,18 @@ impl PolicyKeeper {
         Self { inner, _task: Arc::new(AbortOnDropHandle::new(task)) }
     }
 
+    /// Reads the files now that they have changed.
+    pub async fn look_again(&self) {
+        self.inner.look_async().await;
+    }
+
+    /// The files that hold decisions, with the kind of each.
+    pub fn files(&self) -> Vec<(&'static str, PathBuf)> {
+        let grants = self.inner.grants.as_ref().map(|grants| ("grants", grants.path().to_owned()));
+        let pins = self.inner.pins.as_ref().map(|pins| ("pins", pins.path().to_owned()));
+        grants.into_iter().chain(pins).collect()
+    }
+
     /// What is wrong with the files, a sentence each; nothing but what the person may do is
     /// permitted while there is any.
     pub fn notices(&self) -> Vec<String> {

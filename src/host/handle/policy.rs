@@ -14,7 +14,7 @@ use crate::host::call::CallOptions;
 use crate::host::handle::Host;
 use crate::host::policy::{
     Action, Blocked, Budget, Decision, Definition, InForce, LimitRefusal, Policy, PolicyConfig,
-    Principal, Reason, ServerDigests, Target, TargetKind, absent,
+    Principal, Reason, ServerDigests, SharedLimits, Target, TargetKind, absent,
 };
 use crate::host::server::slot::Slot;
 use crate::host::validate::{Limits, Verdict};
@@ -25,6 +25,11 @@ impl Host {
     /// nothing.
     pub fn set_policy(&self, config: PolicyConfig, policy: Policy) {
         self.inner.deck.policy.set(config, policy);
+    }
+
+    /// From now on the calls of callers that are not the person are counted there too.
+    pub fn share_limits(&self, shared: Arc<dyn SharedLimits>) {
+        self.inner.deck.policy.limiter.share(shared);
     }
 
     /// What decides now.

@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use governor::clock::{Clock as GovernorClock, Reference};
 use governor::middleware::NoOpMiddleware;
 use governor::nanos::Nanos;
@@ -87,6 +88,8 @@ pub enum LimitRefusal {
     Run(Budget),
     /// The tables are full; when to try again.
     Full(Duration),
+    /// The counts of all replicas cannot be reached; when to try again.
+    Away(Duration),
 }
 
 impl LimitRefusal {
@@ -115,6 +118,11 @@ impl LimitRefusal {
                 format!("the run has made its {} calls", budget.calls),
             ),
             Self::Full(wait) => limited("too many callers at once".to_owned(), Some(wait)),
+            Self::Away(wait) => {
+                let mut error = limited("calls cannot be counted now".to_owned(), Some(wait));
+                error.code = ErrorCode::ServerUnavailable;
+                error
+            }
         }
     }
 }
@@ -150,6 +158,28 @@ impl GovernorClock for Ticks {
     }
 }
 
+/// A call that is to be counted by all replicas of a service.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    /// Who calls.
+    pub origin: &'a str,
+    /// What, as `server.tool`.
+    pub tool: &'a str,
+    /// The run it belongs to, and how many calls that may make.
+    pub run: Option<(&'a str, u32)>,
+    /// What holds for it.
+    pub limits: &'a Limits,
+}
+
+/// The place of a call among those under way at all replicas; free again when this is dropped.
+pub type Lease = Box<dyn std::any::Any + Send + Sync>;
+
+/// Counts that several processes share.
+pub trait SharedLimits: Send + Sync + 'static {
+    /// Counts a call that may go, or says why it may not; then it costs nothing.
+    fn admit<'a>(&'a self, claim: Claim<'a>) -> BoxFuture<'a, Result<Lease, LimitRefusal>>;
+}
+
 type Key = (Arc<str>, Arc<str>);
 type Rate = RateLimiter<Key, HashMapStateStore<Key>, Ticks, NoOpMiddleware<Moment>>;
 
@@ -157,6 +187,7 @@ type Rate = RateLimiter<Key, HashMapStateStore<Key>, Ticks, NoOpMiddleware<Momen
 pub struct Limiter {
     clock: Ticks,
     inner: Mutex<Inner>,
+    shared: OnceLock<Arc<dyn SharedLimits>>,
 }
 
 #[derive(Default)]
@@ -169,7 +200,7 @@ struct Inner {
 
 impl Default for Limiter {
     fn default() -> Self {
-        Self { clock: Ticks(Instant::now()), inner: Mutex::default() }
+        Self { clock: Ticks(Instant::now()), inner: Mutex::default(), shared: OnceLock::new() }
     }
 }
 
@@ -177,10 +208,12 @@ impl Default for Limiter {
 pub struct Permit {
     limiter: Arc<Limiter>,
     origin: Arc<str>,
+    lease: Option<Lease>,
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
+        drop(self.lease.take());
         let mut inner = self.limiter.inner.lock();
         if let Some(count) = inner.under_way.get_mut(&self.origin) {
             *count = count.saturating_sub(1);
@@ -232,7 +265,39 @@ impl Limiter {
             *used = Instant::now();
         }
         *inner.under_way.entry(Arc::clone(&origin)).or_default() += 1;
-        Ok(Permit { limiter: Arc::clone(self), origin })
+        Ok(Permit { limiter: Arc::clone(self), origin, lease: None })
+    }
+
+    /// From now on calls are counted there too, before they are counted here.
+    pub fn share(&self, shared: Arc<dyn SharedLimits>) {
+        let _ = self.shared.set(shared);
+    }
+
+    /// [`Limiter::admit`] after the counts that replicas share.
+    ///
+    /// # Errors
+    /// The limit that is reached.
+    pub async fn admit_shared(
+        self: &Arc<Self>,
+        principal: &Principal,
+        tool: &str,
+        run: Option<&Arc<str>>,
+        (arguments, limits): (usize, &Limits),
+    ) -> Result<Permit, LimitRefusal> {
+        let lease = match self.shared.get() {
+            Some(shared) if arguments <= limits.argument_bytes => {
+                let calls = |run: &str| {
+                    self.budget(principal, run).map_or(limits.calls_per_run, |b| b.calls)
+                };
+                let run = run.map(|run| (&**run, calls(run)));
+                let origin = &principal.origin.to_string();
+                Some(shared.admit(Claim { origin, tool, run, limits }).await?)
+            }
+            _ => None,
+        };
+        let mut permit = self.admit(principal, tool, run, (arguments, limits))?;
+        permit.lease = lease;
+        Ok(permit)
     }
 
     fn rate(&self, inner: &mut Inner, key: Key, quota: NonZeroU32) -> Result<(), LimitRefusal> {

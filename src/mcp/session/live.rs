@@ -135,7 +135,10 @@ impl Core {
     ) -> Result<Payload, Error> {
         let level = self.level().filter(|_| self.era() == Era::Modern);
         let (known, trace) = (self.request_meta.get(), request.trace.get());
-        if level.is_none() && trace.is_none() {
+        let is_deck =
+            || self.view.get().is_some_and(|view| view.name.as_str() == crate::mcp::era::NAME);
+        let hops = request.hops.get().filter(|_| is_deck());
+        if level.is_none() && trace.is_none() && hops.is_none() {
             let none = Map::new();
             return self.round_trip_with(&rpc, request, known.unwrap_or(&none)).await;
         }
@@ -146,6 +149,9 @@ impl Core {
         }
         if let Some(trace) = trace {
             meta.insert("traceparent".to_owned(), (&**trace).into());
+        }
+        if let Some(hops) = hops {
+            meta.insert(crate::mcp::era::HOPS.to_owned(), (hops + 1).into());
         }
         self.round_trip_with(&rpc, request, &meta).await
     }

@@ -1,0 +1,62 @@
+//! What the replicas of a service share, and what a store of it must be able to do. The service
+//! knows this trait alone.
+
+#[cfg(feature = "cluster")]
+mod merge;
+#[cfg(feature = "cluster")]
+mod valkey;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use rmcp::model::InputResponses;
+use rmcp::transport::streamable_http_server::session::SessionStore;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::host::policy::SharedLimits;
+
+#[cfg(feature = "cluster")]
+pub use valkey::Valkey;
+
+/// From one exchange with the store to the next.
+pub(super) const EXCHANGE: Duration = Duration::from_millis(250);
+
+/// A call that waits for its client, as its `requestState` tells it to any replica.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Waiting {
+    /// Names it at the replica where it waits.
+    pub call: String,
+    /// What its client has answered so far.
+    pub given: InputResponses,
+}
+
+/// What the replicas of a service share: legacy sessions, limits, the keys of `requestState`, and the
+/// files of tokens, grants and reviewed definitions.
+pub trait Shared: SessionStore + SharedLimits {
+    /// Why it cannot be used now, for the operator; nothing that decides is to be believed then.
+    fn away(&self) -> watch::Receiver<Option<Arc<str>>>;
+
+    /// The id of the token that a session belongs to.
+    ///
+    /// # Errors
+    /// When the store cannot be reached.
+    fn owner<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Option<String>, String>>;
+
+    /// Remembers whose a session is.
+    fn own<'a>(&'a self, session: &'a str, client: &'a str) -> BoxFuture<'a, ()>;
+
+    /// A call as a `requestState` that is good for this context alone.
+    fn seal(&self, waiting: &Waiting, context: &str) -> Option<String>;
+
+    /// What a `requestState` holds, when a replica sealed it for this context.
+    fn open(&self, state: &str, context: &str) -> Option<Waiting>;
+
+    /// Takes a call that waits, to go on with it; false when somebody has done so before.
+    fn take<'a>(&'a self, call: &'a str) -> BoxFuture<'a, bool>;
+
+    /// Takes over what has changed, and keeps these sessions and all calls under way alive. Gives
+    /// those of the calls that wait here which another replica has taken.
+    fn exchange(&self, sessions: Vec<String>, waiting: Vec<String>) -> BoxFuture<'_, Vec<String>>;
+}

@@ -1,0 +1,504 @@
+//! The store on a Redis or Valkey server. Everything in its database is under `mcpdeck:`; two
+//! services share one server by different database numbers.
+//!
+//! Files of tokens, grants and reviewed definitions stay files of each replica, so that every
+//! program that reads or changes them goes on as it does. What has changed in one is joined with
+//! the copy in the store, and written where another replica has changed it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use ::redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use ::redis::{
+    AsyncCommands as _, Client, IntoConnectionInfo as _, RedisError, RedisResult, Script,
+};
+use futures::future::BoxFuture;
+use parking_lot::{Mutex, RwLock};
+use rmcp::model::{RequestStateCodec, SealOptions};
+use rmcp::transport::streamable_http_server::session::{
+    SessionState, SessionStore, SessionStoreError,
+};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::merge::merge;
+use super::{Shared, Waiting};
+use crate::base::atomic::{Readers, alone, replace};
+use crate::base::file::{StateFile, hex};
+use crate::base::watch::Fingerprint;
+use crate::config::{Environment, expand_argument};
+use crate::deck::policy::PolicyKeeper;
+use crate::host::policy::{Claim, Lease, LimitRefusal, SharedLimits};
+
+/// Why it cannot be used before the first exchange.
+const NEW: &str = "it has not been reached yet";
+/// How long the store may take to answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// When a caller may try again while the store is away.
+const AGAIN: Duration = Duration::from_secs(1);
+/// A session that no replica serves is forgotten after this time, in seconds.
+const SESSION: i64 = 3_600;
+/// How long a call waits for its client.
+const WAITS: Duration = Duration::from_secs(600);
+/// The place of a call whose replica is gone is free again after this time, in milliseconds.
+const LEASE: u64 = 10_000;
+/// Exchanges from one renewal of places, keys and sessions to the next.
+const RENEWAL: u64 = 8;
+/// Largest file that is shared, in bytes.
+const LARGEST: u64 = 16 << 20;
+
+/// Counts a call: those under way, those of a run, and those in a minute (GCRA), or none of them.
+const ADMIT: &str = r"
+local t = redis.call('TIME')
+local now = t[1] * 1000000 + t[2]
+local function text(number) return string.format('%.0f', number) end
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', text(now))
+if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[3]) then return {'busy', 0} end
+if KEYS[3] and tonumber(redis.call('GET', KEYS[3]) or '0') >= tonumber(ARGV[5]) then
+    return {'run', 0}
+end
+local step = 60000000 / ARGV[4]
+local next = math.max(tonumber(redis.call('GET', KEYS[2]) or '0'), now)
+local wait = next - now - step * (ARGV[4] - 1)
+if wait >= 1 then return {'minute', math.ceil(wait)} end
+redis.call('SET', KEYS[2], text(next + step), 'PX', text((next + step - now) / 1000 + 1))
+redis.call('ZADD', KEYS[1], text(now + ARGV[2] * 1000), ARGV[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+if KEYS[3] then
+    redis.call('INCR', KEYS[3])
+    redis.call('EXPIRE', KEYS[3], 3600)
+end
+return {'', 0}";
+
+/// Keeps the places of calls under way.
+const RENEW: &str = r"
+local t = redis.call('TIME')
+local ends = string.format('%.0f', t[1] * 1000000 + t[2] + ARGV[1] * 1000)
+for at, key in ipairs(KEYS) do
+    redis.call('ZADD', key, 'XX', ends, ARGV[at + 1])
+    redis.call('PEXPIRE', key, ARGV[1])
+end";
+
+/// Writes a file of everybody unless another replica was faster; gives its new version, or nothing.
+const PUSH: &str = r"
+if (redis.call('HGET', KEYS[1], 'version') or '') ~= ARGV[1] then return false end
+redis.call('HSET', KEYS[1], 'text', ARGV[2])
+return tostring(redis.call('HINCRBY', KEYS[1], 'version', 1))";
+
+/// A file that all replicas share.
+struct Document {
+    key: String,
+    path: PathBuf,
+    /// The file and the version in the store when both were the same.
+    same: Mutex<Option<(Fingerprint, Option<String>)>>,
+}
+
+/// The calls under way that are counted here, with the key they are counted under.
+type Leases = Arc<Mutex<HashMap<String, String>>>;
+
+/// See the module.
+pub struct Valkey {
+    connection: ConnectionManager,
+    place: String,
+    away: watch::Sender<Option<Arc<str>>>,
+    codec: RwLock<Option<RequestStateCodec>>,
+    documents: Vec<Document>,
+    policy: PolicyKeeper,
+    leases: Leases,
+    replica: String,
+    counted: AtomicU64,
+    exchanged: AtomicU64,
+    scripts: [Script; 3],
+}
+
+/// The place of one call.
+struct Place {
+    connection: ConnectionManager,
+    leases: Leases,
+    member: String,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let key = self.leases.lock().remove(&self.member);
+        let (Some(key), Ok(runtime)) = (key, tokio::runtime::Handle::try_current()) else { return };
+        let (mut connection, member) = (self.connection.clone(), std::mem::take(&mut self.member));
+        runtime.spawn(async move { connection.zrem::<_, _, ()>(key, member).await });
+    }
+}
+
+impl Valkey {
+    /// The store at `redis://HOST:PORT/DATABASE`; its password, when it has one, is written as a
+    /// reference to where it is kept. Connects with the first exchange. Replicas share the file of
+    /// tokens and those of `policy`.
+    ///
+    /// # Errors
+    /// What is wrong with the address, without the password.
+    pub fn new(
+        address: &str,
+        env: &Environment,
+        tokens: &Path,
+        policy: PolicyKeeper,
+    ) -> Result<Arc<Self>, String> {
+        let form = "write --store redis://HOST:PORT/DATABASE";
+        let rest = address.strip_prefix("redis://").ok_or(form)?;
+        let (user, place) = rest.rsplit_once('@').unwrap_or(("", rest));
+        let url = url::Url::parse(&format!("redis://{place}")).map_err(|_| form)?;
+        let info = url.into_connection_info().map_err(|_| form)?;
+        let (user, password) = user.split_once(':').unwrap_or((user, ""));
+        let mut settings = info.redis_settings().clone();
+        if !user.is_empty() {
+            settings = settings.set_username(user);
+        }
+        if !password.is_empty() {
+            if !password.starts_with("${") {
+                return Err("everybody on this machine can read arguments: write the password of \
+                            the store as ${env:NAME}, ${secret:NAME} or ${keyring:NAME}"
+                    .to_owned());
+            }
+            settings = settings.set_password(expand_argument(password, env)?.expose());
+        }
+        let client = Client::open(info.set_redis_settings(settings)).map_err(|_| form)?;
+        let config = ConnectionManagerConfig::new()
+            .set_connection_timeout(Some(PATIENCE))
+            .set_response_timeout(Some(PATIENCE))
+            .set_pipeline_buffer_size(1_000)
+            .set_number_of_retries(1);
+        let connection = ConnectionManager::new_lazy_with_config(client, config);
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(|error| error.to_string())?;
+        let files = policy.files().into_iter().chain([("tokens", tokens.to_owned())]);
+        let documents = files.map(|(kind, path)| Document {
+            key: format!("mcpdeck:file:{kind}"),
+            path,
+            same: Mutex::default(),
+        });
+        Ok(Arc::new(Self {
+            connection: connection.map_err(|error| error.to_string())?,
+            place: place.to_owned(),
+            away: watch::Sender::new(Some(NEW.into())),
+            codec: RwLock::default(),
+            documents: documents.collect(),
+            policy,
+            leases: Leases::default(),
+            replica: hex(&random),
+            counted: AtomicU64::default(),
+            exchanged: AtomicU64::default(),
+            scripts: [ADMIT, RENEW, PUSH].map(Script::new),
+        }))
+    }
+
+    /// Host, port and database.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    async fn exchanged(
+        &self,
+        sessions: &[String],
+        waiting: Vec<String>,
+    ) -> Result<Vec<String>, String> {
+        let mut pipe = ::redis::pipe();
+        for document in &self.documents {
+            pipe.hget(&document.key, "version");
+        }
+        for session in sessions {
+            pipe.expire(session_key(session), SESSION).ignore();
+        }
+        for call in &waiting {
+            pipe.exists(taken_key(call));
+        }
+        let mut connection = self.connection.clone();
+        let words = |error: RedisError| error.to_string();
+        let found: Vec<Option<String>> = pipe.query_async(&mut connection).await.map_err(words)?;
+        let is_new = self.away.borrow().is_some();
+        if is_new || self.exchanged.fetch_add(1, Ordering::Relaxed).is_multiple_of(RENEWAL) {
+            self.renew().await.map_err(words)?;
+        }
+        let mut pulled = false;
+        for (document, version) in self.documents.iter().zip(&found) {
+            pulled |= self.join(document, version.as_ref()).await?;
+        }
+        if pulled {
+            self.policy.look_again().await;
+        }
+        let taken = found.iter().skip(self.documents.len());
+        let taken = waiting.into_iter().zip(taken);
+        Ok(taken.filter(|(_, found)| found.as_deref() == Some("1")).map(|(call, _)| call).collect())
+    }
+
+    /// Keeps the places of calls, and reads the keys of `requestState`: one for every day, made the
+    /// day before, so that every replica has it when the first uses it.
+    async fn renew(&self) -> RedisResult<()> {
+        const KEYS: &str = "mcpdeck:keys";
+        let mut connection = self.connection.clone();
+        let leases: Vec<(String, String)> =
+            self.leases.lock().iter().map(|(member, key)| (key.clone(), member.clone())).collect();
+        if !leases.is_empty() {
+            let mut renew = self.scripts[1].arg(LEASE);
+            for (key, member) in &leases {
+                renew.key(key).arg(member);
+            }
+            renew.invoke_async::<()>(&mut connection).await?;
+        }
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let day = since.as_secs() / 86_400;
+        let mut pipe = ::redis::pipe();
+        for day in [day, day + 1] {
+            let mut key = [0; 32];
+            if getrandom::fill(&mut key).is_ok() {
+                pipe.hset_nx(KEYS, day, hex(&key)).ignore();
+            }
+        }
+        pipe.hdel(KEYS, day.saturating_sub(2)).ignore().hgetall(KEYS);
+        let (keys,): (HashMap<String, String>,) = pipe.query_async(&mut connection).await?;
+        let codec = RequestStateCodec::new_with_keyring(day.to_string(), keys);
+        *self.codec.write() = codec.ok();
+        Ok(())
+    }
+
+    /// Makes a file and its copy in the store the same; gives whether the file was written.
+    async fn join(&self, document: &Document, version: Option<&String>) -> Result<bool, String> {
+        let now = (Fingerprint::of(&document.path), version.cloned());
+        if document.same.lock().as_ref() == Some(&now) {
+            return Ok(false);
+        }
+        let mut connection = self.connection.clone();
+        let words = |error: RedisError| error.to_string();
+        let mut pulled = false;
+        loop {
+            let key = &document.key;
+            let stored = connection.hmget(key, &["version", "text"]).await.map_err(words)?;
+            let (mut version, text): (Option<String>, Option<String>) = stored;
+            let path = document.path.clone();
+            let joined = tokio::task::spawn_blocking(move || join_file(&path, text.as_deref()));
+            let joined = joined.await.map_err(|error| error.to_string())??;
+            pulled |= joined.is_written;
+            if let Some(push) = &joined.push {
+                let was = version.as_deref().unwrap_or_default();
+                let mut script = self.scripts[2].key(key);
+                let pushed = script.arg(was).arg(push).invoke_async(&mut connection).await;
+                version = pushed.map_err(words)?;
+                if version.is_none() {
+                    continue;
+                }
+            }
+            if let Some(text) = &joined.text {
+                let base = base_of(&document.path);
+                replace(&base, text.as_bytes(), Readers::Owner).map_err(|e| e.to_string())?;
+            }
+            *document.same.lock() = Some((joined.file, version));
+            return Ok(pulled);
+        }
+    }
+
+    async fn counted(&self, claim: Claim<'_>) -> Result<Lease, LimitRefusal> {
+        let number = self.counted.fetch_add(1, Ordering::Relaxed);
+        let member = format!("{} {number}", self.replica);
+        let Claim { origin, tool, run, limits } = claim;
+        let per_minute = limits.calls_per_minute.get();
+        let busy = format!("mcpdeck:busy:{origin}");
+        let mut script = self.scripts[0].key(&busy);
+        script.key(format!("mcpdeck:rate:{per_minute}:{origin}:{tool}"));
+        script.arg(&member).arg(LEASE).arg(limits.calls_at_once).arg(per_minute);
+        if let Some((run, calls)) = run {
+            script.key(format!("mcpdeck:run:{origin}:{run}")).arg(calls);
+        }
+        let mut connection = self.connection.clone();
+        let counted: RedisResult<(String, u64)> = script.invoke_async(&mut connection).await;
+        let (reached, wait) = counted.map_err(|error| {
+            tracing::warn!(target: "mcpdeck::gateway", "a call cannot be counted: {error}");
+            LimitRefusal::Away(AGAIN)
+        })?;
+        match (&*reached, run) {
+            ("busy", _) => Err(LimitRefusal::AtOnce(limits.calls_at_once)),
+            ("minute", _) => Err(LimitRefusal::PerMinute(Duration::from_micros(wait))),
+            ("run", Some((_, calls))) => {
+                Err(LimitRefusal::Run(crate::host::policy::Budget { calls, spent: calls }))
+            }
+            _ => {
+                self.leases.lock().insert(member.clone(), busy);
+                let leases = Arc::clone(&self.leases);
+                Ok(Box::new(Place { connection, leases, member }))
+            }
+        }
+    }
+}
+
+fn session_key(session: &str) -> String {
+    format!("mcpdeck:session:{session}")
+}
+
+fn taken_key(call: &str) -> String {
+    format!("mcpdeck:taken:{call}")
+}
+
+/// Where is kept what a file and the store last had in common.
+fn base_of(path: &Path) -> PathBuf {
+    path.with_extension("shared")
+}
+
+/// A file that was joined with the copy in the store.
+struct Joined {
+    file: Fingerprint,
+    is_written: bool,
+    /// What both hold now.
+    text: Option<String>,
+    /// What the store does not hold yet.
+    push: Option<String>,
+}
+
+fn join_file(path: &Path, theirs: Option<&str>) -> Result<Joined, String> {
+    let fail = |what: String| format!("{}: {what}", crate::base::text::path::spelled(path));
+    let read = |path: &Path| {
+        let bytes =
+            StateFile::new(path, LARGEST).bytes().map_err(|error| fail(error.to_string()))?;
+        let value = bytes.map(|bytes| serde_json::from_slice::<Value>(&bytes));
+        value.transpose().map_err(|error| fail(error.to_string()))
+    };
+    alone(path, || {
+        let mine = read(path)?;
+        let theirs = theirs.map(serde_json::from_str::<Value>).transpose();
+        let theirs = theirs.map_err(|error| fail(format!("its copy in the store: {error}")))?;
+        let joined = match (&mine, &theirs) {
+            (Some(mine), Some(theirs)) => {
+                Some(merge(&read(&base_of(path))?.unwrap_or_default(), mine, theirs))
+            }
+            // A store that has lost it is given it again.
+            (one, other) => one.clone().or_else(|| other.clone()),
+        };
+        let is_written = joined != mine;
+        let text = joined.as_ref().map(|joined| format!("{joined:#}"));
+        if let (true, Some(text)) = (is_written, &text) {
+            replace(path, text.as_bytes(), Readers::Owner).map_err(|e| fail(e.to_string()))?;
+        }
+        let push = text.clone().filter(|_| joined != theirs);
+        Ok(Joined { file: Fingerprint::of(path), is_written, text, push })
+    })
+}
+
+impl SharedLimits for Valkey {
+    fn admit<'a>(&'a self, claim: Claim<'a>) -> BoxFuture<'a, Result<Lease, LimitRefusal>> {
+        Box::pin(self.counted(claim))
+    }
+}
+
+impl Shared for Valkey {
+    fn away(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.away.subscribe()
+    }
+
+    fn owner<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
+        let mut connection = self.connection.clone();
+        Box::pin(async move {
+            let owner = connection.hget(session_key(session), "owner").await;
+            owner.map_err(|error| error.to_string())
+        })
+    }
+
+    fn own<'a>(&'a self, session: &'a str, client: &'a str) -> BoxFuture<'a, ()> {
+        let mut connection = self.connection.clone();
+        Box::pin(async move {
+            let key = session_key(session);
+            let owned: RedisResult<()> = connection.hset(key, "owner", client).await;
+            if let Err(error) = owned {
+                tracing::warn!(target: "mcpdeck::gateway", "a session is not shared: {error}");
+            }
+        })
+    }
+
+    fn seal(&self, waiting: &Waiting, context: &str) -> Option<String> {
+        let options = SealOptions::new().associated_data(context.as_bytes()).ttl(WAITS);
+        self.codec.read().as_ref()?.seal_json_with(waiting, &options).ok()
+    }
+
+    fn open(&self, state: &str, context: &str) -> Option<Waiting> {
+        self.codec.read().as_ref()?.open_json_with(state, context.as_bytes()).ok()
+    }
+
+    fn take<'a>(&'a self, call: &'a str) -> BoxFuture<'a, bool> {
+        let mut connection = self.connection.clone();
+        Box::pin(async move {
+            let mut take = ::redis::cmd("SET");
+            take.arg(taken_key(call)).arg(&self.replica).arg("NX").arg("EX").arg(WAITS.as_secs());
+            let taken: RedisResult<Option<String>> = take.query_async(&mut connection).await;
+            taken.is_ok_and(|taken| taken.is_some())
+        })
+    }
+
+    fn exchange(&self, sessions: Vec<String>, waiting: Vec<String>) -> BoxFuture<'_, Vec<String>> {
+        Box::pin(async move {
+            let done = self.exchanged(&sessions, waiting).await;
+            let (taken, away) = match done {
+                Ok(taken) => (taken, None),
+                Err(problem) => (Vec::new(), Some(Arc::from(problem))),
+            };
+            self.away.send_if_modified(|known| {
+                let is_news = known.is_some() != away.is_some() || known.as_deref() == Some(NEW);
+                *known = away;
+                is_news
+            });
+            taken
+        })
+    }
+}
+
+#[async_trait::async_trait]
+impl SessionStore for Valkey {
+    async fn load(&self, id: &str) -> Result<Option<SessionState>, SessionStoreError> {
+        let state: Option<String> = self.connection.clone().hget(session_key(id), "state").await?;
+        Ok(state.map(|state| serde_json::from_str(&state)).transpose()?)
+    }
+
+    async fn store(&self, id: &str, state: &SessionState) -> Result<(), SessionStoreError> {
+        let (key, state) = (session_key(id), serde_json::to_string(state)?);
+        let mut pipe = ::redis::pipe();
+        pipe.hset(&key, "state", state).ignore().expire(&key, SESSION).ignore();
+        Ok(pipe.query_async(&mut self.connection.clone()).await?)
+    }
+
+    async fn delete(&self, id: &str) -> Result<(), SessionStoreError> {
+        Ok(self.connection.clone().del(session_key(id)).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_file_and_its_copy_become_the_same_whatever_happened_to_either() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("tokens.json");
+        let tokens = |ids: &[&str]| {
+            let tokens: Vec<Value> = ids.iter().map(|id| json!({"id": id})).collect();
+            json!({"version": 1, "tokens": tokens}).to_string()
+        };
+        let join = |theirs: Option<&str>| {
+            let joined = join_file(&path, theirs).expect("joined");
+            let same = |text: &str| serde_json::from_str::<Value>(text).expect("JSON").to_string();
+            let push = joined.push.as_deref().map(same);
+            let text = joined.text.as_deref().map(same);
+            if let Some(text) = &text {
+                replace(&base_of(&path), text.as_bytes(), Readers::Owner).expect("written");
+            }
+            (joined.is_written, text, push)
+        };
+        assert_eq!(join(None), (false, None, None));
+        let one = tokens(&["a", "b"]);
+        assert_eq!(join(Some(&one)), (true, Some(one.clone()), None), "a new replica");
+        assert_eq!(join(Some(&one)), (false, Some(one.clone()), None));
+        assert_eq!(join(None), (false, Some(one.clone()), Some(one)), "a store that lost it");
+        // One was taken back here while the service was down, another was made elsewhere.
+        replace(&path, tokens(&["b"]).as_bytes(), Readers::Owner).expect("written");
+        let both = tokens(&["b", "c"]);
+        let joined = join(Some(&tokens(&["a", "b", "c"])));
+        assert_eq!(joined, (true, Some(both.clone()), Some(both)));
+        replace(&path, b"{", Readers::Owner).expect("written");
+        assert!(join_file(&path, None).is_err(), "half a file is nobody's");
+    }
+}
