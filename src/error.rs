@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use strum::IntoStaticStr;
 
 use crate::base::{SafeText, ServerName};
 use crate::config::Diagnostic;
 
 /// Stable code of an error; the spelling is part of every machine-readable output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr,
+)]
 pub enum ErrorCode {
     /// The configuration cannot be used.
     Configuration,
@@ -47,24 +50,8 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// The stable spelling.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Configuration => "Configuration",
-            Self::ServerStartup => "ServerStartup",
-            Self::ServerUnavailable => "ServerUnavailable",
-            Self::ToolNotFound => "ToolNotFound",
-            Self::Ambiguous => "Ambiguous",
-            Self::Validation => "Validation",
-            Self::Timeout => "Timeout",
-            Self::Cancelled => "Cancelled",
-            Self::Protocol => "Protocol",
-            Self::CircuitOpen => "CircuitOpen",
-            Self::PermissionDenied => "PermissionDenied",
-            Self::RateLimited => "RateLimited",
-            Self::BudgetExceeded => "BudgetExceeded",
-            Self::PolicyBlocked => "PolicyBlocked",
-            Self::Internal => "Internal",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

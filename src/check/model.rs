@@ -72,6 +72,11 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// Where it is, before what is wrong: `echo: `, or nothing.
+    pub(super) fn prefix(&self) -> String {
+        if self.place.is_empty() { String::new() } else { format!("{}: ", self.place) }
+    }
+
     /// Severity first (worst first), then rule, place and message: a stable order.
     pub fn order(&self, other: &Self) -> std::cmp::Ordering {
         (other.severity, &self.rule, &self.place, &self.message).cmp(&(

@@ -152,10 +152,7 @@ fn annotation(out: &mut String, report: &Report, server: Option<&ServerReport>, 
     }
     let who = server.map(|s| format!("{}: ", s.name)).unwrap_or_default();
     properties.push(format!("title={}", property(&format!("{who}{}", finding.rule))));
-    let place = match finding.place.as_str() {
-        "" => String::new(),
-        place => format!("{place}: "),
-    };
+    let place = finding.prefix();
     let text = format!("{who}{place}{}\n{}", finding.message, finding.help);
     let _ = writeln!(out, "::{command} {}::{}", properties.join(","), data(text.trim_end()));
 }
@@ -192,10 +189,7 @@ pub fn github_summary(report: &Report) -> String {
     if !told.is_empty() {
         out.push_str("\n| | server | rule | finding |\n| --- | --- | --- | --- |\n");
         for (server, finding) in told {
-            let place = match finding.place.as_str() {
-                "" => String::new(),
-                place => format!("{place}: "),
-            };
+            let place = finding.prefix();
             let _ = writeln!(
                 out,
                 "| {} | {} | {} | {} |",

@@ -12,7 +12,7 @@ use super::configuration::problems;
 use super::output::{Done, Exit};
 use super::{load, output, signals};
 use crate::base::{SafeText, ServerName};
-use crate::config::{Environment, HttpConfig, McpConfig, TransportConfig};
+use crate::config::{Environment, HttpConfig, McpConfig};
 use crate::deck::{browser, tokens};
 use crate::mcp::auth::{
     AuthEvent, AuthFailure, Authorizer, SignIn, SignInPrompt, StoredToken, scopes_in_words,
@@ -121,14 +121,8 @@ fn remote<'c>(
         config.servers.get_key_value(&ServerName::new(named))
     };
     let (name, server) = found.ok_or_else(|| load::unknown(config, named))?;
-    match &server.transport {
-        TransportConfig::Http(http)
-        | TransportConfig::Sse(http)
-        | TransportConfig::WebSocket(http) => Ok((name, http)),
-        TransportConfig::Stdio(_) => {
-            Err(format!("`{name}` is a process of this machine: nobody signs in to it"))
-        }
-    }
+    let nobody = || format!("`{name}` is a process of this machine: nobody signs in to it");
+    server.transport.http().map(|http| (name, http)).ok_or_else(nobody)
 }
 
 /// What a token is, a line each: issuer, scopes, time left. No part of the token itself.

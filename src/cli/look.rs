@@ -14,7 +14,7 @@ use super::{deck, load, login, outcome, output};
 use crate::base::text::json as safe;
 use crate::base::{SafeText, ServerName};
 use crate::check::answers::Script;
-use crate::config::{Environment, TransportConfig, TransportKind};
+use crate::config::{Environment, TransportKind};
 use crate::deck::tokens;
 use crate::host::{Host, HostView, ServerState, ServerView};
 use crate::mcp::auth::StoredToken;
@@ -260,13 +260,7 @@ fn signed_in(common: &Common, one: &OneServer) -> IndexMap<ServerName, StoredTok
         return IndexMap::new();
     };
     let tokens = source.config.servers.iter().filter_map(|(name, server)| {
-        let (TransportConfig::Http(http)
-        | TransportConfig::Sse(http)
-        | TransportConfig::WebSocket(http)) = &server.transport
-        else {
-            return None;
-        };
-        let auth = accounts.authorizer(name, http).ok()??;
+        let auth = accounts.authorizer(name, server.transport.http()?).ok()??;
         Some((name.clone(), auth.state().ok()??))
     });
     tokens.collect()

@@ -3,6 +3,7 @@
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::base::{Secret, ServerName};
 use crate::config::{HttpConfig, McpConfig, ServerConfig, StdioConfig, TransportConfig};
@@ -88,35 +89,16 @@ impl ConfigChange {
 pub fn changed_settings(old: &ServerConfig, new: &ServerConfig) -> Vec<String> {
     let mut out = Vec::new();
     transport(&old.transport, &new.transport, &mut out);
-    let mut note = |differs: bool, name: &str| {
-        // `limits` holds what is the process's and what is the wire's.
-        if differs && !out.iter().any(|known| known == name) {
-            out.push(name.to_owned());
+    let settings = |of: &ServerConfig| serde_json::to_value(of).unwrap_or_default();
+    let (was, is) = (settings(old), settings(new));
+    let names = [&was, &is].into_iter().filter_map(Value::as_object).flat_map(Map::keys);
+    for name in names {
+        let differs =
+            was.get(name) != is.get(name) || (name == "limits" && old.content != new.content);
+        if differs && !out.contains(name) {
+            out.push(name.clone());
         }
-    };
-    note(old.request_timeout != new.request_timeout, "timeout");
-    note(old.startup_timeout != new.startup_timeout, "startupTimeout");
-    note(old.shutdown_timeout != new.shutdown_timeout, "shutdownTimeout");
-    note(old.stop != new.stop, "stop");
-    note(old.dependencies != new.dependencies, "dependencies");
-    note(old.disabled != new.disabled, "disabled");
-    note(old.on_demand != new.on_demand, "start");
-    note(old.idle_stop != new.idle_stop, "idleStop");
-    note(old.restart != new.restart, "restart");
-    note(old.on_timeout != new.on_timeout, "onTimeout");
-    note(old.retry != new.retry, "retry");
-    note(old.breaker != new.breaker, "breaker");
-    note(old.cache != new.cache, "cache");
-    note(old.wire != new.wire || old.content != new.content, "limits");
-    note(old.roots != new.roots, "roots");
-    note(old.protocol != new.protocol, "protocol");
-    note(old.log_level != new.log_level, "logLevel");
-    note(old.tools != new.tools, "tools");
-    note(old.dev != new.dev, "dev");
-    note(old.secret != new.secret, "secrets");
-    note(old.public != new.public, "public");
-    note(old.guard != new.guard, "guard");
-    note(old.approvals != new.approvals, "approvals");
+    }
     if old.hold != new.hold {
         let holds = [&old.hold, &new.hold].into_iter().flatten();
         out.extend(holds.map(crate::config::Hold::setting));
@@ -126,17 +108,12 @@ pub fn changed_settings(old: &ServerConfig, new: &ServerConfig) -> Vec<String> {
 }
 
 fn transport(old: &TransportConfig, new: &TransportConfig, out: &mut Vec<String>) {
-    use TransportConfig as T;
     if old.kind() != new.kind() {
         out.push("type".to_owned());
-        return;
-    }
-    match (old, new) {
-        (T::Stdio(old), T::Stdio(new)) => stdio(old, new, out),
-        (T::Http(old), T::Http(new))
-        | (T::Sse(old), T::Sse(new))
-        | (T::WebSocket(old), T::WebSocket(new)) => http(old, new, out),
-        _ => {}
+    } else if let (TransportConfig::Stdio(old), TransportConfig::Stdio(new)) = (old, new) {
+        stdio(old, new, out);
+    } else if let (Some(old), Some(new)) = (old.http(), new.http()) {
+        http(old, new, out);
     }
 }
 

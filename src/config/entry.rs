@@ -4,9 +4,12 @@
 //! over, and what only the content can tell (addresses, names, globs, references) is reported.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
+use serde_json::{Map, Value};
+
+use super::mask::{secret_arguments, secret_of_address};
 use super::origin::{Origin, Origins};
+use super::shape::{Key, Shape, parse_bytes};
 use crate::base::{Secret, ServerName};
 use crate::config::diagnostics::{Problems, child};
 use crate::config::expand::{Cause, Expanded, Scope, expand, has_reference};
@@ -174,18 +177,67 @@ impl Reader<'_, '_> {
         self.origins.insert(effective.to_owned(), Origin { at, via, written });
     }
 
-    /// A duration from a key in seconds or its spelling in milliseconds.
-    pub(crate) fn duration(
+    /// A value as serde reads it: texts expanded, sizes in bytes, one spelling of every key.
+    pub(crate) fn settled(
         &mut self,
-        entry: &Entry<'_>,
-        seconds: &'static str,
-        millis: &'static str,
-    ) -> Option<Duration> {
-        let (key, node) = entry.either(seconds, millis)?;
-        let number = number(node)?;
-        self.trace(&child(&entry.effective, seconds), node, Vec::new());
-        let in_seconds = if key == millis { number / 1e3 } else { number };
-        Duration::try_from_secs_f64(in_seconds).ok()
+        shape: &Shape,
+        node: &Node,
+        pointer: &str,
+        effective: &str,
+    ) -> Option<Value> {
+        let value = match (shape, &node.kind) {
+            (Shape::Either(shapes), _) => {
+                let shape = shapes.iter().find(|shape| shape.takes(node))?;
+                return self.settled(shape, node, pointer, effective);
+            }
+            (Shape::Text, _) => {
+                return self.expanded(node, pointer, effective).map(Value::String);
+            }
+            (Shape::List(of), NodeKind::List(elements)) => {
+                let each = elements.iter().enumerate().map(|(i, element)| {
+                    let (at, shown) = (format!("{pointer}/{i}"), format!("{effective}/{i}"));
+                    self.settled(of, element, &at, &shown)
+                });
+                // All of them, so that the problems of all are reported.
+                let all: Vec<Option<Value>> = each.collect();
+                return all.into_iter().collect();
+            }
+            (Shape::Map(of), NodeKind::Object(members)) => {
+                let each = members.iter().filter_map(|m| {
+                    let (at, shown) = (child(pointer, &m.key), child(effective, &m.key));
+                    Some((m.key.clone(), self.settled(of, &m.value, &at, &shown)?))
+                });
+                return Some(Value::Object(each.collect()));
+            }
+            (Shape::Object(of), NodeKind::Object(_)) => {
+                let keys = of.keys.iter();
+                return Some(self.settled_keys(keys, node, pointer, effective).into());
+            }
+            (Shape::Bytes, NodeKind::Text(text)) => parse_bytes(text)?.into(),
+            (Shape::Integer { .. } | Shape::Bytes, _) => (whole(node)?).into(),
+            (_, NodeKind::Number(_)) => number(node)?.into(),
+            _ => node.to_json(),
+        };
+        self.trace(effective, node, Vec::new());
+        Some(value)
+    }
+
+    /// The values of these keys, each under the name of the setting it spells.
+    pub(crate) fn settled_keys<'k>(
+        &mut self,
+        keys: impl Iterator<Item = &'k Key>,
+        node: &Node,
+        pointer: &str,
+        effective: &str,
+    ) -> Map<String, Value> {
+        let values = keys.filter_map(|key| {
+            let name = key.alias_of.unwrap_or(key.name);
+            let (at, shown) = (child(pointer, key.name), child(effective, name));
+            let value = self.settled(&key.shape, node.get(key.name)?, &at, &shown)?;
+            let millis = value.as_f64().filter(|_| key.alias_of.is_some());
+            Some((name.to_owned(), millis.map_or(value, |millis| (millis / 1e3).into())))
+        });
+        values.collect()
     }
 
     /// A flag.
@@ -199,9 +251,8 @@ impl Reader<'_, '_> {
     /// A whole number.
     pub(crate) fn integer(&mut self, entry: &Entry<'_>, key: &str) -> Option<u64> {
         let node = entry.node.get(key)?;
-        let value = number(node).filter(|n| n.fract() == 0.0 && *n >= 0.0)?;
         self.trace(&child(&entry.effective, key), node, Vec::new());
-        Some(value as u64)
+        whole(node)
     }
 
     /// A word of a fixed set; never expanded.
@@ -218,36 +269,31 @@ pub(crate) fn number(node: &Node) -> Option<f64> {
     if let NodeKind::Number(written) = &node.kind { written.parse().ok() } else { None }
 }
 
+fn whole(node: &Node) -> Option<u64> {
+    number(node).filter(|n| n.fract() == 0.0 && *n >= 0.0).map(|n| n as u64)
+}
+
 /// Reads one entry. `None` when it cannot be used; why has been reported, or an input is missing.
 pub(crate) fn read(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<ServerConfig> {
     let before = reader.problems.list.len();
     let unanswered = reader.unanswered.len();
     let transport: Option<TransportConfig> = transport::read(entry, reader);
-    let mut server = transport.map(|transport| ServerConfig::new(entry.name.clone(), transport));
+    let is_reachable = transport.is_some();
     // The settings are read without a transport too, so that their problems are reported.
-    let mut blank = None;
-    let target = match &mut server {
-        Some(server) => server,
-        None => blank.insert(ServerConfig::new(
-            entry.name.clone(),
-            TransportConfig::Stdio(transport::blank()),
-        )),
-    };
-    settings::read(entry, reader, target);
-    target.hidden = std::mem::take(&mut reader.secrets);
-    target.hidden.extend(hidden_parts(&target.transport));
-    target.at = reader.problems.source.position(entry.node.range.start);
+    let mut server = settings::read(entry, reader, transport);
+    server.hidden = std::mem::take(&mut reader.secrets);
+    server.hidden.extend(hidden_parts(&server.transport));
+    server.at = reader.problems.source.position(entry.node.range.start);
     reader.trace(&entry.effective, entry.node, Vec::new());
     let failed = reader.problems.list.iter().skip(before).any(Diagnostic::is_error);
-    if failed || reader.unanswered.len() > unanswered { None } else { server }
+    let waits = reader.unanswered.len() > unanswered;
+    (is_reachable && !failed && !waits).then_some(server)
 }
 
 /// Secrets that stand in arguments and addresses as they are written.
 fn hidden_parts(transport: &TransportConfig) -> Vec<Secret> {
     match transport {
-        TransportConfig::Stdio(stdio) => crate::config::mask::secret_arguments(&stdio.args),
-        TransportConfig::Http(http)
-        | TransportConfig::Sse(http)
-        | TransportConfig::WebSocket(http) => crate::config::mask::secret_of_address(&http.url),
+        TransportConfig::Stdio(stdio) => secret_arguments(&stdio.args),
+        other => other.http().map_or_else(Vec::new, |http| secret_of_address(&http.url)),
     }
 }

@@ -3,15 +3,13 @@
 
 use std::borrow::Borrow;
 use std::fmt::Write;
-use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use super::diagnostics::child;
 use super::mask::{masked_address, masked_arguments};
 use super::{
-    ApprovalRule, ApprovalRules, BreakerConfig, GuardPolicy, HttpConfig, Loaded, OAuthConfig,
-    ProtocolChoice, ReloadMode, ServerConfig, StdioConfig, StopConfig, TransportConfig,
+    HttpConfig, Loaded, OAuthConfig, RootConfig, ServerConfig, StdioConfig, TransportConfig,
 };
 use crate::base::secret::MASK;
 use crate::base::{Redactor, SafeText};
@@ -20,11 +18,7 @@ use crate::base::{Redactor, SafeText};
 /// gives the same servers, but for the masked values.
 pub fn effective(loaded: &Loaded) -> Value {
     let servers = servers(loaded.config.servers.values());
-    let reload = match loaded.config.reload {
-        ReloadMode::Auto => "auto",
-        ReloadMode::Ask => "ask",
-    };
-    json!({ "reload": reload, "servers": servers })
+    json!({ "reload": loaded.config.reload, "servers": servers })
 }
 
 /// The entries of servers by name, defaults written out, secrets masked.
@@ -122,14 +116,6 @@ fn write_value(
     let _ = write!(out, "\n{close}{}{comma}", brackets.1);
 }
 
-fn seconds(duration: Duration) -> Value {
-    if duration.subsec_nanos() == 0 {
-        json!(duration.as_secs())
-    } else {
-        json!(duration.as_secs_f64())
-    }
-}
-
 fn entry(server: &ServerConfig) -> Map<String, Value> {
     let redactor = Redactor::new(server.secrets());
     let mut out = Map::new();
@@ -139,61 +125,19 @@ fn entry(server: &ServerConfig) -> Map<String, Value> {
     put("type", json!(server.transport.kind().as_str()));
     match &server.transport {
         TransportConfig::Stdio(stdio) => process(stdio, &redactor, &mut put),
-        TransportConfig::Http(http)
-        | TransportConfig::Sse(http)
-        | TransportConfig::WebSocket(http) => address(http, &redactor, &mut put),
+        other => other.http().into_iter().for_each(|http| address(http, &redactor, &mut put)),
     }
-    put("timeout", seconds(server.request_timeout));
-    put("startupTimeout", seconds(server.startup_timeout));
-    put("shutdownTimeout", seconds(server.shutdown_timeout));
-    if server.stop != StopConfig::default() {
-        let rung = |rung: Option<Duration>| rung.map(seconds);
-        put("stop", json!({"stdin": rung(server.stop.stdin), "term": rung(server.stop.term)}));
-    }
-    put("dependencies", json!(server.dependencies));
-    put("disabled", json!(server.disabled));
+    let mut settings = json!(server);
+    settings["limits"] = limits(server);
+    settings["roots"] = server.roots.iter().map(root).collect();
     if server.on_demand {
-        put("start", json!("onDemand"));
-        put("idleStop", json!(server.idle_stop.map(seconds)));
+        settings["start"] = json!("onDemand");
     }
-    put(
-        "restart",
-        json!({
-            "policy": server.restart.policy,
-            "max": server.restart.max,
-            "backoff": seconds(server.restart.backoff),
-        }),
-    );
-    put("onTimeout", json!(server.on_timeout));
-    put(
-        "retry",
-        json!({
-            "maxRetries": server.retry.max_retries,
-            "initial": seconds(server.retry.initial),
-            "factor": server.retry.factor,
-            "maxDelay": seconds(server.retry.max_delay),
-        }),
-    );
-    let BreakerConfig { threshold, window, cooldown, errors, tool_errors } = &server.breaker;
-    put(
-        "breaker",
-        json!({
-            "threshold": threshold, "window": seconds(*window), "cooldown": seconds(*cooldown),
-            "errors": errors, "toolErrors": tool_errors,
-        }),
-    );
-    put(
-        "cache",
-        json!({
-            "enabled": server.cache.enabled,
-            "ttl": seconds(server.cache.ttl),
-            "staleIfUnavailable": server.cache.stale_if_unavailable,
-            "maxEntries": server.cache.max_entries,
-            "maxBytes": server.cache.max_bytes,
-        }),
-    );
-    put("limits", limits(server));
-    policies(server, &mut put);
+    for (key, value) in settings.as_object().into_iter().flatten() {
+        if server.on_demand || !["start", "idleStop"].contains(&key.as_str()) {
+            put(key, value.clone());
+        }
+    }
     out
 }
 
@@ -240,97 +184,22 @@ fn address(http: &HttpConfig, redactor: &Redactor, put: &mut dyn FnMut(&str, Val
 }
 
 fn limits(server: &ServerConfig) -> Value {
-    let (wire, content) = (&server.wire, &server.content);
-    let mut out = json!({
-        "lineBytes": wire.line_bytes,
-        "depth": wire.depth,
-        "nodes": wire.nodes,
-        "stderrLineBytes": wire.stderr_line_bytes,
-        "stderrBytes": wire.stderr_bytes,
-        "maxCall": seconds(wire.max_call),
-        "listPages": wire.list_pages,
-        "listEntries": wire.list_entries,
-        "refetch": seconds(wire.refetch),
-        "queueMessages": wire.queue_messages,
-        "queueBytes": wire.queue_bytes,
-        "inputRounds": wire.input_rounds,
-        "inputsPerRound": wire.inputs_per_round,
-        "approvals": wire.approvals,
-        "approvalsPerMinute": wire.approvals_per_minute,
-        "maxWaiting": seconds(wire.max_waiting),
-        "descriptionBytes": content.description_bytes,
-        "schemaDepth": content.schema_depth,
-        "subschemas": content.subschemas,
-        "schemaTime": seconds(content.schema_time),
-        "imagePixels": content.image_pixels,
-        "imageBytes": content.image_bytes,
-    });
-    if let TransportConfig::Stdio(stdio) = &server.transport {
-        let of = &stdio.limits;
-        for (key, value) in [
-            ("memory", of.memory.map(|n| json!(n))),
-            ("cpu", of.cpu_time.map(seconds)),
-            ("openFiles", of.open_files.map(|n| json!(n))),
-        ] {
-            if let Some(value) = value {
-                out[key] = value;
-            }
-        }
+    let mut all = Map::new();
+    let process = match &server.transport {
+        TransportConfig::Stdio(stdio) => json!(stdio.limits),
+        _ => Value::Null,
+    };
+    for part in [json!(server.wire), json!(server.content), process] {
+        all.extend(part.as_object().cloned().unwrap_or_default());
     }
-    out
+    all.into()
 }
 
-fn policies(server: &ServerConfig, put: &mut dyn FnMut(&str, Value)) {
-    let roots: Vec<Value> = server
-        .roots
-        .iter()
-        .map(|root| match &root.name {
-            Some(name) => json!({ "uri": root.uri, "name": name }),
-            None => json!(root.uri),
-        })
-        .collect();
-    put("roots", json!(roots));
-    put(
-        "protocol",
-        match &server.protocol {
-            ProtocolChoice::Auto => json!("auto"),
-            ProtocolChoice::Legacy => json!("legacy"),
-            ProtocolChoice::Modern => json!("modern"),
-            ProtocolChoice::Version(version) => json!(version),
-        },
-    );
-    if let Some(level) = server.log_level {
-        put("logLevel", json!(level));
+fn root(root: &RootConfig) -> Value {
+    match &root.name {
+        Some(name) => json!({ "uri": root.uri, "name": name }),
+        None => json!(root.uri),
     }
-    for (key, names) in [("secrets", &server.secret), ("public", &server.public)] {
-        if !names.is_empty() {
-            put(key, json!(names));
-        }
-    }
-    put("tools", json!({ "allow": server.tools.allow, "deny": server.tools.deny }));
-    if let Some(dev) = &server.dev {
-        let mut value = json!({ "watch": dev.watch, "rerun": dev.rerun });
-        if let Some(build) = &dev.build {
-            value["build"] = json!(build);
-        }
-        put("dev", value);
-    }
-    let GuardPolicy { default, tools } = &server.guard;
-    put("guard", json!({ "default": default, "tools": tools }));
-    let rule = |rule: &ApprovalRule| match rule {
-        ApprovalRule::Ask => json!("ask"),
-        ApprovalRule::Deny => json!("deny"),
-        ApprovalRule::Canned(answer) => json!({ "canned": answer }),
-    };
-    let ApprovalRules { sampling, elicitation, outside_calls } = &server.approvals;
-    put(
-        "approvals",
-        json!({
-            "sampling": rule(sampling),
-            "elicitation": rule(elicitation),
-            "outsideCalls": outside_calls,
-        }),
-    );
 }
 
 // What of an effective configuration is worth reading: what a file says, and what differs from

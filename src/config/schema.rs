@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::config::{Diagnostic, Hold, Position};
 
@@ -48,27 +49,39 @@ impl McpConfig {
 }
 
 /// One server's effective configuration.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// Read and written by serde as an entry in the file, its settings in one spelling and without how
+/// it is reached.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct ServerConfig {
     /// Its name.
+    #[serde(skip)]
     pub name: ServerName,
     /// How to reach it.
+    #[serde(skip)]
     pub transport: TransportConfig,
     /// Default deadline of a request (`timeout`, default 30 s).
+    #[serde(rename = "timeout", with = "seconds")]
     pub request_timeout: Duration,
     /// Deadline of one start attempt (`startupTimeout`, default 30 s).
+    #[serde(with = "seconds")]
     pub startup_timeout: Duration,
     /// Deadline of a graceful stop (`shutdownTimeout`, default 10 s).
+    #[serde(with = "seconds")]
     pub shutdown_timeout: Duration,
     /// Rungs of a graceful stop that are set one by one (`stop`, decision D10).
+    #[serde(skip_serializing_if = "StopConfig::is_unset")]
     pub stop: StopConfig,
     /// Servers that must be ready first (`dependencies`, alias `dependsOn`).
     pub dependencies: Vec<ServerName>,
     /// Listed but not started.
     pub disabled: bool,
     /// Starts when it is called first (`"start": "onDemand"`), where its definitions are known.
+    #[serde(rename = "start")]
     pub on_demand: bool,
     /// Stops again when nothing has used it for so long (`idleStop`); with `on_demand`.
+    #[serde(with = "seconds::perhaps")]
     pub idle_stop: Option<Duration>,
     /// What to do when it dies (decision D1).
     pub restart: RestartConfig,
@@ -81,33 +94,42 @@ pub struct ServerConfig {
     /// Cache of resources and prompts (X1).
     pub cache: CacheConfig,
     /// Limits on what it may send.
+    #[serde(rename = "limits")]
     pub wire: WireLimits,
     /// Limits on what is made of what it sent.
+    #[serde(skip)]
     pub content: ContentLimits,
     /// Directories or URIs shared as roots.
     pub roots: Vec<RootConfig>,
     /// Protocol pin.
     pub protocol: ProtocolChoice,
     /// Level asked of the server's own logging.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub log_level: Option<LogLevel>,
+    /// Names of variables and headers whose values are secret whatever they look like (`secrets`).
+    #[serde(rename = "secrets", skip_serializing_if = "Vec::is_empty")]
+    pub secret: Vec<String>,
+    /// Names of those whose values are shown (`public`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub public: Vec<String>,
     /// Which tools are visible.
     pub tools: ToolFilter,
     /// Restart on source changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub dev: Option<DevConfig>,
     /// Argument guard (R9).
     pub guard: GuardPolicy,
     /// What to do with sampling and elicitation requests.
     pub approvals: ApprovalRules,
-    /// Names of variables and headers whose values are secret whatever they look like (`secrets`).
-    pub secret: Vec<String>,
-    /// Names of those whose values are shown (`public`).
-    pub public: Vec<String>,
     /// Secrets that stand within arguments or the address: answered inputs, variables and options
     /// that are called like a secret.
+    #[serde(skip)]
     pub hidden: Vec<Secret>,
     /// Why it must not start yet, when there is a reason besides its entry.
+    #[serde(skip)]
     pub hold: Option<Hold>,
     /// Where the entry stands.
+    #[serde(skip)]
     pub at: Position,
 }
 
@@ -125,8 +147,9 @@ pub enum TransportConfig {
 }
 
 /// The kind of transport, as shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum TransportKind {
     /// `stdio`
     Stdio,
@@ -140,13 +163,8 @@ pub enum TransportKind {
 
 impl TransportKind {
     /// The word used in files and on screens.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Stdio => "stdio",
-            Self::Http => "http",
-            Self::Sse => "sse",
-            Self::WebSocket => "websocket",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -163,12 +181,20 @@ impl TransportConfig {
 
     /// Whether it is reached by an address, so that nothing is started for it.
     pub const fn is_address(&self) -> bool {
-        !matches!(self, Self::Stdio(_))
+        self.http().is_some()
+    }
+
+    /// The address with what belongs to it; nothing of a child process.
+    pub const fn http(&self) -> Option<&HttpConfig> {
+        match self {
+            Self::Stdio(_) => None,
+            Self::Http(http) | Self::Sse(http) | Self::WebSocket(http) => Some(http),
+        }
     }
 }
 
 /// A child process.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct StdioConfig {
     /// Program, as written after expansion (resolved on PATH at spawn).
     pub command: String,
@@ -264,18 +290,23 @@ pub struct TlsConfig {
 }
 
 /// Resource limits applied to a child (`setrlimit` on Unix).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct ProcessLimits {
     /// Private writable memory in bytes, per process (`limits.memory`).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
     /// CPU time (`limits.cpu`).
+    #[serde(rename = "cpu", with = "seconds::perhaps", skip_serializing_if = "Option::is_none")]
     pub cpu_time: Option<Duration>,
     /// Open files (`limits.openFiles`).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub open_files: Option<u64>,
 }
 
 /// Limits on what a server may send; defaults from the fault catalogue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct WireLimits {
     /// Longest line or event, bytes (default 4 MiB, at most 256).
     pub line_bytes: usize,
@@ -290,12 +321,14 @@ pub struct WireLimits {
     /// Bytes of stderr kept for the last words of the process (default 256 KiB).
     pub stderr_bytes: usize,
     /// Longest call whatever its progress (default 10 min).
+    #[serde(with = "seconds")]
     pub max_call: Duration,
     /// Most pages of one list (default 100).
     pub list_pages: usize,
     /// Most entries of one list (default 5,000).
     pub list_entries: usize,
     /// Least time between two fetches of one list (default 1 s).
+    #[serde(with = "seconds")]
     pub refetch: Duration,
     /// Messages to the server that may wait before new calls are held back (default 256).
     pub queue_messages: usize,
@@ -310,6 +343,7 @@ pub struct WireLimits {
     /// Most requests from the server in a minute (default 600).
     pub approvals_per_minute: usize,
     /// Longest time a person may hold a call (default 1 h).
+    #[serde(with = "seconds")]
     pub max_waiting: Duration,
 }
 
@@ -325,6 +359,7 @@ pub struct ContentLimits {
     /// Most sub-schemas of one schema (default 2,000).
     pub subschemas: u64,
     /// Longest compilation of a schema, and longest check against it (default 250 ms).
+    #[serde(with = "seconds")]
     pub schema_time: Duration,
     /// Most pixels of a picture that is decoded (default 4 million).
     pub image_pixels: u64,
@@ -353,6 +388,7 @@ pub enum ProtocolChoice {
     /// `server/discover` era.
     Modern,
     /// One dated version, for example `2025-06-18`.
+    #[serde(untagged)]
     Version(String),
 }
 
@@ -361,6 +397,12 @@ impl FromIterator<ServerConfig> for McpConfig {
     fn from_iter<I: IntoIterator<Item = ServerConfig>>(servers: I) -> Self {
         let servers = servers.into_iter().map(|server| (server.name.clone(), server)).collect();
         Self { servers, ..Self::default() }
+    }
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self::new(ServerName::new(""), TransportConfig::Stdio(StdioConfig::default()))
     }
 }
 
@@ -383,10 +425,7 @@ impl ServerConfig {
         let stdio = StdioConfig {
             command: command.into(),
             args: args.into_iter().map(Into::into).collect(),
-            env: IndexMap::new(),
-            cwd: None,
-            inherit_env: false,
-            limits: ProcessLimits::default(),
+            ..StdioConfig::default()
         };
         Self::new(ServerName::new(name), TransportConfig::Stdio(stdio))
     }
@@ -466,14 +505,47 @@ impl ServerConfig {
             has(&self.secret, name) || super::mask::is_secret(name, value.expose())
         };
         let found = values.iter().filter(|(name, value)| secret(name, value)).map(|(_, v)| v);
-        let oauth = match &self.transport {
-            TransportConfig::Stdio(_) => None,
-            TransportConfig::Http(http)
-            | TransportConfig::Sse(http)
-            | TransportConfig::WebSocket(http) => Some(&http.oauth),
-        };
+        let oauth = self.transport.http().map(|http| &http.oauth);
         let oauth = oauth.into_iter().flat_map(|o| o.client_secret.iter().chain(&o.private_key));
         let all = found.chain(oauth).chain(&self.hidden);
         all.filter(|value| !public.contains(value)).cloned().collect()
+    }
+}
+
+/// Durations in seconds, as the file has them.
+mod seconds {
+    use super::{Deserialize, Duration};
+    use serde::de::Error;
+    use serde::{Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(span: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        match span.subsec_nanos() {
+            0 => to.serialize_u64(span.as_secs()),
+            _ => to.serialize_f64(span.as_secs_f64()),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        Duration::try_from_secs_f64(f64::deserialize(from)?).map_err(D::Error::custom)
+    }
+
+    /// The same where there may be none.
+    pub mod perhaps {
+        use super::{Deserialize, Deserializer, Duration, Error, Serializer};
+
+        #[expect(clippy::ref_option, reason = "serde asks for it")]
+        pub fn serialize<S: Serializer>(span: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+            match span {
+                Some(span) => super::serialize(span, to),
+                None => to.serialize_none(),
+            }
+        }
+
+        pub fn deserialize<'de, D: Deserializer<'de>>(
+            from: D,
+        ) -> Result<Option<Duration>, D::Error> {
+            let span = Option::<f64>::deserialize(from)?.map(Duration::try_from_secs_f64);
+            span.transpose().map_err(D::Error::custom)
+        }
     }
 }

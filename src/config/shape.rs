@@ -132,7 +132,7 @@ impl Shape {
     }
 
     /// Whether a value has the JSON type of this shape, whatever its content.
-    fn takes(&self, node: &Node) -> bool {
+    pub(crate) fn takes(&self, node: &Node) -> bool {
         match (self, &node.kind) {
             (Self::Any, _)
             | (Self::Text | Self::Word(_) | Self::Version(_) | Self::Bytes, NodeKind::Text(_))

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 use tokio::sync::mpsc;
 
 use super::approvals::{PendingRequest, RuleKind, SessionRule, Settlement};
@@ -33,8 +34,9 @@ pub struct Record {
 }
 
 /// What happened.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(tag = "fact", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[strum(serialize_all = "camelCase")]
 pub enum Fact {
     /// A configuration was taken into use.
     ConfigLoaded {
@@ -381,44 +383,8 @@ impl Fact {
     }
 
     /// Its name, as the journal spells it in `fact`.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::ConfigLoaded { .. } => "configLoaded",
-            Self::ConfigRejected { .. } => "configRejected",
-            Self::Reloaded(_) => "reloaded",
-            Self::ServerAdded { .. } => "serverAdded",
-            Self::ServerRemoved { .. } => "serverRemoved",
-            Self::StateChanged { .. } => "stateChanged",
-            Self::Advised { .. } => "advised",
-            Self::StepChanged { .. } => "stepChanged",
-            Self::AuthStepped { .. } => "authStepped",
-            Self::AccountChanged { .. } => "accountChanged",
-            Self::Spawned { .. } => "spawned",
-            Self::Connected { .. } => "connected",
-            Self::Listed { .. } => "listed",
-            Self::Exited { .. } => "exited",
-            Self::Crashed { .. } => "crashed",
-            Self::RestartPlanned { .. } => "restartPlanned",
-            Self::GivenUp { .. } => "givenUp",
-            Self::ChangesSeen { .. } => "changesSeen",
-            Self::Found { .. } => "found",
-            Self::BreakerChanged { .. } => "breakerChanged",
-            Self::RequestArrived { .. } => "requestArrived",
-            Self::RequestSettled { .. } => "requestSettled",
-            Self::RequestExtended { .. } => "requestExtended",
-            Self::RootsShared { .. } => "rootsShared",
-            Self::ApprovalRuleSet { .. } => "approvalRuleSet",
-            Self::CallsCancelled { .. } => "callsCancelled",
-            Self::SourcesWatched { .. } => "sourcesWatched",
-            Self::SourcesLeft { .. } => "sourcesLeft",
-            Self::SourcesChanged { .. } => "sourcesChanged",
-            Self::BuildBegan { .. } => "buildBegan",
-            Self::BuildEnded { .. } => "buildEnded",
-            Self::SourcesTaken { .. } => "sourcesTaken",
-            Self::SourcesNoted { .. } => "sourcesNoted",
-            Self::TaskFailed { .. } => "taskFailed",
-            Self::ShutdownBegan => "shutdownBegan",
-        }
+    pub fn name(&self) -> &'static str {
+        self.into()
     }
 }
 

@@ -38,7 +38,7 @@ pub enum Ending {
 
 impl Ending {
     /// The word of the log: `ok`, `toolError`, or the error's code.
-    pub const fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Success => "ok",
             Self::ToolError => "toolError",

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use indexmap::{IndexMap, IndexSet};
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::approvals::{PendingRequest, RuleKind, SessionRule};
 use super::breaker::BreakerView;
@@ -22,8 +23,11 @@ use crate::mcp::{ApprovalId, Capabilities, Finding, FindingKind, ListChanges, Se
 use crate::process::ExitView;
 
 /// State of a server (requirement L1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum ServerState {
     /// Not started: its entry says so.
     Disabled,
@@ -49,16 +53,8 @@ impl ServerState {
     }
 
     /// The word shown.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Disabled => "disabled",
-            Self::Waiting => "waiting",
-            Self::Starting => "starting",
-            Self::Ready => "ready",
-            Self::Unavailable => "unavailable",
-            Self::Shutdown => "shutdown",
-            Self::Sleeping => "sleeping",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

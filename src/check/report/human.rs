@@ -133,10 +133,7 @@ fn write_findings(out: &mut String, style: Style, findings: &[Finding]) {
             Severity::Warning => style.paint(Ink::Yellow, &word),
             Severity::Note => style.paint(Ink::Dim, &word),
         };
-        let place = match finding.place.as_str() {
-            "" => String::new(),
-            place => format!("{place}: "),
-        };
+        let place = finding.prefix();
         let rule = style.paint(Ink::Dim, &format!("[{}]", finding.rule));
         let _ = writeln!(out, "  {word} {place}{} {rule}", finding.message);
         if !finding.help.is_empty() && finding.severity > Severity::Note {

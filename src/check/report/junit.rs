@@ -3,7 +3,6 @@
 //! Written with `quick-xml`: `quick-junit` would replace the element names alone, and stands on the
 //! same writer with a clock and identifiers beside it.
 
-use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -12,10 +11,11 @@ use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesText, Event};
 use serde_json::{Value, json};
 
+use crate::base::file::hex;
 use crate::base::text::json as safe;
 use crate::check::model::{Finding, Report, ServerReport, StepStatus, Verdict};
 use crate::check::rule;
-use crate::config::{Position, Severity};
+use crate::config::Position;
 
 /// One test case, before it is written.
 struct Case {
@@ -259,14 +259,6 @@ pub(super) fn sarif(report: &Report) -> String {
     safe::pretty(&document) + "\n"
 }
 
-const fn level(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Note => "note",
-        Severity::Warning => "warning",
-        Severity::Error => "error",
-    }
-}
-
 fn describe(id: &str) -> Value {
     match rule::find(id) {
         Some(rule) => json!({
@@ -274,7 +266,7 @@ fn describe(id: &str) -> Value {
             "shortDescription": {"text": rule.summary},
             "fullDescription": {"text": rule.why},
             "help": {"text": rule.fix},
-            "defaultConfiguration": {"level": level(rule.severity)},
+            "defaultConfiguration": {"level": rule.severity.to_string()},
         }),
         None => json!({"id": id, "shortDescription": {"text": "a problem of the configuration"}}),
     }
@@ -294,7 +286,7 @@ fn result(
     let mut result = json!({
         "ruleId": id,
         "ruleIndex": rules.binary_search(&id).unwrap_or_default(),
-        "level": level(finding.severity),
+        "level": finding.severity.to_string(),
         "message": {"text": text},
         "partialFingerprints": {"mcpdeck/v1": fingerprint(server, finding)},
     });
@@ -326,10 +318,7 @@ fn fingerprint(server: Option<&ServerReport>, finding: &Finding) -> String {
         hash.update(part.as_bytes());
         hash.update([0]);
     }
-    hash.finalize().iter().take(16).fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    hex(&hash.finalize()[..16])
 }
 
 fn physical(file: &Path, at: Option<&Position>) -> Value {

@@ -1,80 +1,72 @@
-//! The settings of an entry that do not depend on its transport.
+//! The settings of an entry that do not depend on its transport: brought by the table of keys into
+//! the form that serde reads, then checked for what the table cannot say.
 
 use globset::Glob;
 use indexmap::IndexSet;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
 
-use crate::base::{LogLevel, ServerName};
+use super::transport::{ADDRESS, PROCESS};
+use crate::base::ServerName;
 use crate::config::diagnostics::child;
-use crate::config::entry::{Entry, Reader, number};
-use crate::config::shape::parse_bytes;
-use crate::config::syntax::{Node, NodeKind};
-use crate::config::{
-    ApprovalRule, DevConfig, GuardMode, OnTimeout, OutsideCalls, ProtocolChoice, RestartPolicy,
-    RootConfig, ServerConfig,
-};
+use crate::config::entry::{Entry, Reader};
+use crate::config::keys::SERVER;
+use crate::config::shape::{Key, Shape};
+use crate::config::syntax::NodeKind;
+use crate::config::{ProtocolChoice, RootConfig, ServerConfig, TransportConfig};
 
-/// Reads every setting into `out`.
-pub(crate) fn read(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig) {
-    if let Some(timeout) = reader.duration(entry, "timeout", "timeoutMs") {
-        out.request_timeout = timeout;
+/// Settings that may be written short, and the key within them that is meant.
+const SHORT: [(&str, &str); 4] =
+    [("restart", "policy"), ("cache", "enabled"), ("guard", "default"), ("tools", "allow")];
+
+/// The entry with all its settings; without a transport it stands for a process that is never run.
+pub(crate) fn read(
+    entry: &Entry<'_>,
+    reader: &mut Reader<'_, '_>,
+    transport: Option<TransportConfig>,
+) -> ServerConfig {
+    let others = ["type", "transport", "id", "roots"];
+    let known = |key: &&Key| {
+        let within = |keys: &[&str]| keys.contains(&key.name);
+        !within(&PROCESS) && !within(&ADDRESS) && !within(&others)
+    };
+    let keys = SERVER.keys.iter().filter(known);
+    let mut set = reader.settled_keys(keys, entry.node, &entry.pointer, &entry.effective);
+    for path in [&["tools"][..], &["tools", "allow"], &["tools", "deny"], &["dev", "watch"]] {
+        globs(entry, reader, &set, path);
     }
-    if let Some(timeout) = reader.duration(entry, "startupTimeout", "startupTimeoutMs") {
-        out.startup_timeout = timeout;
+    if set.get("tools").is_some_and(|tools| *tools == json!([])) {
+        set.insert("tools".to_owned(), json!({ "deny": ["*"] }));
     }
-    if let Some(timeout) = reader.duration(entry, "shutdownTimeout", "shutdownTimeoutMs") {
-        out.shutdown_timeout = timeout;
+    for (key, meant) in SHORT {
+        if let Some(short) = set.get_mut(key).filter(|value| !value.is_object()) {
+            *short = json!({ meant: short.take() });
+        }
     }
-    if let Some(of) = inner(entry, "stop") {
-        out.stop.stdin = reader.duration(&of, "stdin", "stdinMs");
-        out.stop.term = reader.duration(&of, "term", "termMs");
+    let on_demand = set.get("start").is_some_and(|start| start == "onDemand");
+    set.insert("start".to_owned(), json!(on_demand));
+    dev(entry, reader, &mut set);
+    let mut server: ServerConfig = part(&Value::Object(set.clone()));
+    server.name = entry.name.clone();
+    server.retry.is_given = set.contains_key("retry");
+    let limits = set.remove("limits").unwrap_or_default();
+    server.content = part(&limits);
+    if let Some(transport) = transport {
+        server.transport = transport;
     }
-    out.disabled = reader.flag(entry, "disabled").unwrap_or(false);
-    out.on_demand = reader.word(entry, "start") == Some("onDemand");
-    out.idle_stop = reader.duration(entry, "idleStop", "idleStopMs");
-    if let (Some((key, node)), false) = (entry.either("idleStop", "idleStopMs"), out.on_demand) {
+    if let TransportConfig::Stdio(stdio) = &mut server.transport {
+        stdio.limits = part(&limits);
+    }
+    let names = server.dependencies.iter().map(|name| ServerName::new(name.as_str()));
+    server.dependencies = names.collect::<IndexSet<_>>().into_iter().collect();
+    if let (Some((key, node)), false) = (entry.either("idleStop", "idleStopMs"), on_demand) {
         let message = format!("`{key}` means nothing without `\"start\": \"onDemand\"`");
         let pointer = child(&entry.pointer, key);
         reader.problems.warn("config/unused-key", &node.range, &pointer, message);
     }
-    if let Some(key) = entry.either("dependencies", "dependsOn").map(|(key, _)| key) {
-        let names = reader.texts(entry, key).unwrap_or_default();
-        let all: IndexSet<ServerName> = names.iter().map(|name| ServerName::new(name)).collect();
-        out.dependencies = all.into_iter().collect();
-    }
-    if reader.word(entry, "onTimeout") == Some("breaker") {
-        out.on_timeout = OnTimeout::Breaker;
-    }
-    out.protocol = match reader.word(entry, "protocol") {
-        None | Some("auto") => ProtocolChoice::Auto,
-        Some("legacy") => ProtocolChoice::Legacy,
-        Some("modern") => ProtocolChoice::Modern,
-        Some(version) => protocol_version(entry, reader, version),
-    };
-    out.log_level = reader.word(entry, "logLevel").and_then(log_level);
-    out.secret = reader.texts(entry, "secrets").unwrap_or_default();
-    out.public = reader.texts(entry, "public").unwrap_or_default();
-    restart(entry, reader, out);
-    retry(entry, reader, out);
-    breaker(entry, reader, out);
-    cache(entry, reader, out);
-    limits(entry, reader, out);
-    tools(entry, reader, out);
-    dev(entry, reader, out);
-    guard(entry, reader, out);
-    approvals(entry, reader, out);
-    roots(entry, reader, out);
-}
-
-/// The versions of the specification so far.
-const VERSIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
-
-fn protocol_version(
-    entry: &Entry<'_>,
-    reader: &mut Reader<'_, '_>,
-    version: &str,
-) -> ProtocolChoice {
-    if !VERSIONS.contains(&version)
-        && let Some(node) = entry.node.get("protocol")
+    if let (ProtocolChoice::Version(version), Some(node)) =
+        (&server.protocol, entry.node.get("protocol"))
+        && !VERSIONS.contains(&version.as_str())
     {
         let message = format!("no version `{version}` of the specification is known");
         reader
@@ -82,14 +74,19 @@ fn protocol_version(
             .warn("config/protocol", &node.range, &child(&entry.pointer, "protocol"), message)
             .help(format!("known are {}", VERSIONS.join(", ")));
     }
-    ProtocolChoice::Version(version.to_owned())
+    roots(entry, reader, &mut server);
+    server
 }
 
-fn log_level(word: &str) -> Option<LogLevel> {
-    serde_json::from_value(serde_json::Value::String(word.to_owned())).ok()
+/// What serde makes of it; the default where a value has the wrong form, which was reported.
+fn part<T: DeserializeOwned + Default>(value: &Value) -> T {
+    T::deserialize(value).unwrap_or_default()
 }
 
-/// An object within the entry, as an entry of its own.
+/// The versions of the specification so far.
+const VERSIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
+
+/// The entry of an object within an entry.
 pub(crate) fn inner<'n>(entry: &Entry<'n>, key: &str) -> Option<Entry<'n>> {
     let node = entry.node.get(key)?;
     matches!(node.kind, NodeKind::Object(_)).then(|| Entry {
@@ -100,246 +97,50 @@ pub(crate) fn inner<'n>(entry: &Entry<'n>, key: &str) -> Option<Entry<'n>> {
     })
 }
 
-fn restart(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig) {
-    if reader.word(entry, "restart") == Some("on-failure") {
-        out.restart.policy = RestartPolicy::OnFailure;
-    }
-    let Some(of) = inner(entry, "restart") else { return };
-    if reader.word(&of, "policy") == Some("on-failure") {
-        out.restart.policy = RestartPolicy::OnFailure;
-    }
-    if let Some(max) = reader.integer(&of, "max") {
-        out.restart.max = max as u32;
-    }
-    if let Some(backoff) = reader.duration(&of, "backoff", "backoffMs") {
-        out.restart.backoff = backoff;
-    }
-}
-
-fn retry(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig) {
-    let Some(of) = inner(entry, "retry") else { return };
-    out.retry.is_given = true;
-    if let Some(max) = reader.integer(&of, "maxRetries") {
-        out.retry.max_retries = max as u32;
-    }
-    if let Some(initial) = reader.duration(&of, "initial", "initialMs") {
-        out.retry.initial = initial;
-    }
-    if let Some(max) = reader.duration(&of, "maxDelay", "maxDelayMs") {
-        out.retry.max_delay = max;
-    }
-    if let Some((node, factor)) = of.node.get("factor").and_then(|n| Some((n, number(n)?))) {
-        reader.trace(&child(&of.effective, "factor"), node, Vec::new());
-        out.retry.factor = factor;
-    }
-}
-
-fn breaker(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig) {
-    let Some(of) = inner(entry, "breaker") else { return };
-    let breaker = &mut out.breaker;
-    if let Some(threshold) = reader.integer(&of, "threshold") {
-        breaker.threshold = threshold as u32;
-    }
-    for (seconds, millis, slot) in [
-        ("window", "windowMs", &mut breaker.window),
-        ("cooldown", "cooldownMs", &mut breaker.cooldown),
-    ] {
-        *slot = reader.duration(&of, seconds, millis).unwrap_or(*slot);
-    }
-    breaker.errors = reader.flag(&of, "errors").unwrap_or(false);
-    breaker.tool_errors = reader.flag(&of, "toolErrors").unwrap_or(false);
-}
-
-fn cache(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig) {
-    if let Some(enabled) = reader.flag(entry, "cache") {
-        out.cache.enabled = enabled;
-    }
-    let Some(of) = inner(entry, "cache") else { return };
-    if let Some(enabled) = reader.flag(&of, "enabled") {
-        out.cache.enabled = enabled;
-    }
-    if let Some(ttl) = reader.duration(&of, "ttl", "ttlMs") {
-        out.cache.ttl = ttl;
-    }
-    if let Some(stale) = reader.flag(&of, "staleIfUnavailable") {
-        out.cache.stale_if_unavailable = stale;
-    }
-    if let Some(most) = reader.integer(&of, "maxEntries") {
-        out.cache.max_entries = most;
-    }
-    if let Some(most) = bytes(&of, reader, "maxBytes") {
-        out.cache.max_bytes = most;
-    }
-}
-
-/// A size: a number of bytes or text with a unit.
+/// A size in bytes.
 pub(crate) fn bytes(of: &Entry<'_>, reader: &mut Reader<'_, '_>, key: &str) -> Option<u64> {
-    let node = of.node.get(key)?;
-    let value = match &node.kind {
-        NodeKind::Text(text) => parse_bytes(text)?,
-        _ => return reader.integer(of, key),
-    };
-    reader.trace(&child(&of.effective, key), node, Vec::new());
-    Some(value)
+    let (pointer, effective) = (child(&of.pointer, key), child(&of.effective, key));
+    reader.settled(&Shape::Bytes, of.node.get(key)?, &pointer, &effective)?.as_u64()
 }
 
-/// What the server may send; the limits of the process are the transport's.
-fn limits(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig) {
-    let Some(of) = inner(entry, "limits") else { return };
-    let wire = &mut out.wire;
-    for (key, slot) in [
-        ("lineBytes", &mut wire.line_bytes),
-        ("depth", &mut wire.depth),
-        ("nodes", &mut wire.nodes),
-        ("stderrLineBytes", &mut wire.stderr_line_bytes),
-        ("stderrBytes", &mut wire.stderr_bytes),
-        ("listPages", &mut wire.list_pages),
-        ("listEntries", &mut wire.list_entries),
-        ("queueMessages", &mut wire.queue_messages),
-        ("queueBytes", &mut wire.queue_bytes),
-        ("inputRounds", &mut wire.input_rounds),
-        ("inputsPerRound", &mut wire.inputs_per_round),
-        ("approvals", &mut wire.approvals),
-        ("approvalsPerMinute", &mut wire.approvals_per_minute),
-    ] {
-        if let Some(value) = reader.integer(&of, key) {
-            *slot = value as usize;
-        }
-    }
-    if let Some(most) = reader.duration(&of, "maxCall", "maxCallMs") {
-        wire.max_call = most;
-    }
-    if let Some(least) = reader.duration(&of, "refetch", "refetchMs") {
-        wire.refetch = least;
-    }
-    if let Some(most) = reader.duration(&of, "maxWaiting", "maxWaitingMs") {
-        wire.max_waiting = most;
-    }
-    let content = &mut out.content;
-    for (key, slot) in [
-        ("descriptionBytes", &mut content.description_bytes),
-        ("schemaDepth", &mut content.schema_depth),
-        ("subschemas", &mut content.subschemas),
-        ("imagePixels", &mut content.image_pixels),
-        ("imageBytes", &mut content.image_bytes),
-    ] {
-        if let Some(value) = reader.integer(&of, key) {
-            *slot = value;
-        }
-    }
-    if let Some(most) = reader.duration(&of, "schemaTime", "schemaTimeMs") {
-        content.schema_time = most;
-    }
-}
-
-fn tools(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig) {
-    if entry.node.get("tools").is_some_and(|node| matches!(node.kind, NodeKind::List(_))) {
-        out.tools.allow = globs(entry, reader, "tools");
-        // A list that names none offers none.
-        out.tools.deny = if out.tools.allow.is_empty() { vec!["*".to_owned()] } else { Vec::new() };
-        return;
-    }
-    let Some(of) = inner(entry, "tools") else { return };
-    out.tools.allow = globs(&of, reader, "allow");
-    out.tools.deny = globs(&of, reader, "deny");
-}
-
-/// Globs at a key: one text or a list of them; bad ones are reported.
-fn globs(of: &Entry<'_>, reader: &mut Reader<'_, '_>, key: &str) -> Vec<String> {
-    let Some(node) = of.node.get(key) else { return Vec::new() };
-    let pointer = child(&of.pointer, key);
-    let nodes: Vec<(&Node, String)> = match &node.kind {
-        NodeKind::List(elements) => {
-            elements.iter().enumerate().map(|(i, e)| (e, format!("{pointer}/{i}"))).collect()
-        }
-        _ => vec![(node, pointer.clone())],
-    };
-    let found = match &node.kind {
-        NodeKind::List(_) => reader.texts(of, key).unwrap_or_default(),
-        _ => reader.text(of, key).into_iter().collect(),
-    };
-    for (glob, (node, pointer)) in found.iter().zip(&nodes) {
-        if let Err(error) = Glob::new(glob) {
+/// Reports texts under `path` that are no globs.
+fn globs(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, set: &Map<String, Value>, path: &[&str]) {
+    let Some(node) = path.iter().try_fold(entry.node, |node, key| node.get(key)) else { return };
+    let pointer = path.iter().fold(entry.pointer.clone(), |at, key| child(&at, key));
+    let many = node.elements().iter().enumerate().map(|(i, e)| (e, format!("{pointer}/{i}")));
+    let nodes = many.chain(node.text().map(|_| (node, pointer.clone())));
+    let Some(first) = set.get(path[0]) else { return };
+    let Some(found) = path[1..].iter().try_fold(first, |value, key| value.get(key)) else { return };
+    let found = found.as_array().map_or(std::slice::from_ref(found), Vec::as_slice);
+    for ((node, pointer), glob) in nodes.zip(found) {
+        if let Some(Err(error)) = glob.as_str().map(Glob::new) {
             let message = format!("this is not a glob: {}", error.kind());
-            reader.problems.error("config/glob", &node.range, pointer, message);
+            reader.problems.error("config/glob", &node.range, &pointer, message);
         }
     }
-    found
 }
 
-fn dev(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig) {
-    let Some(of) = inner(entry, "dev") else { return };
-    let watch = globs(&of, reader, "watch");
-    let build = match of.node.get("build").map(|n| &n.kind) {
-        Some(NodeKind::List(_)) => reader.texts(&of, "build"),
-        Some(NodeKind::Text(_)) => {
-            reader.text(&of, "build").and_then(|line| words(&of, reader, &line))
-        }
-        _ => None,
-    };
-    if let Some(node) = of.node.get("build")
-        && build.as_ref().is_some_and(Vec::is_empty)
-    {
-        let message = "`build` names no program";
-        let pointer = child(&of.pointer, "build");
-        reader.problems.error("config/empty", &node.range, &pointer, message);
+/// What may be written as one text is a list from here on: a glob, the words of a command.
+fn dev(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, set: &mut Map<String, Value>) {
+    let (Some(dev), Some(of)) = (set.get_mut("dev"), inner(entry, "dev")) else { return };
+    if dev["watch"].is_string() {
+        dev["watch"] = json!([dev["watch"].take()]);
     }
-    out.dev = Some(DevConfig { watch, build, rerun: reader.flag(&of, "rerun").unwrap_or(false) });
-}
-
-/// A command line as one text: split at white space; what would need a shell is refused.
-fn words(of: &Entry<'_>, reader: &mut Reader<'_, '_>, line: &str) -> Option<Vec<String>> {
-    if !line.contains(['"', '\'', '\\', '|', '&', ';', '<', '>', '$', '`', '*']) {
-        return Some(line.split_whitespace().map(str::to_owned).collect());
-    }
-    let node = of.node.get("build")?;
-    let message = "`build` is run without a shell, and this text needs one";
+    let Some(node) = of.node.get("build") else { return };
     let pointer = child(&of.pointer, "build");
-    reader
-        .problems
-        .error("config/needs-shell", &node.range, &pointer, message)
-        .help("write it as a list: [\"program\", \"argument\"]");
-    None
-}
-
-fn guard(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig) {
-    if let Some(mode) = reader.word(entry, "guard").and_then(guard_mode) {
-        out.guard.default = mode;
-    }
-    let Some(of) = inner(entry, "guard") else { return };
-    if let Some(mode) = reader.word(&of, "default").and_then(guard_mode) {
-        out.guard.default = mode;
-    }
-    let Some(tools) = inner(&of, "tools") else { return };
-    for m in tools.node.members() {
-        reader.trace(&child(&tools.effective, &m.key), &m.value, Vec::new());
-        if let Some(mode) = m.value.text().and_then(guard_mode) {
-            out.guard.tools.insert(m.key.clone(), mode);
+    if let Some(line) = dev["build"].as_str().map(str::to_owned) {
+        if line.contains(['"', '\'', '\\', '|', '&', ';', '<', '>', '$', '`', '*']) {
+            let message = "`build` is run without a shell, and this text needs one";
+            reader
+                .problems
+                .error("config/needs-shell", &node.range, &pointer, message)
+                .help("write it as a list: [\"program\", \"argument\"]");
         }
+        dev["build"] = line.split_whitespace().collect();
     }
-}
-
-fn guard_mode(word: &str) -> Option<GuardMode> {
-    serde_json::from_value(serde_json::Value::String(word.to_owned())).ok()
-}
-
-fn approvals(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig) {
-    let Some(of) = inner(entry, "approvals") else { return };
-    match reader.word(&of, "outsideCalls") {
-        Some("allow") => out.approvals.outside_calls = OutsideCalls::Allow,
-        Some("deny") => out.approvals.outside_calls = OutsideCalls::Deny,
-        _ => {}
-    }
-    for (key, slot) in
-        [("sampling", &mut out.approvals.sampling), ("elicitation", &mut out.approvals.elicitation)]
-    {
-        if reader.word(&of, key) == Some("deny") {
-            *slot = ApprovalRule::Deny;
-        }
-        if let Some(canned) = inner(&of, key).as_ref().and_then(|e| e.node.get("canned")) {
-            reader.trace(&child(&of.effective, key), canned, Vec::new());
-            *slot = ApprovalRule::Canned(canned.to_json());
-        }
+    if dev["build"] == json!([]) {
+        let message = "`build` names no program";
+        reader.problems.error("config/empty", &node.range, &pointer, message);
     }
 }
 

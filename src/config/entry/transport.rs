@@ -36,18 +36,6 @@ pub(crate) fn read(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<Tra
     }
 }
 
-/// A process that is never run: a place for settings while the transport is not known.
-pub(crate) fn blank() -> StdioConfig {
-    StdioConfig {
-        command: String::new(),
-        args: Vec::new(),
-        env: IndexMap::new(),
-        cwd: None,
-        inherit_env: false,
-        limits: ProcessLimits::default(),
-    }
-}
-
 fn transport_word(word: &str) -> Option<TransportKind> {
     Some(match word {
         "stdio" | "local" => TransportKind::Stdio,
@@ -119,12 +107,15 @@ fn kind(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<TransportKind>
     None
 }
 
+/// Keys of a child process alone.
+pub(crate) const PROCESS: [&str; 7] =
+    ["command", "launch", "args", "env", "envFile", "cwd", "inheritEnv"];
+/// Keys of a server behind an address alone.
+pub(crate) const ADDRESS: [&str; 6] = ["url", "httpUrl", "serverUrl", "headers", "oauth", "tls"];
+
 /// Keys of the other kind of transport: probably a mistake.
 fn unused_keys(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, kind: TransportKind) {
-    let unused: &[&str] = match kind {
-        TransportKind::Stdio => &["url", "httpUrl", "serverUrl", "headers", "oauth", "tls"],
-        _ => &["command", "launch", "args", "env", "envFile", "cwd", "inheritEnv"],
-    };
+    let unused = if kind == TransportKind::Stdio { ADDRESS.as_slice() } else { &PROCESS };
     for m in entry.node.members().iter().filter(|m| unused.contains(&m.key.as_str())) {
         let message = format!("`{}` means nothing to a server of type `{}`", m.key, kind.as_str());
         let pointer = child(&entry.pointer, &m.key);
@@ -161,7 +152,8 @@ fn stdio(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<StdioConfig> 
         (command, args) = (Some(program), Some(line));
     }
     let inherit_env = reader.flag(entry, "inheritEnv").unwrap_or(false);
-    let limits = process_limits(entry, reader);
+    // The limits are read with the settings.
+    let limits = ProcessLimits::default();
     Some(StdioConfig { command: command?, args: args?, env: env?, cwd, inherit_env, limits })
 }
 
@@ -243,21 +235,6 @@ fn check_command(command: &str, node: &Node, entry: &Entry<'_>, reader: &mut Rea
             .problems
             .warn("config/command-line", &node.range, &pointer, message)
             .help(format!("write \"command\": \"{program}\" and the rest as `args`"));
-    }
-}
-
-fn process_limits(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> ProcessLimits {
-    let Some(node) = entry.node.get("limits") else { return ProcessLimits::default() };
-    let of = Entry {
-        name: entry.name.clone(),
-        node,
-        pointer: child(&entry.pointer, "limits"),
-        effective: child(&entry.effective, "limits"),
-    };
-    ProcessLimits {
-        memory: settings::bytes(&of, reader, "memory"),
-        cpu_time: reader.duration(&of, "cpu", "cpuMs"),
-        open_files: reader.integer(&of, "openFiles"),
     }
 }
 

@@ -5,25 +5,36 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use super::{ContentLimits, WireLimits};
+use super::{ContentLimits, WireLimits, seconds};
 
 /// How long the rungs of a stop last, where the entry sets them (`stop`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct StopConfig {
     /// From closed stdin to SIGTERM.
+    #[serde(with = "seconds::perhaps")]
     pub stdin: Option<Duration>,
     /// From SIGTERM to SIGKILL.
+    #[serde(with = "seconds::perhaps")]
     pub term: Option<Duration>,
 }
 
+impl StopConfig {
+    pub(super) fn is_unset(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// When the host restarts a server by itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct RestartConfig {
     /// Whether at all.
     pub policy: RestartPolicy,
     /// Deaths in a row before giving up.
     pub max: u32,
     /// First delay; the delay is this times the attempt, jittered.
+    #[serde(with = "seconds")]
     pub backoff: Duration,
 }
 
@@ -50,13 +61,16 @@ pub enum OnTimeout {
 }
 
 /// When calls are turned away because they fail (decision D8).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct BreakerConfig {
     /// Failures in a row that open a breaker.
     pub threshold: u32,
     /// The time within which they must fall.
+    #[serde(with = "seconds")]
     pub window: Duration,
     /// How long an open breaker rejects, before one call is let through to try.
+    #[serde(with = "seconds")]
     pub cooldown: Duration,
     /// Whether a JSON-RPC error is a failure.
     pub errors: bool,
@@ -65,26 +79,32 @@ pub struct BreakerConfig {
 }
 
 /// Exponential backoff for attempts that may be repeated.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct RetryConfig {
+    /// Retries after the first attempt (default 3).
+    pub max_retries: u32,
     /// First delay (default 1 s).
+    #[serde(with = "seconds")]
     pub initial: Duration,
     /// Growth per attempt (default 2).
     pub factor: f64,
     /// Longest delay (default 30 s).
+    #[serde(with = "seconds")]
     pub max_delay: Duration,
-    /// Retries after the first attempt (default 3).
-    pub max_retries: u32,
     /// Whether the entry says anything of it.
+    #[serde(skip)]
     pub is_given: bool,
 }
 
 /// Cache settings of one server (X1).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct CacheConfig {
     /// Whether answers are kept at all.
     pub enabled: bool,
     /// Time to live without a hint of the server (default 300 s).
+    #[serde(with = "seconds")]
     pub ttl: Duration,
     /// Serve an expired entry when the server is unavailable (default true).
     pub stale_if_unavailable: bool,
@@ -95,7 +115,8 @@ pub struct CacheConfig {
 }
 
 /// Allow and deny globs over tool names; deny wins; an empty allow list allows all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ToolFilter {
     /// Globs of which one must match.
     pub allow: Vec<String>,
@@ -104,14 +125,16 @@ pub struct ToolFilter {
 }
 
 /// Development mode: restart when sources change.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DevConfig {
     /// Globs relative to the server's working directory.
     pub watch: Vec<String>,
-    /// Command run before the restart, with its arguments.
-    pub build: Option<Vec<String>>,
     /// Run the last call again after the restart.
     pub rerun: bool,
+    /// Command run before the restart, with its arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub build: Option<Vec<String>>,
 }
 
 /// What to do with suspicious arguments (R9).
@@ -130,7 +153,8 @@ pub enum GuardMode {
 }
 
 /// Guard mode per server with exceptions per tool.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GuardPolicy {
     /// For every tool.
     pub default: GuardMode,
@@ -152,7 +176,8 @@ pub enum ApprovalRule {
 }
 
 /// Rules per kind of request.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct ApprovalRules {
     /// For `sampling/createMessage`.
     pub sampling: ApprovalRule,
