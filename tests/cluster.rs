@@ -1,10 +1,11 @@
 //! Two replicas of `mcpdeck serve --store` as their clients meet them, with the real store and the
 //! real balancer, `redis-server` and `haproxy`: where they are not on PATH nothing is tested, unless
-//! MCPDECK_REQUIRE_STORE is set.
+//! `MCPDECK_REQUIRE_STORE` is set.
 //!
-//! MCPDECK_CLUSTER_CLIENTS and MCPDECK_CLUSTER_SECONDS make the load larger and longer.
+//! `MCPDECK_CLUSTER_CLIENTS` and `MCPDECK_CLUSTER_SECONDS` make the load larger and longer.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![expect(clippy::print_stderr, reason = "the long run tells its figures")]
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -57,11 +58,14 @@ impl Drop for Running {
     }
 }
 
+/// Calls of one caller: under way, the most at once, and when each began.
+type Reached = (usize, usize, Vec<Instant>);
+
 /// A server that both replicas use, over HTTP: it counts what reaches it.
 #[derive(Default)]
 struct Upstream {
-    /// By caller: under way, the most at once, and when each began.
-    callers: Mutex<HashMap<String, (usize, usize, Vec<Instant>)>>,
+    /// By caller.
+    callers: Mutex<HashMap<String, Reached>>,
     held: watch::Sender<bool>,
 }
 
@@ -582,7 +586,7 @@ async fn while_the_store_is_away_nothing_is_decided_and_what_is_under_way_ends_w
 fn id_of(token: &str) -> String {
     use sha2::Digest as _;
     let hash = sha2::Sha256::digest(token.as_bytes());
-    hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+    format!("{:08x}", u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]))
 }
 
 /// What became of the calls of a load.

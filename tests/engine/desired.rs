@@ -32,7 +32,7 @@ async fn subscriptions_and_log_levels_outlive_a_restart() {
     host.subscribe_resource(&name("a"), "x://2").await.expect("subscribed");
     host.unsubscribe_resource(&name("a"), "x://2").await.expect("ended");
     host.set_log_level(&name("a"), LogLevel::Debug).await.expect("set");
-    assert_eq!(host.subscriptions(&name("a")), ["x://1".into()]);
+    assert_eq!(host.subscriptions(&name("a")), [Arc::<str>::from("x://1")]);
     seen.lock().unwrap().clear();
     host.restart(&name("a")).await.expect("restarts");
     tokio::time::sleep(Duration::from_millis(1)).await;
