@@ -83,7 +83,7 @@ impl Service {
         let file = folder.join("mcp.json");
         std::fs::write(&file, config.to_string()).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_mcpdeck"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--trust", "-c"])
+            .args(["serve", "--listen", "127.0.0.1:0", "-c"])
             .arg(file)
             .arg("--token-file")
             .arg(folder.join("token"))
@@ -97,7 +97,7 @@ impl Service {
         let token = std::fs::read_to_string(event["tokenFile"].as_str().unwrap()).unwrap();
         let url = event["url"].as_str().unwrap().to_owned();
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        Self { child, url, token: token.trim().to_owned(), tool: "echo__echo", client }
+        Self { child, url, token: token.trim().to_owned(), tool: "echo", client }
     }
 
     /// The peer, at `/` and without a token.
@@ -224,9 +224,9 @@ async fn calls(service: &Service, folder: &Path) {
     }
     for (name, service, session) in &ways {
         let (began, spent) = (Instant::now(), service.processor());
-        let all = (0..32).map(|_| async {
+        let all = (0..32).map(|caller| async move {
             for id in 0..CALLS * 10 {
-                service.call(session, id + 1).await;
+                service.call(session, caller * CALLS * 10 + id + 1).await;
             }
         });
         futures::future::join_all(all).await;

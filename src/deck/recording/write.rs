@@ -31,11 +31,11 @@ const BATCH: usize = 4_096;
 const SAID: usize = 64;
 /// What is gathered after the first news before it is written: a host under load is not woken for
 /// every message.
-const GATHER: Duration = Duration::from_millis(20);
+const GATHER: Duration = Duration::from_millis(2);
 
 /// How much less the recorder's thread counts than others for the scheduler.
 #[cfg(target_os = "linux")]
-const NICE: i32 = 10;
+const NICE: i32 = 15;
 
 /// A running recording. Dropping it ends it without waiting for what is left to be written.
 #[derive(Debug)]
