@@ -125,7 +125,7 @@ struct OfOrigin {
     tools: GlobSet,
     /// For each glob of the set the place of its grant.
     of: Vec<usize>,
-    /// The grants whose globs are about a tool.
+    /// The grants that are about a tool: by a glob, or about all.
     known: Memo<Arc<[usize]>>,
 }
 
@@ -206,21 +206,32 @@ impl Grants {
         let (kind, id) = principal.origin.parts();
         let Some(of_kind) = self.by_origin.get(kind) else { return GrantWord::Nothing };
         let shared = of_kind.get("*").filter(|_| id.is_some());
+        let own = of_kind.get(id.unwrap_or_default());
+        let is_tool = target.kind == TargetKind::Tool;
         let mut best = GrantWord::Nothing;
-        for of_origin in of_kind.get(id.unwrap_or_default()).into_iter().chain(shared) {
-            let is_tool = target.kind == TargetKind::Tool;
-            let covering = if is_tool { of_origin.covering(full) } else { Arc::default() };
-            for (at, compiled) in of_origin.grants.iter().enumerate() {
-                if *compiled.grant.profile != *principal.profile || compiled.grant.is_over(now) {
-                    continue;
+        // Those that are about something else only say why, when no other says more.
+        for covered in [true, false] {
+            for of_origin in own.into_iter().chain(shared) {
+                let about = is_tool.then(|| of_origin.about(full));
+                let is_about = |at| about.as_ref().is_none_or(|about| about.contains(&at));
+                for (at, compiled) in of_origin.grants.iter().enumerate() {
+                    if is_about(at) != covered
+                        || *compiled.grant.profile != *principal.profile
+                        || compiled.grant.is_over(now)
+                    {
+                        continue;
+                    }
+                    let said = compiled.says(principal, scopes, target, covered);
+                    if matches!(said, GrantWord::Denied(_)) {
+                        return said;
+                    }
+                    if rank(&said) > rank(&best) {
+                        best = said;
+                    }
                 }
-                let said = compiled.says(principal, scopes, target, covering.contains(&at));
-                if matches!(said, GrantWord::Denied(_)) {
-                    return said;
-                }
-                if rank(&said) > rank(&best) {
-                    best = said;
-                }
+            }
+            if rank(&best) > rank(&GrantWord::OtherTools) {
+                break;
             }
         }
         best
@@ -228,8 +239,12 @@ impl Grants {
 }
 
 impl OfOrigin {
-    fn covering(&self, full: &str) -> Arc<[usize]> {
-        let find = || self.tools.matches(full).iter().map(|glob| self.of[*glob]).collect();
+    fn about(&self, full: &str) -> Arc<[usize]> {
+        let find = || {
+            let globs = self.tools.matches(full);
+            let named = |at| globs.iter().any(|glob| self.of[*glob] == at);
+            (0..self.grants.len()).filter(|at| self.grants[*at].all_tools || named(*at)).collect()
+        };
         self.known.of(full, |_| true, find)
     }
 }
@@ -250,19 +265,18 @@ impl Compiled {
         self.grant.effect == GrantKind::Deny
     }
 
-    /// `named`: whether one of its globs is about the target.
+    /// `covered`: whether it is about the target.
     fn says(
         &self,
         principal: &Principal,
         scopes: &[Scope],
         target: &Target<'_>,
-        named: bool,
+        covered: bool,
     ) -> GrantWord {
         let grant = &self.grant;
         let is_tool = target.kind == TargetKind::Tool;
         let scoped =
             grant.scopes.is_empty() || scopes.iter().any(|scope| grant.scopes.contains(scope));
-        let covered = !is_tool || self.all_tools || named;
         match &grant.effect {
             // A list of tools that are denied says nothing of what is no tool.
             GrantKind::Deny if !is_tool && !self.all_tools => return GrantWord::Nothing,
