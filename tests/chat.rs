@@ -650,8 +650,7 @@ fn a_recorded_chat_is_asked_again_of_another_model_with_the_recorded_tools() {
     let (done, _) =
         again(vec![call("greeter__greet", r#"{"name": "Eve"}"#), text("She is new.")], &[]);
     assert_eq!(done.code, Some(1), "{done:#?}");
-    for part in ["OTHER TOOLS", "greeter.greet, greeter.greet", "1 calls failed", "1 messages, 1 "]
-    {
+    for part in ["OTHER TOOLS", "greeter.greet, greeter.greet", "1 call failed", "1 message, 1 "] {
         assert!(done.stdout.contains(part), "{part}\n{}", done.stdout);
     }
     let nothing = bench.write("empty.jsonl", "");

@@ -10,6 +10,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::SafeText;
+use crate::base::human::count;
 use crate::base::text::json as safe;
 use crate::chat::replay::{Choice, Compared, Replay};
 use crate::chat::{Agent, ChatEvent, Conversation, Model, TurnLimits};
@@ -103,9 +104,10 @@ fn table(rows: &[Compared], differing: usize) -> String {
             let _ = writeln!(out, "  now           {}", SafeText::cut(&names(&row.now), 200));
         }
         if row.failed > 0 || row.reason != "end" {
-            let _ = writeln!(out, "  now           {}, {} calls failed", row.reason, row.failed);
+            let failed = count(row.failed, "call");
+            let _ = writeln!(out, "  now           {}, {failed} failed", row.reason);
         }
     }
-    let _ = writeln!(out, "{} messages, {differing} with other tools", rows.len());
+    let _ = writeln!(out, "{}, {differing} with other tools", count(rows.len(), "message"));
     out
 }
