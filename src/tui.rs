@@ -78,6 +78,7 @@ mod signal;
 mod state;
 pub mod theme;
 mod toml_place;
+pub mod user_command;
 pub mod widget;
 
 pub use call::export::{Origin, Start};

@@ -66,6 +66,10 @@ impl Work {
             }
             Some(before) => {
                 let whole = text.clone().unwrap_or_default();
+                if let (Some(own), Some(entry)) = (before.shown.get(NAME), edited.as_object_mut()) {
+                    // The form has no row for a setting that means nothing.
+                    entry.insert(NAME.to_owned(), own.clone());
+                }
                 let entry = entry::restored(&whole, before, &edited)?;
                 let mut edits = vec![Edit::Replace { name: before.name.clone(), entry }];
                 let mut servers = vec![before.name.clone()];

@@ -5,7 +5,9 @@ macro_rules! actions {
         /// An intent of the person at the keyboard or mouse.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Action {
-            $(#[doc = $help] $name),*
+            $(#[doc = $help] $name,)*
+            /// A command of the person's keymap file, by its number there.
+            User(u8),
         }
 
         impl Action {
@@ -14,17 +16,17 @@ macro_rules! actions {
 
             /// Its name in keymap files.
             pub const fn id(self) -> &'static str {
-                match self { $(Self::$name => $id),* }
+                match self { $(Self::$name => $id,)* Self::User(_) => "" }
             }
 
             /// One or two words for the footer.
             pub const fn label(self) -> &'static str {
-                match self { $(Self::$name => $label),* }
+                match self { $(Self::$name => $label,)* Self::User(_) => "command" }
             }
 
             /// One sentence for help and palette.
             pub const fn help(self) -> &'static str {
-                match self { $(Self::$name => $help),* }
+                match self { $(Self::$name => $help,)* Self::User(_) => "Run a command of your keymap file" }
             }
         }
     };
@@ -84,6 +86,8 @@ actions! {
     StartStop = "start-stop", "start/stop", "Start or stop the server";
     Refresh = "refresh", "refresh", "Fetch the server's lists again";
     Ping = "ping", "ping", "Ping the server";
+    Request = "request", "request", "Send any JSON-RPC request to the server";
+    Watched = "subscriptions", "subscriptions", "List subscriptions and tasks";
     SignIn = "sign-in", "sign in", "Sign in at the server, or again";
     RefreshToken = "refresh-token", "refresh token", "Get another token for the server now";
     SignOut = "sign-out", "sign out", "Revoke and forget the token of the server";

@@ -28,6 +28,7 @@ use crate::tui::pick::{Choice, ClientOrder, Line};
 use crate::tui::player::PlayCommand;
 use crate::tui::prefs::Prefs;
 use crate::tui::result::{CompareJob, Content, PictureJob};
+use crate::tui::user_command::Run;
 
 /// Something to do: the first five by the dashboard itself, the others outside.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +45,8 @@ pub enum Effect {
     OpenResource(String),
     /// A command to one server.
     Server(ServerName, ServerCommand),
+    /// Run a command of the person's keymap file.
+    Run(Box<Run>),
     /// Make a call.
     Call(CallToken, CallRequest),
     /// Cancel a call; the server is notified.
@@ -209,6 +212,8 @@ pub enum CallTarget {
     Resource(String),
     /// `completion/complete`: its parameters.
     Complete(Value),
+    /// Any request: method and parameters.
+    Request(String, Option<Value>),
 }
 
 /// What is decided of the policy.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crossterm::event::KeyEvent;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::base::ServerName;
 use crate::base::text::SafeText;
@@ -77,9 +77,9 @@ impl FormScreen {
     }
 
     fn over(name: &str, entry: &Value, file: &Path, before: Option<ShownEntry>) -> Self {
-        let mut value = Map::new();
-        value.insert(NAME.to_owned(), json!(name));
-        value.extend(entry.as_object().cloned().unwrap_or_default());
+        let mut value = entry.as_object().cloned().unwrap_or_default();
+        value.shift_remove(NAME);
+        value.shift_insert(0, NAME.to_owned(), json!(name));
         let title = match &before {
             Some(before) => SafeText::line(&format!("edit {}", before.name)),
             None => SafeText::line("add a server"),

@@ -4,6 +4,10 @@
 
 use std::time::Duration;
 
+use jiff::Zoned;
+
+use crate::base::logs::LogRecord;
+use crate::base::{ServerName, Timestamp};
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 
 /// Keys of the language with their meaning, for completion and help.
@@ -17,7 +21,13 @@ pub const KEYS: &[(&str, &str)] = &[
     ("status:", "ok, error, non-json or problem"),
     ("duration:", ">100ms, <2s"),
     ("size:", ">10kb, <200"),
+    ("since:", "30s, 10m or 2h ago"),
+    ("from:", "time of day, 14:03 or 14:03:20"),
+    ("to:", "time of day, 14:05"),
 ];
+
+/// Keys that lines of the logs have a meaning for; other words are searched.
+const OF_LOGS: [&str; 4] = ["server", "since", "from", "to"];
 
 /// A filter, read.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,6 +52,8 @@ enum Test {
     Status(Status),
     Duration(Bound, Duration),
     Size(Bound, usize),
+    From(Timestamp),
+    To(Timestamp),
     Text(String),
 }
 
@@ -60,21 +72,52 @@ enum Status {
 }
 
 impl Filter {
-    /// Reads a filter.
+    /// Reads a filter; times of the day are the last before `now`.
     ///
     /// # Errors
     /// The word that is not understood, and what would be.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str, now: &Zoned) -> Result<Self, String> {
+        Self::of(words(text), now)
+    }
+
+    /// Reads what lines of the logs are filtered by, and what is left to search for.
+    ///
+    /// # Errors
+    /// As [`Filter::parse`].
+    pub fn of_logs(text: &str, now: &Zoned) -> Result<(Self, String), String> {
+        let filters = |word: &&str| {
+            let bare = word.trim_start_matches(['-', '!']);
+            bare.split_once(':').is_some_and(|(key, _)| OF_LOGS.contains(&key))
+        };
+        let needle: Vec<&str> = words(text).filter(|word| !filters(word)).collect();
+        let filter = Self::of(words(text).filter(filters), now)?;
+        // What has no filter in it is searched as it stands, blanks and all.
+        let needle = if filter.is_empty() { text.to_owned() } else { needle.join(" ") };
+        Ok((filter, needle.to_lowercase()))
+    }
+
+    fn of<'a>(words: impl Iterator<Item = &'a str>, now: &Zoned) -> Result<Self, String> {
         let mut terms = Vec::new();
-        for word in words(text) {
+        for word in words {
             let bare = word.trim_start_matches(['-', '!']);
             let negated = bare.len() < word.len() && !bare.is_empty();
             let bare = if bare.is_empty() { word } else { bare };
             let test = match bare.strip_prefix('"') {
                 Some(quoted) => Test::Text(quoted.trim_end_matches('"').to_lowercase()),
-                None => test(bare)?,
+                None => test(bare, now)?,
             };
             terms.push(Term { negated, test });
+        }
+        let from = terms.iter().find_map(|term| match term.test {
+            Test::From(from) => Some(from),
+            _ => None,
+        });
+        for term in &mut terms {
+            if let (Test::To(to), Some(from)) = (&mut term.test, from)
+                && *to < from
+            {
+                *to = to.plus(DAY);
+            }
         }
         Ok(Self { terms })
     }
@@ -88,6 +131,25 @@ impl Filter {
     pub fn passes(&self, record: &TrafficRecord) -> bool {
         self.terms.iter().all(|term| term.test.passes(record) != term.negated)
     }
+
+    /// Whether a line of the logs passes; what belongs to messages alone is not asked of it.
+    pub fn passes_line(&self, record: &LogRecord) -> bool {
+        let server = record.server.as_ref().map_or("host", ServerName::as_str);
+        self.terms.iter().all(|term| match &term.test {
+            Test::Server(part) => contains(server, part) != term.negated,
+            test => test.is_at(record.at).is_none_or(|is| is != term.negated),
+        })
+    }
+}
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The last moment before `now` that is this time of the day.
+fn time_of_day(text: &str, now: &Zoned) -> Option<Timestamp> {
+    let time: jiff::civil::Time = text.parse().ok()?;
+    let today = now.with().time(time).build().ok()?;
+    let at = if today > *now { today.yesterday().ok()? } else { today };
+    u64::try_from(at.timestamp().as_microsecond()).ok().map(Timestamp)
 }
 
 /// The words of a filter: between blanks, but for those in quotes.
@@ -106,7 +168,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn test(word: &str) -> Result<Test, String> {
+fn test(word: &str, now: &Zoned) -> Result<Test, String> {
     let Some((key, value)) = word.split_once(':') else {
         return Ok(Test::Text(word.to_lowercase()));
     };
@@ -145,6 +207,18 @@ fn test(word: &str) -> Result<Test, String> {
             Some((bound, limit)) => Test::Size(bound, limit),
             None => return wrong("> or < and a size: >10kb, <200"),
         },
+        "since" => match duration(&lower).filter(|_| lower.ends_with(['s', 'm', 'h'])) {
+            Some(ago) => {
+                let now = u64::try_from(now.timestamp().as_microsecond()).unwrap_or_default();
+                Test::From(Timestamp(now.saturating_sub(ago.as_micros() as u64)))
+            }
+            None => return wrong("a time: 30s, 10m, 2h"),
+        },
+        "from" | "to" => match time_of_day(value, now) {
+            Some(at) if key == "from" => Test::From(at),
+            Some(at) => Test::To(at),
+            None => return wrong("a time of day: 14:03 or 14:03:20"),
+        },
         // A colon in plain text, a URI or a path for example, is text.
         _ if !key.chars().all(|c| c.is_ascii_lowercase()) || value.starts_with(['/', '\\']) => {
             Test::Text(word.to_lowercase())
@@ -180,6 +254,7 @@ fn duration(text: &str) -> Option<Duration> {
         "" | "ms" => number / 1e3,
         "s" => number,
         "m" | "min" => number * 60.0,
+        "h" => number * 3600.0,
         _ => return None,
     };
     Duration::try_from_secs_f64(seconds).ok()
@@ -197,7 +272,19 @@ fn size(text: &str) -> Option<usize> {
 }
 
 impl Test {
+    /// Whether a moment is in its range, when it has one.
+    fn is_at(&self, at: Timestamp) -> Option<bool> {
+        match self {
+            Self::From(from) => Some(at >= *from),
+            Self::To(to) => Some(at <= *to),
+            _ => None,
+        }
+    }
+
     fn passes(&self, record: &TrafficRecord) -> bool {
+        if let Some(is) = self.is_at(record.at) {
+            return is;
+        }
         let has = |text: Option<&crate::base::text::SafeText>, part: &str| {
             text.is_some_and(|text| contains(text, part))
         };
@@ -218,6 +305,7 @@ impl Test {
             }),
             Self::Size(Bound::More, limit) => record.bytes > *limit,
             Self::Size(Bound::Less, limit) => record.bytes < *limit,
+            Self::From(_) | Self::To(_) => true,
             Self::Text(part) => contains(&record.body, part) || has(record.method.as_ref(), part),
         }
     }
@@ -292,8 +380,12 @@ mod tests {
         }
     }
 
+    fn now() -> Zoned {
+        jiff::Timestamp::UNIX_EPOCH.to_zoned(jiff::tz::TimeZone::UTC)
+    }
+
     fn passes(filter: &str) -> bool {
-        Filter::parse(filter).unwrap().passes(&record())
+        Filter::parse(filter, &now()).unwrap().passes(&record())
     }
 
     #[test]
@@ -326,6 +418,25 @@ mod tests {
     }
 
     #[test]
+    fn times_of_the_day_are_the_last_ones_and_the_end_follows_the_beginning() {
+        let now: Zoned = "2026-05-02T00:10[UTC]".parse().unwrap();
+        let at = |text: &str| {
+            let at: jiff::Timestamp = text.parse().unwrap();
+            Timestamp(at.as_microsecond().cast_unsigned())
+        };
+        for (filter, yes, no) in [
+            ("from:23:50 to:23:59", "2026-05-01T23:55Z", "2026-05-02T00:01Z"),
+            ("from:23:50 to:00:20", "2026-05-02T00:05Z", "2026-05-01T23:49Z"),
+            ("since:1h", "2026-05-01T23:20Z", "2026-05-01T23:00Z"),
+            ("-since:1h", "2026-05-01T23:00Z", "2026-05-01T23:20Z"),
+        ] {
+            let read = Filter::parse(filter, &now).unwrap();
+            let passes = |moment| read.passes(&TrafficRecord { at: at(moment), ..record() });
+            assert!(passes(yes) && !passes(no), "{filter}");
+        }
+    }
+
+    #[test]
     fn a_word_that_is_not_understood_says_what_would_be() {
         for (filter, said) in [
             ("dir:up", "in or out"),
@@ -333,7 +444,7 @@ mod tests {
             ("kind:x", "non-json"),
             ("bogus:foo", "unknown key `bogus:`"),
         ] {
-            assert!(Filter::parse(filter).unwrap_err().contains(said));
+            assert!(Filter::parse(filter, &now()).unwrap_err().contains(said));
         }
     }
 
@@ -387,7 +498,7 @@ mod tests {
         fn any_text_is_read_or_refused_in_words_and_what_is_completed_is_read(
             text in "([-!:><a-z0-9. é\\u{130}]|server:|kind:|size:>|duration:<|status:){0,8}"
         ) {
-            match Filter::parse(&text) {
+            match Filter::parse(&text, &now()) {
                 Ok(filter) => {
                     let _ = filter.passes(&record());
                     prop_assert_eq!(filter.is_empty(), text.trim().is_empty());
@@ -395,7 +506,7 @@ mod tests {
                 Err(said) => prop_assert!(said.contains("takes"), "{said}"),
             }
             for word in completions(&text, ["time"].into_iter()) {
-                prop_assert!(word.ends_with(':') || Filter::parse(&word).is_ok(), "{word}");
+                prop_assert!(word.ends_with(':') || Filter::parse(&word, &now()).is_ok(), "{word}");
             }
         }
 

@@ -6,9 +6,10 @@ use crossterm::event::{KeyEvent, KeyModifiers};
 
 use crate::tui::action::Action;
 use crate::tui::chord::Chord;
-use crate::tui::ink::Ink;
+use crate::tui::ink::{Ink, ink};
 use crate::tui::pane::PaneId;
 use crate::tui::toml_place;
+use crate::tui::user_command::UserCommand;
 
 mod table;
 pub use table::BINDINGS;
@@ -134,6 +135,8 @@ pub struct Keymap {
     meanings: HashMap<(Scope, Chord), Action>,
     /// What help and footer list.
     listed: Vec<Listed>,
+    /// Commands of the person, by number.
+    pub commands: Vec<UserCommand>,
 }
 
 /// A row of the table in use.
@@ -161,16 +164,25 @@ impl Keymap {
     }
 
     /// The table with the changes of a user's keymap file: a table per scope, `chord = "action"`;
-    /// `"none"` frees a chord.
+    /// `"none"` frees a chord; and a table for each command, `[commands.NAME]`.
     ///
     /// # Errors
     /// A sentence that says what is wrong; nothing of the file is used then.
     pub fn with_user(text: &str) -> Result<Self, String> {
         let wrong = |line: usize, what: String| format!("keymap.toml:{line}: {what}");
-        let file: BTreeMap<String, BTreeMap<String, String>> = toml::from_str(text)
+        let file: toml::Table = toml::from_str(text)
             .map_err(|e| wrong(toml_place::of_error(text, &e), e.message().to_owned()))?;
         let mut keymap = Self::builtin();
+        let mut commands = BTreeMap::new();
         for (scope_name, entries) in file {
+            let unread = |e: toml::de::Error| {
+                wrong(toml_place::of_key(text, &scope_name, None), e.message().to_owned())
+            };
+            if scope_name == "commands" {
+                commands = entries.try_into::<BTreeMap<String, toml::Value>>().map_err(unread)?;
+                continue;
+            }
+            let entries: BTreeMap<String, String> = entries.try_into().map_err(unread)?;
             let scope = Scope::by_name(&scope_name).ok_or_else(|| {
                 let line = toml_place::of_key(text, &scope_name, None);
                 wrong(line, format!("there is no scope `{scope_name}`"))
@@ -187,7 +199,49 @@ impl Keymap {
                 keymap.rebind(scope, chord, row);
             }
         }
+        for (name, entry) in commands {
+            let line = |key| toml_place::of_key(text, &format!("commands.{name}"), key);
+            let command: UserCommand = entry
+                .try_into()
+                .map_err(|e: toml::de::Error| wrong(line(None), e.message().into()))?;
+            let command = UserCommand { name: name.clone(), ..command };
+            let chord = command.key.parse().map_err(|e| wrong(line(Some("key")), e))?;
+            let scope = Scope::by_name(&command.scope).filter(|scope| {
+                scope.pane().is_some() || matches!(scope, Scope::Global | Scope::List)
+            });
+            let scope = scope.ok_or_else(|| {
+                let what = format!(
+                    "a command is bound in `global`, `list` or a pane, not in `{}`",
+                    command.scope
+                );
+                wrong(line(Some("scope")), what)
+            })?;
+            let number = u8::try_from(keymap.commands.len())
+                .map_err(|_| wrong(line(None), "more than 256 commands".to_owned()))?;
+            keymap.rebind(scope, chord, Some(Action::User(number)));
+            keymap.commands.push(command);
+        }
         Ok(keymap)
+    }
+
+    /// The command of the person that an action runs.
+    pub fn command(&self, action: Action) -> Option<&UserCommand> {
+        let Action::User(number) = action else { return None };
+        self.commands.get(usize::from(number))
+    }
+
+    /// One or two words for an action.
+    pub fn label(&self, action: Action) -> Ink {
+        self.command(action).map_or_else(|| ink!("{}", action.label()), |own| Ink::line(&own.name))
+    }
+
+    /// One sentence for an action.
+    pub fn help(&self, action: Action) -> Ink {
+        match self.command(action) {
+            None => ink!("{}", action.help()),
+            Some(own) if own.help.is_empty() => Ink::line(&format!("{}: {}", own.name, own.run)),
+            Some(own) => Ink::line(&own.help),
+        }
     }
 
     /// The action of this name, when it means something in a scope: what is bound on one kind of
@@ -218,7 +272,7 @@ impl Keymap {
                 scope,
                 chords: vec![chord],
                 action: wanted,
-                footer: 0,
+                footer: if matches!(wanted, Action::User(_)) { 50 } else { 0 },
                 word: wanted.label(),
             }),
         }
@@ -295,15 +349,9 @@ impl Keymap {
                 let chords = row.chords.iter();
                 let keys: Vec<String> =
                     chords.map(|c| format!("`{}`", c.to_string().replace('|', "\\|"))).collect();
-                out.extend([
-                    "| ",
-                    scope.name(),
-                    " | ",
-                    &keys.join(" "),
-                    " | ",
-                    row.action.help(),
-                    " |\n",
-                ]);
+                let help = self.help(row.action);
+                let cells = ["| ", scope.name(), " | ", &keys.join(" "), " | ", help.as_str()];
+                out.extend(cells.into_iter().chain([" |\n"]));
             }
         }
         out

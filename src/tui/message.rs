@@ -88,6 +88,8 @@ pub enum Message {
     Done(SafeText),
     /// Something is amiss that nobody asked for; a word about it.
     Warned(SafeText),
+    /// What a command of the person wrote, under its name.
+    Output(SafeText, SafeText),
     /// A command of ours failed.
     Failed(Error),
     /// A call got its id.

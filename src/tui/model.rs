@@ -25,6 +25,7 @@ use crate::mcp::traffic::TrafficRecord;
 use crate::tui::ink::{Dur, Ink, ink};
 
 mod inbox;
+mod watched;
 pub use crate::deck::{FileText, InputState, InputView, Situation};
 pub use inbox::{Todo, kind_word, who_asks};
 
@@ -113,6 +114,8 @@ pub struct Model {
     pub blocked: Vec<Blocked>,
     /// Who may do what.
     pub policy: Arc<PolicyView>,
+    /// Subscriptions and tasks.
+    pub watched: watched::Watched,
     /// The cache.
     pub cache: CacheView,
     /// Use of memory and processor by server.

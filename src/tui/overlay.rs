@@ -151,7 +151,9 @@ impl Overlay {
                 let wanted = u16::try_from(reader.doc.len()).unwrap_or(u16::MAX).saturating_add(4);
                 (reader_width(whole) + 4, wanted.clamp(8, whole.height.saturating_sub(2).max(8)))
             }
-            Self::Palette(_) => (72, (whole.height * 2 / 3).max(8)),
+            Self::Palette(palette) => {
+                (if palette.is_watched { 104 } else { 72 }, (whole.height * 2 / 3).max(8))
+            }
             Self::Confirm(confirm) => (64, confirm.lines.len() as u16 + 6),
             Self::Input(dialog) => (76, dialog.height()),
             Self::Ask(_) => (64, 8),

@@ -31,6 +31,14 @@ pub enum Pick {
     Offer(ServerName, ListKind, Arc<str>),
     /// Take the arguments of a call of the past into its form: the target, and the id of the call.
     Past(String, u64),
+    /// Read a resource.
+    Resource(ServerName, String),
+    /// End the subscription to a resource.
+    Unsubscribe(ServerName, String),
+    /// Send a request: `method` and `params`.
+    Request(ServerName, Box<Value>),
+    /// Choose further.
+    Among(Ink, Vec<Choice>),
     /// Something for the call that is open.
     Call(CallPick),
     /// Use a theme.
@@ -153,7 +161,7 @@ pub enum ApprovalPick {
 }
 
 /// One row.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// What it does, in words.
     pub words: Ink,

@@ -490,10 +490,17 @@ impl Dashboard {
                 self.resized()?;
             }
             Effect::Suspend => Box::pin(self.suspend()).await?,
-            Effect::EditFile(path, line) => self.edit_file(&path, line).await?,
+            Effect::EditFile(path, line) => {
+                let done = self.lend(crate::tui::editor::open(&path, line)).await?;
+                self.lent(done).await?;
+            }
             Effect::Edit { token, text, suffix } => {
-                let edited = self.edit(&text, suffix).await?;
+                let edited = self.lend(crate::tui::editor::edit(&text, suffix)).await?;
                 Box::pin(self.update(Message::Edited(token, edited))).await?;
+            }
+            Effect::Run(run) if run.command.terminal => {
+                let done = self.lend(run.in_terminal()).await?;
+                self.lent(done).await?;
             }
             effect => self.runner.perform(effect),
         }
@@ -656,25 +663,19 @@ impl Dashboard {
         self.resized()
     }
 
-    /// Hands the terminal to `$VISUAL` or `$EDITOR` and takes it back.
-    async fn edit(&mut self, text: &str, suffix: &str) -> io::Result<Result<String, SafeText>> {
+    /// Hands the terminal to another program and takes it back.
+    async fn lend<T>(&mut self, work: impl Future<Output = T>) -> io::Result<T> {
         self.input.pause();
         self.session.leave()?;
-        let edited = crate::tui::editor::edit(text, suffix).await;
+        let done = work.await;
         self.session.resume()?;
         self.input.resume();
         self.resized()?;
-        Ok(edited)
+        Ok(done)
     }
 
-    /// Hands the terminal to the editor on a file itself; what it saves is followed like any edit.
-    async fn edit_file(&mut self, path: &std::path::Path, line: u32) -> io::Result<()> {
-        self.input.pause();
-        self.session.leave()?;
-        let done = crate::tui::editor::open(path, line).await;
-        self.session.resume()?;
-        self.input.resume();
-        self.resized()?;
+    /// Says what went wrong while another program had the terminal.
+    async fn lent(&mut self, done: Result<(), SafeText>) -> io::Result<()> {
         if let Err(reason) = done {
             let error = Error::new(ErrorCode::Internal, reason.as_str());
             Box::pin(self.update(Message::Failed(error))).await?;

@@ -100,6 +100,18 @@ impl Runner {
         match effect {
             Effect::Server(server, command) => self.command(server, command),
             Effect::Call(token, request) => self.call(token, request),
+            Effect::Run(run) => {
+                let messages = self.messages.clone();
+                tokio::spawn(async move {
+                    let name = SafeText::line(&run.command.name);
+                    let _ = messages
+                        .send(match run.captured().await {
+                            Ok(text) => Message::Output(name, text),
+                            Err(reason) => failed(&reason),
+                        })
+                        .await;
+                });
+            }
             Effect::CancelCall(token) => {
                 if let Some(cancel) = self.calls.remove(&token) {
                     cancel.cancel();
@@ -323,6 +335,7 @@ async fn run_call(
         }
         CallTarget::Resource(uri) => host.get_resource_with(&uri, options).await,
         CallTarget::Complete(params) => host.complete(server, params, options).await,
+        CallTarget::Request(method, params) => host.request(server, &method, params, options).await,
     }
 }
 

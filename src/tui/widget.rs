@@ -3,7 +3,8 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use crate::tui::ink::Ink;
+use crate::tui::find;
+use crate::tui::ink::{Ink, ink};
 use crate::tui::pane::Cx;
 use crate::tui::theme::Role;
 
@@ -27,6 +28,17 @@ pub use text_input::{FilterLine, Keep, TextInput};
 pub fn vertical_rule(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
     for row in 0..area.height {
         Pen::new(buf, area).at(0, row).clip(cx.glyphs.vertical, 1, cx.style(Role::Rule));
+    }
+}
+
+/// What stands in a list whose filter lets no row through: the name most like it, when there is one.
+pub fn no_match<'a>(cx: &Cx<'_>, typed: &str, names: impl IntoIterator<Item = &'a str>) -> Ink {
+    match find::nearest(typed, names) {
+        Some(name) => {
+            let clears = cx.spelled(&[], "{back} clears the filter");
+            ink!("No matches; did you mean {}? {}", Ink::line(name), clears)
+        }
+        None => cx.spelled(&[], "No matches; {back} clears the filter"),
     }
 }
 

@@ -5,8 +5,12 @@ use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyModifiers};
 use mcpdeck::base::Timestamp;
+use mcpdeck::base::ring::Batch;
+use mcpdeck::base::text::SafeText;
 use mcpdeck::host::{HostView, Record};
+use mcpdeck::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use mcpdeck::tui::app::{App, Setup};
+use mcpdeck::tui::effect::{CallTarget, Effect, ServerCommand};
 use mcpdeck::tui::message::Message;
 use serde_json::{Value, json};
 
@@ -156,6 +160,103 @@ fn the_palette_finds_tools_by_name_and_says_when_nothing_matches() {
         assert!(screen.contains(expected), "typed: {typed}\n{screen}");
     }
     assert!(palette("qqqq").contains("No matches"));
+    assert!(palette("restrat").contains("No matches; did you mean Restart the server?"));
+}
+
+#[test]
+fn a_name_that_is_not_there_offers_the_one_most_like_it() {
+    let mut app = catalogues();
+    "2/git_comit".chars().for_each(|c| _ = press(&mut app, KeyCode::Char(c), NONE));
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("No matches; did you mean git_commit?"), "{screen}");
+    press(&mut app, KeyCode::Esc, NONE);
+    ":git_comit".chars().for_each(|c| _ = press(&mut app, KeyCode::Char(c), NONE));
+    press(&mut app, KeyCode::Enter, NONE);
+    // It is seen before it is done.
+    assert!(draw(&mut app, 120, 40).contains("▸Call git.git_commit"));
+    press(&mut app, KeyCode::Enter, NONE);
+    assert!(draw(&mut app, 120, 40).contains("f5 call"));
+}
+
+#[test]
+fn logs_are_narrowed_to_a_range_of_time_and_wrong_times_are_named() {
+    let mut app = super::app("typical");
+    press(&mut app, KeyCode::Char('6'), NONE);
+    // 12 lines, one every 40 ms, the last of them at 14:14:50.
+    for (typed, kept) in [
+        ("since:1h", "12 lines"),
+        ("since:0.1s", "2 lines"),
+        ("from:14:14:50", "0 lines"),
+        ("from:14:14 to:14:15", "12 lines"),
+        ("from:14:13 to:14:14 server:x", "0 lines"),
+    ] {
+        press(&mut app, KeyCode::Char('/'), NONE);
+        typed.chars().for_each(|c| _ = press(&mut app, KeyCode::Char(c), NONE));
+        let screen = draw(&mut app, 120, 40);
+        assert!(screen.contains(kept), "{typed}\n{screen}");
+        press(&mut app, KeyCode::Esc, NONE);
+    }
+    for (typed, said) in
+        [("since:10", "since: takes a time"), ("to:25:00", "to: takes a time of day")]
+    {
+        press(&mut app, KeyCode::Char('/'), NONE);
+        typed.chars().for_each(|c| _ = press(&mut app, KeyCode::Char(c), NONE));
+        let screen = draw(&mut app, 120, 40);
+        assert!(screen.contains(said), "{typed}\n{screen}");
+        press(&mut app, KeyCode::Esc, NONE);
+    }
+}
+
+fn message(kind: MessageKind, method: &str, target: &str, body: &Value) -> Arc<TrafficRecord> {
+    let out = kind == MessageKind::Request;
+    Arc::new(TrafficRecord {
+        at: Timestamp(1_790_000_060_000_000),
+        server: "git".into(),
+        direction: if out { Direction::Out } else { Direction::In },
+        kind,
+        method: Some(SafeText::line(method)),
+        target: Some(SafeText::line(target)),
+        id: None,
+        call: None,
+        bytes: 100,
+        latency: None,
+        queued: None,
+        body: body.to_string().into(),
+        cut: false,
+        problem: None,
+    })
+}
+
+#[test]
+fn subscriptions_and_tasks_are_listed_as_they_are_and_can_be_ended() {
+    use MessageKind::{Notification, Request, Response};
+    let mut app = catalogues();
+    let uri = json!({"params": {"uri": "file:///a"}});
+    let task = |status: &str| json!({"taskId": "t-1", "status": status});
+    let items = vec![
+        message(Request, "resources/subscribe", "file:///a", &uri),
+        message(Notification, "notifications/resources/updated", "", &uri),
+        message(Response, "tools/call", "git_log", &json!({"result": {"task": task("working")}})),
+        message(Response, "tasks/get", "git_log", &json!({"result": task("completed")})),
+    ];
+    app.update(Message::Traffic(Batch { items, first: 0, next: 4, missed: 0 }, 0));
+    press(&mut app, KeyCode::Char('t'), NONE);
+    let list = draw(&mut app, 120, 40);
+    assert!(list.contains("git  file:///a") && list.contains("1 update, last 30s ago"), "{list}");
+    assert!(list.contains("git  git_log  t-1") && list.contains("task completed"), "{list}");
+    press(&mut app, KeyCode::Enter, NONE);
+    press(&mut app, KeyCode::Down, NONE);
+    let effects = press(&mut app, KeyCode::Enter, NONE);
+    let end = ServerCommand::Unsubscribe("file:///a".into());
+    assert_eq!(effects, [Effect::Server("git".into(), end)]);
+    "tgit_log".chars().for_each(|c| _ = press(&mut app, KeyCode::Char(c), NONE));
+    press(&mut app, KeyCode::Enter, NONE);
+    let effects = press(&mut app, KeyCode::Enter, NONE);
+    let target = CallTarget::Request("tasks/result".into(), Some(json!({"taskId": "t-1"})));
+    assert!(
+        effects.iter().any(|e| matches!(e, Effect::Call(_, call) if call.target == target)),
+        "{effects:?}"
+    );
 }
 
 #[test]

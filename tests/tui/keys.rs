@@ -379,3 +379,80 @@ fn a_server_that_is_not_ready_offers_nothing_to_call() {
     press(&mut app, KeyCode::Enter, NONE);
     assert!(!app.has_screen());
 }
+
+#[test]
+fn a_command_of_the_keymap_file_runs_with_what_is_selected_after_its_question() {
+    let mut app = app("typical");
+    let keymap = "[commands.who]\nkey = \"f10\"\nrun = \"echo {server} {tool}\"\n\
+                  help = \"Say who it is\"\nconfirm = true\n\
+                  [commands.top]\nkey = \"f4\"\nscope = \"tools\"\nrun = \"top\"\nterminal = true";
+    let user = UserFiles { keymap: Some(Ok(keymap.into())), ..UserFiles::default() };
+    app.update(Message::UserFiles(user));
+    draw(&mut app, 200, 60);
+    types(&mut app, "1");
+    key(&mut app, KeyCode::F(10), NONE);
+    assert!(draw(&mut app, 200, 60).contains("who: select a tool in Tools first"));
+    types(&mut app, "2");
+    draw(&mut app, 200, 60);
+    assert_eq!(key(&mut app, KeyCode::F(10), NONE), []);
+    let asked = draw(&mut app, 200, 60);
+    assert!(asked.contains("run who?") && asked.contains("echo {server} {tool}"), "{asked}");
+    let effects = key(&mut app, KeyCode::Char('y'), NONE);
+    let [Effect::Run(run)] = &effects[..] else { panic!("{effects:?}") };
+    let [Some(server), Some(tool), None] = &run.values else { panic!("{run:?}") };
+    assert!(asked.contains(server.as_str()) && asked.contains(tool.as_str()), "{asked}");
+    app.update(Message::Output(SafeText::line("who"), SafeText::block("it is\nthat one")));
+    assert!(draw(&mut app, 120, 40).contains("that one"));
+    press(&mut app, KeyCode::Esc, NONE);
+
+    let footer = draw(&mut app, 200, 60);
+    assert!(footer.contains("f10 who") && footer.contains("f4 top"), "{footer}");
+    types(&mut app, "?/say who");
+    assert!(draw(&mut app, 120, 40).contains("Say who it is"));
+    press(&mut app, KeyCode::Esc, NONE);
+    press(&mut app, KeyCode::Esc, NONE);
+    types(&mut app, "1:top: top");
+    press(&mut app, KeyCode::Enter, NONE);
+    let effects = app.update(Message::Now(Timestamp(1)));
+    assert_eq!(effects, []);
+    assert!(draw(&mut app, 120, 40).contains("Tools"));
+}
+
+#[test]
+fn a_command_that_cannot_be_bound_is_named_with_its_line() {
+    use mcpdeck::tui::keymap::Keymap;
+    for (text, said) in [
+        ("[commands.a]\nkey = \"f10\"", "keymap.toml:1: missing field `run`"),
+        ("\n[commands.a]\nrun = \"x\"\nkey = \"ctrl-\"", "keymap.toml:4: "),
+        ("[commands.a]\nkey = \"f10\"\nrun = \"x\"\nscope = \"form\"", "keymap.toml:4: a command"),
+        ("[commands.a]\nkey = \"f10\"\nruns = \"x\"", "keymap.toml:1: unknown field `runs`"),
+    ] {
+        let error = Keymap::with_user(text).unwrap_err();
+        assert!(error.starts_with(said), "{error}");
+    }
+}
+
+#[test]
+fn any_request_is_sent_from_its_form_with_the_method_completed() {
+    let mut app = app("typical");
+    draw(&mut app, 120, 40);
+    types(&mut app, "2");
+    draw(&mut app, 120, 40);
+    types(&mut app, "Jresources/te");
+    let form = draw(&mut app, 120, 40);
+    assert!(
+        form.contains("JSON-RPC request") && form.contains("resources/templates/list"),
+        "{form}"
+    );
+    key(&mut app, KeyCode::Char(' '), KeyModifiers::CONTROL);
+    press(&mut app, KeyCode::Tab, NONE);
+    types(&mut app, "{\"cursor\": \"2\"}");
+    let effects = key(&mut app, KeyCode::F(5), NONE);
+    let target = effects.iter().find_map(|effect| match effect {
+        Effect::Call(_, CallRequest { target, .. }) => Some(target.clone()),
+        _ => None,
+    });
+    let params = Some(json!({"cursor": "2"}));
+    let expected = CallTarget::Request("resources/templates/list".into(), params);
+    assert_eq!(target, Some(expected), "{}", draw(&mut app, 120, 40));
+}

@@ -179,8 +179,8 @@ fn whole_arguments(args: &mut [Value], shown: &[Value], written: &[Value]) -> Re
     Ok(())
 }
 
-/// The key of the name in a form; no setting is called like this.
-pub const NAME: &str = "(name)";
+/// The key of the name in a form; no setting is called so.
+pub const NAME: &str = "name";
 
 /// The schema to edit an entry by: the settings that fit how the server is reached, the name first.
 pub fn schema(entry: &Value) -> Value {

@@ -15,9 +15,11 @@ use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::{Keymap, Row, Scope};
 use crate::tui::model::{EngineState, Model};
 use crate::tui::overlay::{Overlay, Reader, Subject, reader_width};
+use crate::tui::pane::catalog::CatalogPane;
 use crate::tui::pane::{Availability, PaneId, Ui};
 use crate::tui::pick::{Choice, FilterPick, Pick};
 use crate::tui::theme::{Role, Theme};
+use crate::tui::user_command::{PLACES, Run};
 use crate::tui::widget::Doc;
 
 /// The mouse, for the help.
@@ -27,6 +29,13 @@ const MOUSE: &[(&str, &str)] = &[
     ("wheel", "Scroll what is under the pointer"),
     ("drag", "Select text; it is copied when the button is released"),
     ("shift-drag", "The terminal's own selection, in most terminals"),
+];
+
+/// Why a command of the person cannot run, by what it takes.
+const MISSING: [&str; 3] = [
+    "select a server first",
+    "select a tool in Tools first",
+    "select a resource in Resources first",
 ];
 
 impl App {
@@ -73,6 +82,7 @@ impl App {
             | Action::StartStop
             | Action::Refresh
             | Action::Ping
+            | Action::Request
             | Action::Call
             | Action::Record
             | Action::ResetBreaker
@@ -84,6 +94,8 @@ impl App {
             {
                 Availability::Disabled("this is a recording: nothing runs")
             }
+            Action::User(_) => self.can_run(action),
+            Action::Request => Availability::when(target().is_some(), "select a server first"),
             action if play(action).is_some() => Availability::when(
                 self.model.playback.is_some(),
                 "this is for recordings: mcpdeck open FILE",
@@ -141,8 +153,37 @@ impl App {
         }
     }
 
+    /// A command of the person with what is selected now; `None` when it is none.
+    pub(super) fn user_command(&self, action: Action) -> Option<Run> {
+        let command = self.keymap.command(action)?.clone();
+        let server = self.target_server().map(|server| server.to_string());
+        let of = |pane, list: &CatalogPane| (self.pane == pane).then(|| list.wire_name()).flatten();
+        let tool = of(PaneId::Tools, &self.panes.tools);
+        let uri = of(PaneId::Resources, &self.panes.resources);
+        Some(Run { command, values: [server, tool, uri] })
+    }
+
+    fn can_run(&self, action: Action) -> Availability {
+        let Some(Run { command, values }) = self.user_command(action) else {
+            return Availability::Disabled("the keymap file has no such command");
+        };
+        for (((place, _), value), missing) in PLACES.iter().zip(&values).zip(MISSING) {
+            match value {
+                _ if !command.takes(place) => {}
+                None => return Availability::Disabled(missing),
+                Some(value) if value.starts_with('-') => {
+                    return Availability::Disabled(
+                        "the name begins with `-`: programs take it for an option",
+                    );
+                }
+                Some(_) => {}
+            }
+        }
+        Availability::Ready
+    }
+
     /// Keys of the footer, most wanted first: chord, label, action.
-    pub(super) fn footer_keys(&self) -> Vec<(String, &'static str, Action)> {
+    pub(super) fn footer_keys(&self) -> Vec<(String, Ink, Action)> {
         let scopes = self.scopes();
         let mut rows = self.rows_here(&scopes);
         rows.retain(|row| row.footer > 0 && self.availability(row.action) == Availability::Ready);
@@ -164,7 +205,7 @@ impl App {
         }
         rows.sort_by_key(|row| row.footer);
         rows.into_iter()
-            .map(|row| (self.spell(row.chords[0]), row.action.label(), row.action))
+            .map(|row| (self.spell(row.chords[0]), self.keymap.label(row.action), row.action))
             .collect()
     }
 
@@ -213,8 +254,10 @@ impl App {
                 .filter(|action| {
                     !matches!(action, Action::Palette | Action::Confirm | Action::Open)
                 })
-                .filter(|action| self.is_of_panes(**action) && !self.is_of_screen(**action))
-                .map(|action| self.action_choice(*action, &scopes)),
+                .copied()
+                .chain((0..self.keymap.commands.len()).map(|n| Action::User(n as u8)))
+                .filter(|action| self.is_of_panes(*action) && !self.is_of_screen(*action))
+                .map(|action| self.action_choice(action, &scopes)),
         );
         choices.extend(self.model.view.servers.keys().map(|name| {
             Choice::new(
@@ -245,7 +288,7 @@ impl App {
     /// A row of the palette. What is bound in another pane only is done there.
     fn action_choice(&self, action: Action, scopes: &[Scope]) -> Choice {
         let pick = Pick::Action(action);
-        let words = ink!("{}", action.help());
+        let words = self.keymap.help(action);
         if let Some(pane) = self.elsewhere(action) {
             let hint = ink!("in {}", pane.title());
             return Choice::new(words, hint, pick);
@@ -304,7 +347,7 @@ impl App {
             };
             doc.line(vec![
                 (ink!("  {:<16}", Ink::line(&keys.join("  "))), Role::Key),
-                (ink!("{}", row.action.help()), role),
+                (self.keymap.help(row.action), role),
                 (note, Role::Faint),
             ]);
         }
@@ -363,6 +406,11 @@ impl App {
         let area = Rect { width, ..self.size };
         let ui = Ui { model: &self.model, area, glyphs: self.glyphs, keymap: &self.keymap };
         for overlay in &mut self.overlays {
+            if let Overlay::Palette(palette) = overlay
+                && palette.is_watched
+            {
+                palette.renew(self.model.watched_choices());
+            }
             let Overlay::Reader(reader) = overlay else { continue };
             match &reader.subject {
                 Subject::BlackBox(name) => {

@@ -18,6 +18,7 @@ use crate::host::{CallOutcome, ServerState, ServerView};
 use crate::mcp::capabilities::ListKind;
 use crate::mcp::traffic::{Direction, TrafficRecord};
 use crate::mcp::{CallId, Progress};
+use crate::tui::action::Action;
 use crate::tui::app::screen::Open;
 use crate::tui::app::{App, Redraw};
 use crate::tui::call::export::Start;
@@ -369,7 +370,7 @@ impl App {
                 SubjectKind::Tool => ListKind::Tools,
                 SubjectKind::Prompt => ListKind::Prompts,
                 SubjectKind::Template => ListKind::ResourceTemplates,
-                SubjectKind::Resource => continue,
+                SubjectKind::Resource | SubjectKind::Request => continue,
             };
             let now = subject_of(server, list, &subject.wire);
             if let Some(now) = now.filter(|now| now != subject) {
@@ -419,6 +420,21 @@ impl App {
         let Some(subject) = subject_of(view, list, wire) else { return };
         self.show_call(subject);
         self.mark(Redraw::Now);
+    }
+
+    /// Opens the form of a JSON-RPC request to a server; with one given, sends that.
+    pub(super) fn send_request(
+        &mut self,
+        server: &ServerName,
+        request: Option<serde_json::Value>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(subject) = self.model.server(server).map(|view| request_of(view)) else { return };
+        self.show_call(subject);
+        let Some((screen, request)) = self.call_screen().zip(request) else { return };
+        screen.take_past(request);
+        let wanted = screen.apply(Action::Send);
+        self.wanted(wanted, effects);
     }
 
     /// Opens a saved call, filled in; gives it, when there is one and a server offers what it calls.
@@ -542,6 +558,9 @@ impl App {
 
 /// What of a server a target of the history names ([`Subject::key`]).
 fn named(server: &ServerName, view: &ServerView, target: &str) -> Option<Subject> {
+    if target.strip_prefix("request:") == Some(server.as_str()) {
+        return Some(request_of(view));
+    }
     let of = |list, wire: &str| subject_of(view, list, wire);
     if let Some(uri) = target.strip_prefix("uri:") {
         let uri = uri.strip_prefix(server.as_str())?.strip_prefix(':')?;
@@ -554,6 +573,11 @@ fn named(server: &ServerName, view: &ServerView, target: &str) -> Option<Subject
         None => (ListKind::Tools, target),
     };
     of(list, name.strip_prefix(server.as_str())?.strip_prefix('.')?)
+}
+
+/// Any request to a server.
+fn request_of(view: &ServerView) -> Subject {
+    Subject { limits: view.limits, target: view.target.clone(), ..Subject::request(&view.name) }
 }
 
 /// The beginning of arguments, for a row.

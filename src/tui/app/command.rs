@@ -37,7 +37,7 @@ impl App {
             self.on_pane(|pane, ui| pane.sync(ui));
         }
         if let Availability::Disabled(reason) = self.availability(action) {
-            let mut text = ink!("{}: ", action.label());
+            let mut text = ink!("{}: ", self.keymap.label(action));
             text.push(self.spelled(reason));
             return self.toast(text, Role::Warning);
         }
@@ -159,6 +159,14 @@ impl App {
             | Action::ResetBreaker => {
                 self.command_server(action, effects);
             }
+            Action::Request => {
+                if let Some(server) = self.target_server() {
+                    self.overlays.clear();
+                    self.send_request(&server, None, effects);
+                }
+            }
+            Action::Watched => self.open_watched(),
+            Action::User(_) => self.run_user_command(action, effects),
             Action::Rerun => self.switch_rerun(),
             Action::BlackBox | Action::ServerInfo => {
                 if let Some(server) = self.target_server() {
@@ -190,6 +198,19 @@ impl App {
             Action::QuitNow => self.quit_now(effects),
             _ => effects.extend(play(action).map(Effect::Play)),
         }
+    }
+
+    /// Runs a command of the person's keymap file, after a question where the file wants one.
+    fn run_user_command(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        let Some(run) = self.user_command(action) else { return };
+        let (name, line) = (Ink::line(&run.command.name), Ink::line(&run.command.run));
+        if !run.command.confirm {
+            return effects.push(Effect::Run(Box::new(run)));
+        }
+        let values = run.values.iter().flatten().map(|value| Ink::line(value));
+        let lines = std::iter::once(line).chain(values).collect();
+        let yes = vec![Effect::Run(Box::new(run))];
+        self.push_overlay(Overlay::Confirm(Confirm::new(ink!("run {}?", name), lines, yes)));
     }
 
     fn back(&mut self) {
@@ -347,6 +368,12 @@ impl App {
             Pick::MakeCall(name) => self.make_saved_call(&name, effects),
             Pick::Offer(server, list, wire) => self.open_call(&server, list, &wire),
             Pick::Past(target, id) => self.open_past(&target, id),
+            Pick::Resource(server, uri) => self.open_link(&server, &uri, effects),
+            Pick::Unsubscribe(server, uri) => {
+                effects.push(Effect::Server(server, ServerCommand::Unsubscribe(uri)));
+            }
+            Pick::Request(server, request) => self.send_request(&server, Some(*request), effects),
+            Pick::Among(title, choices) => self.choose(title, choices),
             Pick::Call(pick) => {
                 let wanted = self.call_screen().map(|screen| screen.picked(pick));
                 for effect in wanted.into_iter().flatten() {
@@ -380,6 +407,15 @@ impl App {
         self.overlays.clear();
         self.toast = None;
         self.push_screen(Open::Own(Box::new(screen)));
+    }
+
+    /// Lists subscriptions and tasks; the list is kept up to date.
+    fn open_watched(&mut self) {
+        let mut palette =
+            Palette::new(ink!("subscriptions and tasks"), self.model.watched_choices());
+        palette.is_watched = true;
+        self.overlays.clear();
+        self.push_overlay(Overlay::Palette(palette));
     }
 
     fn open_palette(&mut self) {

@@ -63,6 +63,9 @@ impl App {
                         operations.frame(record);
                     }
                 }
+                for record in &batch.items {
+                    self.model.watched.take(record);
+                }
                 self.model.traffic.take(batch, oldest);
                 self.mark(Redraw::Soon);
             }
@@ -167,6 +170,11 @@ impl App {
             Message::Compared(token, found) => self.compared(token, *found),
             Message::Terminal(reply) if self.setup.graphics.answered(reply) => {
                 self.mark(Redraw::Now);
+            }
+            Message::Output(name, text) => {
+                let mut doc = Doc::new(crate::tui::overlay::reader_width(self.size));
+                doc.text(0, &text, Role::Foreign);
+                self.push_overlay(Overlay::Reader(Reader::new(Ink::from(&name), doc)));
             }
             Message::Done(text) => self.toast(Ink::from(&text), Role::Ok),
             Message::Warned(text) => self.toast(Ink::from(&text), Role::Warning),

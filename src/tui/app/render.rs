@@ -16,7 +16,7 @@ use crate::tui::pane::{Cx, PaneId};
 use crate::tui::theme::Role;
 use crate::tui::widget::{Pen, width};
 
-type FooterItem = (String, &'static str, Action, std::ops::Range<u16>);
+type FooterItem = (String, Ink, Action, std::ops::Range<u16>);
 
 impl App {
     /// Draws the screen.
@@ -271,8 +271,7 @@ impl App {
     /// at the end; the others are shown as far as there is room.
     fn footer_items(&self, area: Rect) -> Vec<FooterItem> {
         let keys = self.footer_keys();
-        let needed =
-            |item: &(String, &'static str, Action)| width(&Ink::line(&item.0)) + width(&item.1) + 4;
+        let needed = |item: &(String, Ink, Action)| width(&Ink::line(&item.0)) + width(&item.1) + 4;
         let keeps = |action| matches!(action, Action::Palette | Action::Help | Action::Quit);
         let reserved: u16 = keys.iter().filter(|k| keeps(k.2)).map(needed).sum();
         let limit = area.right().saturating_sub(reserved);

@@ -125,6 +125,14 @@ impl Written<'_> {
         let (method, params) = match self.subject.kind {
             SubjectKind::Tool => ("tools/call", named()),
             SubjectKind::Prompt => ("prompts/get", named()),
+            SubjectKind::Request => {
+                let mut request = json!({"jsonrpc": "2.0", "id": 1});
+                request["method"] = self.arguments["method"].clone();
+                if let Some(params) = self.arguments.get("params") {
+                    request["params"] = params.clone();
+                }
+                return request.to_string();
+            }
             _ => ("resources/read", json!({"uri": self.uri})),
         };
         json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string()
@@ -201,6 +209,7 @@ impl Written<'_> {
             SubjectKind::Tool => "call",
             SubjectKind::Prompt => "prompt",
             SubjectKind::Template | SubjectKind::Resource => "read",
+            SubjectKind::Request => "request",
         };
         let mut words = vec!["mcpdeck".to_owned(), verb.to_owned()];
         let named =
@@ -222,11 +231,17 @@ impl Written<'_> {
                 words.extend([name, self.arguments.to_string()]);
             }
             SubjectKind::Prompt => words.extend([name, self.arguments.to_string()]),
-            SubjectKind::Template | SubjectKind::Resource => {
+            _ => {
                 if !demo {
                     words.extend(["--server".to_owned(), self.subject.server.to_string()]);
                 }
-                words.push(self.uri.to_owned());
+                match self.arguments["method"].as_str() {
+                    Some(method) if self.subject.kind == SubjectKind::Request => {
+                        words.push(method.to_owned());
+                        words.extend(self.arguments.get("params").map(ToString::to_string));
+                    }
+                    _ => words.push(self.uri.to_owned()),
+                }
             }
         }
         match &self.origin.start {

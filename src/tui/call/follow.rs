@@ -150,7 +150,7 @@ impl CallScreen {
                 let arguments = &self.run()?.arguments;
                 template::expand(&self.subject.wire, arguments).ok()
             }
-            SubjectKind::Tool | SubjectKind::Prompt => None,
+            _ => None,
         }
     }
 

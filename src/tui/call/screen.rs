@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::export::{Export, Origin, Written};
 use super::follow::Updates;
 use super::run::{Run, RunState};
-use super::subject::{Subject, SubjectKind};
+use super::subject::{METHODS, Subject, SubjectKind};
 use super::template;
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
@@ -109,6 +109,10 @@ impl CallScreen {
             form.take_up(draft.clone());
         }
         if form.json().is_none() {
+            if subject.kind == SubjectKind::Request {
+                form.select_place("/params");
+                form.apply(Action::AsJson);
+            }
             form.apply(Action::FirstField);
         }
         let mut screen = Self {
@@ -170,6 +174,9 @@ impl CallScreen {
             Action::Editor => return self.editor(),
             Action::SaveForm | Action::CopyForm if self.form.has_drafts() => {
                 return self.refuse("done");
+            }
+            Action::SaveForm if self.subject.kind == SubjectKind::Request => {
+                return vec![Effect::Say("a request has no name; {history} lists it".to_owned())];
             }
             Action::SaveForm => return vec![Effect::AskLine(Line::Name, String::new())],
             Action::CopyForm => return self.offer_exports(),
@@ -245,7 +252,7 @@ impl CallScreen {
 
     pub(super) fn send(&mut self, arguments: Value, validation: Validation) -> Vec<Effect> {
         let wire = match self.subject.kind {
-            SubjectKind::Tool | SubjectKind::Prompt => arguments.clone(),
+            SubjectKind::Tool | SubjectKind::Prompt | SubjectKind::Request => arguments.clone(),
             SubjectKind::Template => match template::expand(&self.subject.wire, &arguments) {
                 Ok(uri) => Value::String(uri),
                 Err(reason) => return vec![Effect::Say(format!("no URI template: {reason}"))],
@@ -302,6 +309,10 @@ impl CallScreen {
             SubjectKind::Prompt => CallTarget::Prompt(wire, arguments),
             SubjectKind::Template | SubjectKind::Resource => {
                 CallTarget::Resource(arguments.as_str().unwrap_or_default().to_owned())
+            }
+            SubjectKind::Request => {
+                let method = arguments["method"].as_str().unwrap_or_default().to_owned();
+                CallTarget::Request(method, arguments.get("params").cloned())
             }
         };
         let server = self.subject.server.clone();
@@ -443,6 +454,13 @@ impl CallScreen {
     /// Something in the form changed: completions are due, later.
     pub(super) fn typed(&mut self) -> Vec<Effect> {
         self.suggestions.clear();
+        if self.subject.kind == SubjectKind::Request
+            && let Some((_, typed)) = self.field_text().filter(|(name, _)| name == "method")
+        {
+            let known =
+                METHODS.iter().filter(|method| method.starts_with(&typed) && **method != typed);
+            self.suggestions = known.map(|method| (*method).to_owned()).collect();
+        }
         if self.subject.completes()
             && self.field_text().is_some()
             && self.field_text() != self.asked
@@ -613,7 +631,13 @@ fn choice(words: Ink, hint: &'static str, pick: CallPick) -> Choice {
 impl CallScreen {
     pub(super) fn offer_exports(&self) -> Vec<Effect> {
         let ways = Export::ALL.into_iter();
-        let ways = ways.filter(|way| *way != Export::Curl || self.subject.has_address());
+        let ways = ways.filter(|way| match way {
+            Export::Curl => self.subject.has_address(),
+            Export::Rust | Export::Python | Export::TypeScript => {
+                self.subject.kind != SubjectKind::Request
+            }
+            _ => true,
+        });
         let ways = ways.map(|way| choice(ink!("{}", way.label()), "", CallPick::Export(way)));
         vec![Effect::Choose(ink!("copy as"), ways.collect())]
     }
@@ -628,7 +652,7 @@ impl CallScreen {
         let all = self.suggestions.iter();
         let choices = all
             .map(|text| choice(Ink::line(text), "suggested", CallPick::Suggestion(text.clone())));
-        vec![Effect::Choose(ink!("the server suggests"), choices.collect())]
+        vec![Effect::Choose(ink!("suggestions"), choices.collect())]
     }
 
     /// Asks for the file that fills the field under the cursor.
@@ -700,7 +724,7 @@ impl CallScreen {
         let arguments = self.form.without_secrets(self.form.arguments());
         let mut call = SavedCall::tool(canonical.clone(), &arguments);
         match self.subject.kind {
-            SubjectKind::Tool => {}
+            SubjectKind::Tool | SubjectKind::Request => {}
             SubjectKind::Prompt => call.target = SavedTarget::Prompt { prompt: canonical },
             SubjectKind::Template | SubjectKind::Resource => {
                 call.arguments.clear();

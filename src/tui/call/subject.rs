@@ -1,5 +1,5 @@
-//! What is called: a tool, a prompt, a resource template, or a resource; each with the schema its
-//! form is made from. Pure.
+//! What is called: a tool, a prompt, a resource template, a resource, or any method; each with the
+//! schema its form is made from. Pure.
 
 use std::sync::Arc;
 
@@ -22,7 +22,30 @@ pub enum SubjectKind {
     Template,
     /// `resources/read`
     Resource,
+    /// Any JSON-RPC request.
+    Request,
 }
+
+/// Methods of MCP that a client may request, for completion.
+pub const METHODS: [&str; 17] = [
+    "completion/complete",
+    "logging/setLevel",
+    "ping",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/templates/list",
+    "resources/unsubscribe",
+    "server/discover",
+    "tasks/cancel",
+    "tasks/get",
+    "tasks/list",
+    "tasks/result",
+    "tools/call",
+    "tools/list",
+];
 
 /// What is called.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,6 +152,22 @@ impl Subject {
         Self::bare(server, SubjectKind::Resource, &uri.into(), &SafeText::line(uri))
     }
 
+    /// Any JSON-RPC request: its method and its parameters are the fields.
+    pub fn request(server: &ServerName) -> Self {
+        let method =
+            json!({"type": "string", "minLength": 1, "description": "Method of the request"});
+        let params = json!({"type": "object", "description": "Its `params`, as JSON"});
+        let mut fields = Map::new();
+        fields.insert("method".to_owned(), method);
+        fields.insert("params".to_owned(), params);
+        let label = SafeText::line("JSON-RPC request");
+        Self {
+            manner: "",
+            schema: Arc::new(closed(fields, &["method".to_owned()])),
+            ..Self::bare(server, SubjectKind::Request, &"request".into(), &label)
+        }
+    }
+
     /// What is known of it by its name alone: it reads, and takes no arguments.
     fn bare(server: &ServerName, kind: SubjectKind, wire: &Arc<str>, label: &SafeText) -> Self {
         Self {
@@ -174,6 +213,7 @@ impl Subject {
             SubjectKind::Template | SubjectKind::Resource => {
                 format!("uri:{}:{}", self.server, self.wire)
             }
+            SubjectKind::Request => format!("request:{}", self.server),
         }
     }
 
@@ -183,6 +223,7 @@ impl Subject {
             SubjectKind::Tool => "Call",
             SubjectKind::Prompt => "Get",
             SubjectKind::Template | SubjectKind::Resource => "Read",
+            SubjectKind::Request => "Send",
         }
     }
 
@@ -196,7 +237,7 @@ impl Subject {
         let reference = match self.kind {
             SubjectKind::Prompt => json!({"type": "ref/prompt", "name": &*self.wire}),
             SubjectKind::Template => json!({"type": "ref/resource", "uri": &*self.wire}),
-            SubjectKind::Tool | SubjectKind::Resource => return None,
+            _ => return None,
         };
         let mut params = json!({"ref": reference, "argument": {"name": argument, "value": value}});
         let others: Map<String, Value> = all

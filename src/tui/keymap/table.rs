@@ -39,6 +39,8 @@ pub const BINDINGS: &[Binding] = &[
     bind(Scope::Global, "ctrl-t", A::History, 0),
     bind(Scope::Global, "r", A::Restart, 30),
     bind(Scope::Global, "s", A::StartStop, 31),
+    bind(Scope::Global, "J", A::Request, 0),
+    bind(Scope::Global, "t", A::Watched, 0),
     bind(Scope::Global, "f9", A::Rerun, 34),
     bind(Scope::Global, "b", A::BlackBox, 0),
     bind(Scope::Global, "esc", A::Back, 0),

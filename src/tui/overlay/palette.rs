@@ -13,7 +13,7 @@ use crate::tui::overlay::Verdict;
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::pick::{CallPick, Choice, FilterPick, Line, Pick};
 use crate::tui::theme::Role;
-use crate::tui::widget::{ListState, Pen, TextInput};
+use crate::tui::widget::{ListState, Pen, TextInput, width};
 
 /// A list to search and pick from.
 #[derive(Clone, Debug)]
@@ -24,7 +24,11 @@ pub struct Palette {
     pub input: TextInput,
     /// Where its keys are bound, innermost first.
     pub scopes: &'static [Scope],
+    /// Whether it lists subscriptions and tasks as they are now.
+    pub is_watched: bool,
     choices: Vec<Choice>,
+    /// What is called most like what was typed, when nothing matches.
+    nearest: Option<Ink>,
     /// Indices of the choices that match, best first.
     found: Vec<usize>,
     list: ListState<usize>,
@@ -37,12 +41,23 @@ impl Palette {
             title,
             input: TextInput::default(),
             scopes: &[Scope::Text],
+            is_watched: false,
             choices,
+            nearest: None,
             found: Vec::new(),
             list: ListState::default(),
         };
         palette.search();
         palette
+    }
+
+    /// Takes the same choices as they are now.
+    pub fn renew(&mut self, choices: Vec<Choice>) {
+        self.choices = choices;
+        let typed = self.input.text();
+        self.found = find::rank(typed, &self.choices, Choice::fields);
+        let found = &self.found;
+        self.list.select_index(self.list.index(), found.len(), |n| found[n]);
     }
 
     fn search(&mut self) {
@@ -52,6 +67,9 @@ impl Palette {
             // Whoever types a whole name means what is called so.
             self.found.sort_by_key(|n| self.choices[*n].pick.rank(typed));
         }
+        let names = self.choices.iter().map(|choice| choice.fields().name);
+        let nearest = if self.found.is_empty() { find::nearest(typed, names) } else { None };
+        self.nearest = nearest.map(Ink::line);
         let found = &self.found;
         self.list.select_index(0, found.len(), |n| found[n]);
     }
@@ -85,11 +103,17 @@ impl Palette {
         self.list.reveal(self.found.len(), height);
     }
 
-    fn pick(&self) -> Verdict {
+    fn pick(&mut self) -> Verdict {
         match self.list.selected().and_then(|n| self.choices.get(*n)) {
             Some(choice) if choice.disabled.is_none() => Verdict::Pick(choice.pick.clone()),
             Some(_) => Verdict::Stay,
-            None => Verdict::Close,
+            None => {
+                // Typed for the person, so that what is done is seen first.
+                let Some(nearest) = self.nearest.take() else { return Verdict::Close };
+                self.input.set(nearest.as_str());
+                self.search();
+                Verdict::Stay
+            }
         }
     }
 
@@ -126,7 +150,16 @@ impl Palette {
         self.input.render(Rect { height: area.height.min(1), ..area }, buf, cx.style(Role::Input));
         let rows = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
         if self.found.is_empty() {
-            Pen::new(buf, rows).at(1, 0).put("No matches", cx.style(Role::Faint));
+            let mut pen = Pen::new(buf, rows).ellipsis(cx.glyphs.ellipsis);
+            pen.at(1, 0);
+            if self.choices.is_empty() && self.is_watched {
+                pen.put("No subscription and no task", cx.style(Role::Faint));
+            } else if let Some(nearest) = &self.nearest {
+                pen.put(ink!("No matches; did you mean {}? ", nearest), cx.style(Role::Faint));
+                pen.put(cx.spelled(self.scopes, "{open}"), cx.style(Role::Key));
+            } else {
+                pen.put("No matches", cx.style(Role::Faint));
+            }
         }
         for (row, n) in self.list.window(self.found.len(), usize::from(rows.height)).enumerate() {
             let index = self.found[n];
@@ -137,7 +170,7 @@ impl Palette {
             let selected = self.list.selected() == Some(&index);
             pen.put(if selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
             let found = find::spans(self.input.text(), choice.words.as_str());
-            let room = line.width.saturating_sub(22);
+            let room = line.width.saturating_sub(width(&choice.hint).max(20) + 2);
             pen.found(&choice.words, &found, room, cx.style(role), cx.style(Role::Match)).skip(1);
             match &choice.disabled {
                 Some(reason) => pen.flush_right(reason, cx.style(Role::Faint)),

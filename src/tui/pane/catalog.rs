@@ -20,7 +20,9 @@ use crate::tui::model::Model;
 use crate::tui::pane::servers::unstable;
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::theme::Role;
-use crate::tui::widget::{Browser, Doc, FilterLine, Part, Pen, changed, width};
+use crate::tui::widget::{
+    Browser, Doc, FilterLine, Part, Pen, changed, empty_text, no_match, width,
+};
 
 /// How an entry differs from the list before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -449,13 +451,12 @@ impl Pane for CatalogPane {
             pen.right(&entry.number, number_width, ink(Role::Muted));
         });
         if self.browser.rows.is_empty() && !regions.list.is_empty() {
-            let mut pen = Pen::new(buf, regions.list);
             let text = if self.all.is_empty() {
-                ink!("nothing listed yet; servers are listed when they are ready")
+                ink!("Nothing listed yet; servers are listed when they are ready")
             } else {
-                cx.spelled(&[], "No matches; {back} clears the filter")
+                no_match(cx, &self.built_filter, self.all.iter().map(|entry| &*entry.label))
             };
-            pen.at(1, 1).put(text, cx.style(Role::Faint));
+            empty_text(cx, &text, regions.list, buf);
         }
     }
 }

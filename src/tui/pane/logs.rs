@@ -10,10 +10,10 @@ use crate::base::{LogLevel, ServerName};
 use crate::host::ServerState;
 use crate::tui::action::Action;
 use crate::tui::effect::Effect;
-use crate::tui::filter::{contains, find};
+use crate::tui::filter::{Filter, contains, find};
 use crate::tui::ink::{Ink, Piece, ink};
 use crate::tui::keymap::Scope;
-use crate::tui::model::Model;
+use crate::tui::model::{Model, zoned};
 use crate::tui::overlay::{Overlay, Palette, Reader};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::pick::{Choice, Pick};
@@ -47,7 +47,12 @@ pub struct LogsPane {
     shift: u16,
     /// The line just typed is to be looked for.
     seek: bool,
-    built_for: Option<(LogLevel, BTreeSet<ServerName>)>,
+    /// What the filter line lets through, what it searches for, and what is wrong with it.
+    typed: String,
+    filter: Filter,
+    needle: String,
+    problem: Option<String>,
+    built_for: Option<(LogLevel, BTreeSet<ServerName>, Filter)>,
 }
 
 impl Default for LogsPane {
@@ -59,6 +64,10 @@ impl Default for LogsPane {
             wrap: false,
             shift: 0,
             seek: false,
+            typed: String::new(),
+            filter: Filter::default(),
+            needle: String::new(),
+            problem: None,
             built_for: None,
         }
     }
@@ -114,15 +123,15 @@ impl LogsPane {
 
     /// After typing: stays on a line that matches, or goes to the nearest older one that does.
     fn seek_here(&mut self, ui: Ui<'_>) {
-        let needle = self.input.text().to_lowercase();
+        let needle = &self.needle;
         let here = self.stream.selected().and_then(|seq| ui.model.logs.get(seq));
-        if !needle.is_empty() && !here.is_some_and(|record| matches(record, &needle)) {
+        if !needle.is_empty() && !here.is_some_and(|record| matches(record, needle)) {
             self.search(-1, ui, &mut Out::default());
         }
     }
 
     fn search(&mut self, delta: isize, ui: Ui<'_>, out: &mut Out) {
-        let needle = self.input.text().to_lowercase();
+        let needle = &self.needle;
         let len = self.stream.len();
         if needle.is_empty() || len == 0 {
             return;
@@ -132,7 +141,7 @@ impl LogsPane {
             let row =
                 (start as isize + delta * step as isize).rem_euclid(len as isize).unsigned_abs();
             let seq = self.stream.seq(row);
-            if ui.model.logs.get(seq).is_some_and(|record| matches(record, &needle)) {
+            if ui.model.logs.get(seq).is_some_and(|record| matches(record, needle)) {
                 return self.stream.jump(seq, usize::from(Self::list(ui.area).height));
             }
         }
@@ -215,18 +224,28 @@ impl Pane for LogsPane {
     }
 
     fn sync(&mut self, ui: Ui<'_>) {
-        let key = (self.level, ui.model.narrowed());
+        if self.typed != self.input.text() {
+            self.typed = self.input.text().to_owned();
+            match Filter::of_logs(&self.typed, &zoned(ui.model.now)) {
+                Ok((filter, needle)) => {
+                    (self.filter, self.needle, self.problem) = (filter, needle, None);
+                }
+                // The last good filter stays while the next one is typed.
+                Err(problem) => self.problem = Some(problem),
+            }
+        }
+        let key = (self.level, ui.model.narrowed(), self.filter.clone());
         if self.built_for.as_ref() != Some(&key) {
             self.stream.reset();
             self.built_for = Some(key.clone());
         }
-        let (level, narrowed) = key;
-        let filtered = level > LogLevel::Trace || !narrowed.is_empty();
+        let (level, narrowed, filter) = key;
+        let filtered = level > LogLevel::Trace || !narrowed.is_empty() || !filter.is_empty();
         let mut judge = |_: u64, record: &LogRecord| {
             let passes = {
                 let of = record.server.as_ref();
                 let here = narrowed.is_empty() || of.is_some_and(|of| narrowed.contains(of));
-                record.level >= level && here
+                record.level >= level && here && filter.passes_line(record)
             };
             if passes { stream::Verdict::Row } else { stream::Verdict::Out }
         };
@@ -292,7 +311,7 @@ impl Pane for LogsPane {
     fn availability(&self, action: Action, _: &Model) -> Option<Availability> {
         Some(match action {
             Action::SearchNext | Action::SearchPrevious => {
-                Availability::when(!self.input.text().is_empty(), "search with {filter} first")
+                Availability::when(!self.needle.is_empty(), "search with {filter} first")
             }
             Action::Open | Action::Copy | Action::CopyAll | Action::Save => {
                 Availability::when(!self.stream.is_empty(), "there are no log lines")
@@ -316,7 +335,6 @@ impl Pane for LogsPane {
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         self.render_head(cx, Rect { height: area.height.min(1), ..area }, buf);
         let list = Self::list(area);
-        let needle = self.input.text().to_lowercase();
         let mut y = 0;
         // Wrapped lines push rows out: the window is drawn from the end when the end is followed.
         let rows = self.rows_that_fit(cx, list);
@@ -329,7 +347,6 @@ impl Pane for LogsPane {
                 cx,
                 seq,
                 record,
-                &needle,
                 // The last column is the scroll bar's.
                 Rect {
                     y: list.y + y,
@@ -394,8 +411,10 @@ impl LogsPane {
             ink!(
                 "No log lines yet; stderr and log messages of servers and of mcpdeck are shown here"
             )
-        } else {
+        } else if self.filter.is_empty() {
             ink!("No log lines of level {} or above", level_word(self.level))
+        } else {
+            ink!("No log lines of level {} or above in this filter", level_word(self.level))
         }
     }
 
@@ -411,7 +430,6 @@ impl LogsPane {
         cx: &Cx<'_>,
         seq: u64,
         record: &LogRecord,
-        needle: &str,
         area: Rect,
         buf: &mut Buffer,
     ) -> u16 {
@@ -452,7 +470,7 @@ impl LogsPane {
             draw_text(
                 cx,
                 Piece::of(&record.text, from, offset + part.len()),
-                needle,
+                &self.needle,
                 text_role,
                 &mut pen,
             );
@@ -478,10 +496,14 @@ impl LogsPane {
         let room = area.width.saturating_sub(width(&state) + 3);
         let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
         pen.put("/ ", cx.style(Role::Accent));
-        let (text, text_role): (Ink, Role) = if self.input.text().is_empty() {
-            (ink!("search"), Role::Faint)
-        } else {
-            (Ink::line(self.input.text()), Role::Text)
+        let (text, text_role): (Ink, Role) = match &self.problem {
+            _ if self.input.text().is_empty() => {
+                (ink!("search, since: from: to: server:"), Role::Faint)
+            }
+            None => (Ink::line(self.input.text()), Role::Text),
+            Some(problem) => {
+                (ink!("{}   {}", Ink::line(self.input.text()), Ink::line(problem)), Role::Error)
+            }
         };
         pen.clip(text, room, cx.style(text_role));
         pen.column(area.width.saturating_sub(width(&state)).max(2)).put(state, cx.style(role));
@@ -489,6 +511,12 @@ impl LogsPane {
             let input =
                 Rect { x: area.x + 2, width: room.min(area.width.saturating_sub(2)), ..area };
             self.input.render(input, buf, cx.style(Role::Input));
+            if let Some(problem) = &self.problem {
+                let mut pen =
+                    Pen::new(buf, Rect { width: room, ..input }).ellipsis(cx.glyphs.ellipsis);
+                pen.column(width(&Ink::line(self.input.text())) + 3);
+                pen.put(Ink::line(problem), cx.style(Role::Error));
+            }
         }
     }
 }

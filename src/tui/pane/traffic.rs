@@ -12,7 +12,7 @@ use crate::tui::effect::Effect;
 use crate::tui::filter::{Filter, completions};
 use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
-use crate::tui::model::Model;
+use crate::tui::model::{Model, zoned};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::prefs::{Prefs, SavedFilter};
 use crate::tui::theme::Role;
@@ -77,8 +77,8 @@ impl TrafficPane {
         Regions::of(area, detail)
     }
 
-    fn apply_filter(&mut self) {
-        match Filter::parse(self.input.text()) {
+    fn apply_filter(&mut self, model: &Model) {
+        match Filter::parse(self.input.text(), &zoned(model.now)) {
             Ok(filter) => {
                 self.filter = filter;
                 self.problem = None;
@@ -127,7 +127,7 @@ impl TrafficPane {
             let word = text.rsplit(char::is_whitespace).next().unwrap_or_default().len();
             let completed = format!("{}{best}", &text[..text.len() - word]);
             self.input.set(&completed);
-            self.apply_filter();
+            self.apply_filter(model);
         }
     }
 }
@@ -167,7 +167,7 @@ impl Pane for TrafficPane {
         if self.waterfall.on {
             return self.waterfall.sync(ui);
         }
-        self.apply_filter();
+        self.apply_filter(ui.model);
         let regions = self.regions(ui.area);
         let key = (self.input.text().to_owned(), ui.model.narrowed());
         if self.problem.is_none() && self.built_for.as_ref() != Some(&key) {

@@ -1,0 +1,157 @@
+//! What servers keep for the host, folded from messages: subscriptions to resources, and calls that
+//! run as tasks. Pure.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::Model;
+use crate::base::text::SafeText;
+use crate::base::{ServerName, Timestamp};
+use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
+use crate::tui::ink::{Ink, count, ink};
+use crate::tui::pick::{Choice, Pick};
+
+/// Most of each that are kept; the first by name go.
+const MOST: usize = 1_000;
+
+/// Subscriptions and tasks, by server and URI or id.
+#[derive(Debug, Default)]
+pub struct Watched {
+    subscriptions: BTreeMap<(ServerName, String), Subscription>,
+    tasks: BTreeMap<(ServerName, String), Task>,
+}
+
+#[derive(Debug)]
+struct Subscription {
+    since: Timestamp,
+    updated: Option<Timestamp>,
+    updates: u64,
+}
+
+#[derive(Debug)]
+struct Task {
+    tool: SafeText,
+    state: SafeText,
+    began: Timestamp,
+}
+
+impl Watched {
+    /// Takes a message into account.
+    pub fn take(&mut self, record: &TrafficRecord) {
+        let method = record.method.as_deref().unwrap_or_default();
+        let body = || serde_json::from_str::<Value>(&record.body).unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let at = |uri: String| (record.server.clone(), uri);
+        match (record.direction, record.kind, method) {
+            (Direction::Out, MessageKind::Request, "resources/subscribe") => {
+                self.subscribe(at(text(&body()["params"]["uri"])), record.at);
+            }
+            (Direction::Out, MessageKind::Request, "resources/unsubscribe") => {
+                self.subscriptions.remove(&at(text(&body()["params"]["uri"])));
+            }
+            (Direction::In, MessageKind::Error, "resources/subscribe") => {
+                let uri = record.target.as_deref().unwrap_or_default().to_owned();
+                self.subscriptions.remove(&at(uri));
+            }
+            // Names all of them anew (MCP 2026-07-28, subscriptions).
+            (Direction::Out, MessageKind::Request, "subscriptions/listen") => {
+                let body = body();
+                let uris = &body["params"]["notifications"]["resourceSubscriptions"];
+                let uris: Vec<String> = uris.as_array().into_iter().flatten().map(text).collect();
+                self.subscriptions
+                    .retain(|(of, uri), _| *of != record.server || uris.contains(uri));
+                for uri in uris {
+                    self.subscribe(at(uri), record.at);
+                }
+            }
+            (Direction::In, MessageKind::Notification, "notifications/resources/updated") => {
+                let uri = text(&body()["params"]["uri"]);
+                // What changed may be a part of what was subscribed to.
+                for ((of, subscribed), one) in &mut self.subscriptions {
+                    if *of == record.server && uri.starts_with(subscribed.as_str()) {
+                        one.updated = Some(record.at);
+                        one.updates += 1;
+                    }
+                }
+            }
+            (Direction::In, MessageKind::Response, "tools/call")
+                if record.body.contains("\"taskId\"") =>
+            {
+                let task = &body()["result"]["task"];
+                let id = text(&task["taskId"]);
+                if !id.is_empty() {
+                    let tool = record.target.clone().unwrap_or_default();
+                    let state = SafeText::line(&text(&task["status"]));
+                    self.tasks.insert(at(id), Task { tool, state, began: record.at });
+                    self.tasks.len().gt(&MOST).then(|| self.tasks.pop_first());
+                }
+            }
+            (Direction::In, MessageKind::Response, "tasks/get" | "tasks/cancel") => {
+                self.state(record, &body()["result"]);
+            }
+            (Direction::In, MessageKind::Notification, "notifications/tasks/status") => {
+                self.state(record, &body()["params"]);
+            }
+            _ => {}
+        }
+    }
+
+    fn subscribe(&mut self, at: (ServerName, String), since: Timestamp) {
+        let fresh = Subscription { since, updated: None, updates: 0 };
+        self.subscriptions.entry(at).or_insert(fresh);
+        self.subscriptions.len().gt(&MOST).then(|| self.subscriptions.pop_first());
+    }
+
+    fn state(&mut self, record: &TrafficRecord, task: &Value) {
+        let (Some(id), Some(state)) = (task["taskId"].as_str(), task["status"].as_str()) else {
+            return;
+        };
+        if let Some(task) = self.tasks.get_mut(&(record.server.clone(), id.to_owned())) {
+            task.state = SafeText::line(state);
+        }
+    }
+}
+
+impl Model {
+    /// Rows of the list of subscriptions and tasks, each with what can be done about it.
+    pub fn watched_choices(&self) -> Vec<Choice> {
+        let row = |words: &Ink, hint, choices| {
+            Choice::new(words.clone(), hint, Pick::Among(words.clone(), choices))
+        };
+        let does = |words: &'static str, pick| Choice::new(ink!("{}", words), Ink::default(), pick);
+        let subscriptions = self.watched.subscriptions.iter().map(|((server, uri), one)| {
+            let words = ink!("{}  {}", Self::name(server), Ink::line(uri));
+            let mut hint =
+                ink!("subscribed {}, {}", self.when(one.since), count(one.updates, "update"));
+            if let Some(at) = one.updated {
+                hint.push(ink!(", last {}", self.when(at)));
+            }
+            row(
+                &words,
+                hint,
+                vec![
+                    does("Read the resource", Pick::Resource(server.clone(), uri.clone())),
+                    does("Unsubscribe", Pick::Unsubscribe(server.clone(), uri.clone())),
+                ],
+            )
+        });
+        let tasks = self.watched.tasks.iter().map(|((server, id), task)| {
+            let words = ink!("{}  {}  {}", Self::name(server), &task.tool, Ink::line(id));
+            let ask = |method| {
+                let request = json!({"method": method, "params": {"taskId": id}});
+                Pick::Request(server.clone(), Box::new(request))
+            };
+            row(
+                &words,
+                ink!("task {}, began {}", &task.state, self.when(task.began)),
+                vec![
+                    does("Get the result of the task", ask("tasks/result")),
+                    does("Get the state of the task", ask("tasks/get")),
+                    does("Cancel the task", ask("tasks/cancel")),
+                ],
+            )
+        });
+        subscriptions.chain(tasks).collect()
+    }
+}

@@ -1,0 +1,216 @@
+//! Commands of the person's keymap file: a line for the shell that is bound to a key.
+//!
+//! What servers call their things never becomes a part of that line: a placeholder is replaced by a
+//! quoted reference to an environment variable, which the shell does not read again.
+
+use std::io;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::Command;
+
+use crate::base::text::SafeText;
+
+/// Placeholders of a line, with the environment variables that hold their values.
+pub const PLACES: [(&str, &str); 3] =
+    [("{server}", "MCPDECK_SERVER"), ("{tool}", "MCPDECK_TOOL"), ("{uri}", "MCPDECK_URI")];
+/// How long a command without the terminal may take.
+const LONGEST: Duration = Duration::from_secs(60);
+/// Most bytes of its output that are shown, of each stream.
+const OUTPUT: u64 = 1 << 20;
+
+/// A table `[commands.NAME]` of the keymap file.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UserCommand {
+    /// Its key.
+    pub key: String,
+    /// The line for the shell.
+    pub run: String,
+    /// Where the key is bound.
+    #[serde(default = "global")]
+    pub scope: String,
+    /// A sentence for help and palette.
+    #[serde(default)]
+    pub help: String,
+    /// Whether a question comes first.
+    #[serde(default)]
+    pub confirm: bool,
+    /// Whether it gets the terminal.
+    #[serde(default)]
+    pub terminal: bool,
+    /// Its name.
+    #[serde(skip)]
+    pub name: String,
+}
+
+fn global() -> String {
+    "global".to_owned()
+}
+
+/// A command with the values of its placeholders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The command.
+    pub command: UserCommand,
+    /// Values, in the order of [`PLACES`].
+    pub values: [Option<String>; 3],
+}
+
+impl UserCommand {
+    /// Whether the line has this placeholder.
+    pub fn takes(&self, place: &str) -> bool {
+        self.run.contains(place)
+    }
+}
+
+impl Run {
+    /// The line as the shell reads it. Directly within double quotes the reference stands as it is,
+    /// elsewhere in quotes of its own, so that a value is never split into words.
+    fn script(&self) -> String {
+        let mut script = String::new();
+        // What is open: quotes, and commands within them.
+        let mut open = Vec::new();
+        let mut rest = self.command.run.as_str();
+        while let Some(c) = rest.chars().next() {
+            if let Some((place, name)) = PLACES.iter().find(|(place, _)| rest.starts_with(place)) {
+                let quote = if open.last() == Some(&'"') { "" } else { "\"" };
+                script.extend(if cfg!(windows) {
+                    ["$env:", name, "", ""]
+                } else {
+                    [quote, "${", name, "}"]
+                });
+                script.push_str(if cfg!(windows) { "" } else { quote });
+                rest = &rest[place.len()..];
+                continue;
+            }
+            match (open.last(), c) {
+                (Some('\''), '\'') | (Some('"'), '"') | (Some('`'), '`') | (Some('('), ')') => {
+                    open.pop();
+                }
+                (Some('\''), _) | (Some('"'), '\'') => {}
+                (inside, '(') if script.ends_with('$') || inside == Some(&'(') => open.push(c),
+                (_, '"' | '\'' | '`') => open.push(c),
+                _ => {}
+            }
+            script.push(c);
+            rest = &rest[c.len_utf8()..];
+            if let Some(next) = rest.chars().next()
+                && c == '\\'
+                && open.last() != Some(&'\'')
+            {
+                script.push(next);
+                rest = &rest[next.len_utf8()..];
+            }
+        }
+        script
+    }
+
+    fn shell(&self) -> Command {
+        let (program, options): (&str, &[&str]) = if cfg!(windows) {
+            ("powershell", &["-NoProfile", "-Command"])
+        } else {
+            ("/bin/sh", &["-c"])
+        };
+        let mut shell = Command::new(program);
+        shell.args(options).arg(self.script()).kill_on_drop(true);
+        for ((_, name), value) in PLACES.iter().zip(&self.values) {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        shell
+    }
+
+    fn failed(&self, why: impl std::fmt::Display) -> SafeText {
+        SafeText::line(&format!("{}: {why}", self.command.name))
+    }
+
+    /// Runs it with the terminal, which has to be free.
+    ///
+    /// # Errors
+    /// Why it could not be started, or how it ended.
+    pub async fn in_terminal(&self) -> Result<(), SafeText> {
+        match self.shell().status().await {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(self.failed(status)),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// Runs it without the terminal; gives what it wrote.
+    ///
+    /// # Errors
+    /// Why there is no output.
+    pub async fn captured(&self) -> Result<SafeText, SafeText> {
+        async fn read(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> io::Result<String> {
+            let mut bytes = Vec::new();
+            if let Some(pipe) = pipe {
+                pipe.take(OUTPUT).read_to_end(&mut bytes).await?;
+            }
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        }
+        let work = async {
+            let mut shell = self.shell();
+            shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = shell.spawn()?;
+            let (out, err) = (child.stdout.take(), child.stderr.take());
+            let (mut text, err) = tokio::try_join!(read(out), read(err))?;
+            text.push_str(&err);
+            Ok::<_, io::Error>((text, child.wait().await?))
+        };
+        match tokio::time::timeout(LONGEST, work).await {
+            Ok(Ok((mut text, status))) => {
+                if !status.success() || text.is_empty() {
+                    text.extend(["(", &status.to_string(), ")"]);
+                }
+                Ok(SafeText::block(&text))
+            }
+            Ok(Err(error)) => Err(self.failed(error)),
+            Err(_) => Err(self.failed("stopped after 60 s; `terminal = true` sets no limit")),
+        }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    fn run(line: &str, tool: &str) -> Run {
+        let command = UserCommand {
+            key: "f10".into(),
+            run: line.into(),
+            scope: global(),
+            help: String::new(),
+            confirm: false,
+            terminal: false,
+            name: "try".into(),
+        };
+        Run { command, values: [None, Some(tool.into()), None] }
+    }
+
+    #[tokio::test]
+    async fn what_a_server_calls_its_tool_is_one_word_and_never_a_command() {
+        let hostile = "a  $(echo run)`echo run`\"; echo run '*";
+        for line in [
+            "printf '[%s]' {tool}",
+            "printf '[%s]' \"{tool}\"",
+            "printf '[%s]' \"x\"{tool} | sed s/x//",
+            "printf %s \"$(printf '[%s]' {tool})\"",
+            "sh -c 'printf \"[%s]\" {tool}'",
+            "printf \\\"; printf '[%s]' {tool}",
+        ] {
+            let said = run(line, hostile).captured().await.expect("it ran");
+            assert_eq!(said.trim_start_matches('"'), format!("[{hostile}]"), "{line}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_command_that_fails_says_how_it_ended() {
+        let said = run("echo wrong >&2; exit 3", "").captured().await.expect("it ran");
+        assert_eq!(said.as_str(), "wrong\n(exit status: 3)");
+    }
+}
