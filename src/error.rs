@@ -244,7 +244,7 @@ const fn http_advice(status: u16) -> Option<&'static str> {
         300..=399 => "write the address it redirects to into `url`",
         401 => "the server wants credentials: give its entry an `Authorization` header",
         403 => "the credentials are known but lack a permission: ask for one that has it",
-        404 | 405 | 406 | 415 => "correct the path in `url`: this is no MCP endpoint",
+        404 | 405 | 406 | 415 => "correct the path in `url`: this is not an MCP endpoint",
         429 => "call again later, or less often",
         500..=599 => "the server failed: its own log says why; call again later",
         _ => return None,

@@ -85,7 +85,7 @@ impl LogMasks {
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The filter is not understood.
-    #[error("--log-level: `{0}` is no level or filter: {1}")]
+    #[error("--log-level: `{0}` is not a level or filter: {1}")]
     Filter(String, String),
     /// The file cannot be written.
     #[error("--log-file: {0}: {1}")]

@@ -24,7 +24,7 @@ fn a_command_runs_only_after_a_yes_which_is_remembered_until_it_changes() {
     deck.wait("demo-server beacon");
     deck.wait("1 waiting");
     deck.keys("\x1b");
-    deck.wait("nothing of it was started");
+    deck.wait("it was not started");
     deck.wait("awaiting your approval");
     deck.keys("s");
     deck.wait("wants to run 1 command");
@@ -49,7 +49,7 @@ fn a_command_runs_only_after_a_yes_which_is_remembered_until_it_changes() {
     deck.wait("its changed entry awaits your approval; the approved one keeps running");
     assert_eq!(deck.pid_of("one"), pid);
     deck.keys("\x07");
-    deck.wait("changed since you approved it; runs on as it was");
+    deck.wait("changed since you approved it; the approved one keeps running");
     deck.wait("- args[1]  beacon");
     deck.wait("+ args[1]  atlas");
     deck.decide("y");
@@ -167,7 +167,7 @@ fn inputs_are_asked_for_once_masked_and_kept_in_the_keyring_on_request_only() {
     assert!(!ring.join("token").exists(), "nobody asked for the keyring");
 
     deck.keys("0itoken\r");
-    deck.wait("a new answer restarts who uses it");
+    deck.wait("a new answer restarts the servers that use it");
     deck.keys("canary-52");
     deck.wait("•••••••••");
     deck.keys("\x13");

@@ -84,8 +84,8 @@ fn a_failed_build_is_told_and_the_server_runs_on_until_one_succeeds() {
     call(&mut deck);
     let file = deck.home().join("src/weather.json");
     std::fs::write(&file, source("bad")).unwrap();
-    deck.wait("build failed: exit code 3; weather runs on as it was");
-    deck.wait("build failed, runs on as it was");
+    deck.wait("build failed: exit code 3; the previous build of weather keeps running");
+    deck.wait("build failed, the previous build keeps running");
     deck.wait("the sky: rain");
     std::fs::write(&file, source("good")).unwrap();
     deck.wait("+ the sky: good");

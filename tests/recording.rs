@@ -162,7 +162,7 @@ fn a_live_server_is_compared_with_a_recording_by_field() {
     let place = Place::new();
     place.record();
     let same = place.ok(&["-c", "live.json", "replay", "a.jsonl"]);
-    assert_eq!(same, "1 requests, 0 answered differently\n");
+    assert_eq!(same, "1 request, 0 answered differently\n");
     std::fs::write(place.path("counter.json"), SCRIPT.replace("said", "shouted")).unwrap();
     let other = place.run(&["-c", "live.json", "replay", "a.jsonl", "--json"]);
     assert_eq!(other.status.code(), Some(1));
@@ -206,7 +206,7 @@ fn a_recording_named_gz_is_compressed_when_it_ends_and_reads_the_same() {
     assert!(bytes.starts_with(&[0x1f, 0x8b]), "it is compressed");
     assert_eq!(
         place.ok(&["-c", "live.json", "replay", "a.jsonl.gz"]),
-        "1 requests, 0 answered differently\n"
+        "1 request, 0 answered differently\n"
     );
     place.configure("played.json", &[place.path("a.jsonl.gz").to_str().unwrap()]);
     assert!(

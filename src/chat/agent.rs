@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::ServerName;
-use crate::base::human::Bytes;
+use crate::base::human::{self, Bytes};
 use crate::base::text::SafeText;
 use crate::chat::catalog::{Catalog, Entry};
 use crate::chat::context::{self, Fit};
@@ -333,7 +333,9 @@ impl Turn<'_> {
     /// Tells the person, and the model with its next turn, why it was stopped.
     fn stop(&self, talk: &mut Conversation, reason: DoneReason) -> DoneReason {
         let why = match reason {
-            DoneReason::Rounds => format!("the model was asked {} times", self.rounds),
+            DoneReason::Rounds => {
+                format!("the model was asked {}", human::count(self.rounds, "time"))
+            }
             DoneReason::Loop => "the same call gave the same result again and again".to_owned(),
             DoneReason::ToolErrors => "a tool failed several times in a row".to_owned(),
             DoneReason::Budget => "the budget of the turn is spent".to_owned(),
@@ -358,7 +360,8 @@ impl Turn<'_> {
         match fit {
             Fit::Fits => Ok(()),
             Fit::Shortened(count) => {
-                let message = format!("{count} results were shortened to fit the model");
+                let message =
+                    format!("{} shortened to fit the model", human::count(count, "result"));
                 (self.tell)(ChatEvent::status(StatusKind::Shortened, message));
                 Ok(())
             }
@@ -407,7 +410,7 @@ impl Turn<'_> {
         self.usage.add(reply.usage);
         let text = format!("Summary of the conversation so far:\n{}", reply.text);
         talk.messages.splice(..until, [Message::User { text }]);
-        let message = format!("{until} messages were replaced by a summary");
+        let message = format!("{} replaced by a summary", human::count(until, "message"));
         (self.tell)(ChatEvent::status(StatusKind::Summarised, message));
         Ok(())
     }

@@ -109,7 +109,7 @@ fn call(block: &str) -> ToolCall {
     match object.remove("arguments") {
         Some(arguments @ Value::Object(_)) => ToolCall { arguments, ..named(call_id(), &name) },
         None => ToolCall::new(call_id(), name, ""),
-        Some(_) => wrong("`arguments` is no object".to_owned()),
+        Some(_) => wrong("`arguments` is not an object".to_owned()),
     }
 }
 

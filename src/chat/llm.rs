@@ -103,8 +103,8 @@ impl ToolCall {
         }
         let problem = match serde_json::from_str(arguments) {
             Ok(Value::Object(object)) => return Self { arguments: Value::Object(object), ..call },
-            Ok(_) => "the arguments are no JSON object".to_owned(),
-            Err(error) => format!("the arguments are no JSON: {error}"),
+            Ok(_) => "the arguments are not a JSON object".to_owned(),
+            Err(error) => format!("the arguments are not JSON: {error}"),
         };
         Self { arguments: Value::String(arguments.to_owned()), problem: Some(problem), ..call }
     }

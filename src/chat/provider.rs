@@ -164,7 +164,7 @@ impl Remote {
                     Ok(data) => data,
                     Err(_) if data.trim() == "[DONE]" => continue,
                     Err(error) => {
-                        let message = format!("an event of the answer is no JSON: {error}");
+                        let message = format!("an event of the answer is not JSON: {error}");
                         return Err(Fault::new(LlmErrorKind::Malformed, message));
                     }
                 };

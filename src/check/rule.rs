@@ -185,7 +185,7 @@ const AGREEMENTS: &[Rule] = &[
     Rule {
         id: "lock/hint-flipped",
         severity: Severity::Error,
-        summary: "a hint about behaviour flipped",
+        summary: "a behaviour hint changed",
         why: "A tool that was reviewed as read-only (or not destructive, idempotent, closed) says otherwise now. Approvals given for the old behaviour do not cover the new one.",
         fix: "review the tool again, then run `mcpdeck --check --lock`",
     },
@@ -221,7 +221,7 @@ const AGREEMENTS: &[Rule] = &[
         id: "lock/stale",
         severity: Severity::Warning,
         summary: "the lock file names a server that is gone",
-        why: "An entry without a server is a promise nobody keeps; it hides that the lock file is out of date.",
+        why: "The lock file is out of date: it has an entry for a server that does not exist.",
         fix: "run `mcpdeck --check --lock` to write the file anew",
     },
     Rule {
@@ -414,7 +414,7 @@ const CONDUCT: &[Rule] = &[
     Rule {
         id: "stop/waits-for-answer",
         severity: Severity::Note,
-        summary: "the server stayed for an answer that could not come any more",
+        summary: "the server waited for an answer that could no longer come",
         why: "It asked its client something after its stdin was closed, and waited; a signal ended it.",
         fix: "give up open requests and exit when reading from stdin gives end of file",
     },
@@ -475,14 +475,14 @@ const DEFINITIONS: &[Rule] = &[
     Rule {
         id: "list/partial",
         severity: Severity::Error,
-        summary: "a list could not be fetched whole",
+        summary: "a list could not be fetched completely",
         why: "A later page failed, a cursor repeated, or the list was longer than the limits allow: tools are missing and nobody can tell which.",
         fix: "answer every page, end with no `nextCursor`, and never repeat a cursor",
     },
     Rule {
         id: "list/unstable",
         severity: Severity::Warning,
-        summary: "definitions changed while they were looked at",
+        summary: "definitions changed during the check",
         why: "What is reviewed, locked or approved is one of several definitions that come and go; the next start may bring another.",
         fix: "list the same definition every time; what a lock file holds of it is the one seen last",
     },

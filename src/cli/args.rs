@@ -277,7 +277,8 @@ pub enum ColorChoice {
 /// # Errors
 /// Says what was expected.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wanted = || format!("`{text}` is no time span: write seconds (1.5) or a unit (500ms, 2m)");
+    let wanted =
+        || format!("`{text}` is not a time span: write seconds (1.5) or a unit (500ms, 2m)");
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let number: f64 = number.trim().parse().map_err(|_| wanted())?;

@@ -62,7 +62,7 @@ impl Scene<'_> {
     /// When the host is stopping.
     pub async fn widen(&self) -> Result<bool, Error> {
         let Some(all) = self.rest else { return Ok(false) };
-        output::note("it has that no more: starting the other servers too");
+        output::note("it no longer has that: starting the other servers too");
         self.host.reload(all.clone()).await?;
         started(self.host, all).await;
         self.remember(all);

@@ -154,7 +154,7 @@ pub const TOPICS: [Topic; 9] = [
     },
     Topic {
         name: "check",
-        about: "the gate for CI: formats, verdicts, expectations",
+        about: "checks for CI: formats, verdicts, expectations",
         text: include_str!("topics/check.txt"),
     },
     Topic {
@@ -169,12 +169,12 @@ pub const TOPICS: [Topic; 9] = [
     },
     Topic {
         name: "serve",
-        about: "one door to all servers: clients, tokens, grants, the operator",
+        about: "the gateway to all servers: clients, tokens, grants, the operator",
         text: include_str!("topics/serve.txt"),
     },
     Topic {
         name: "chat",
-        about: "talking with a model that calls the tools",
+        about: "chat with a model that calls the tools",
         text: include_str!("topics/chat.txt"),
     },
     Topic {
@@ -184,7 +184,7 @@ pub const TOPICS: [Topic; 9] = [
     },
     Topic {
         name: "protection",
-        about: "what is kept from harm, and what is not",
+        about: "what is protected, and what is not",
         text: include_str!("topics/protection.txt"),
     },
 ];

@@ -87,7 +87,7 @@ fn with(
         .map_err(|failure| output::refuse(&failure.to_string()))?
         .ok_or_else(|| {
             let why = "its entry brings its own `Authorization` header, or says `\"oauth\": false`";
-            output::refuse(&format!("nobody signs in to `{name}`: {why}"))
+            output::refuse(&format!("`{name}` needs no sign-in: {why}"))
         })?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -121,7 +121,7 @@ fn remote<'c>(
         config.servers.get_key_value(&ServerName::new(named))
     };
     let (name, server) = found.ok_or_else(|| load::unknown(config, named))?;
-    let nobody = || format!("`{name}` is a process of this machine: nobody signs in to it");
+    let nobody = || format!("`{name}` is a local process and needs no sign-in");
     server.transport.http().map(|http| (name, http)).ok_or_else(nobody)
 }
 

@@ -61,7 +61,7 @@ enum Browser {
 fn extension(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "@.-_{}".contains(c);
     let is_one = !text.is_empty() && text.chars().all(plain);
-    is_one.then(|| text.to_owned()).ok_or_else(|| "that is no id of an extension".to_owned())
+    is_one.then(|| text.to_owned()).ok_or_else(|| "that is not the id of an extension".to_owned())
 }
 
 /// Answers an extension until the browser closes stdin, or installs the bridge.

@@ -211,7 +211,7 @@ async fn call_on(
     let options = CallOptions { server: Some(server), ..options };
     let outcome = host.call_tool_with(&canonical, arguments, options).await;
     outcome.map_err(|error| match error.code {
-        ErrorCode::Validation => error.help(takes + "\n--force sends them all the same"),
+        ErrorCode::Validation => error.help(takes + "\n--force sends them anyway"),
         _ => error,
     })
 }

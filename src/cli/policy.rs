@@ -150,8 +150,9 @@ fn test(offline: &Offline, file: &Path, (who, profile): (&str, &str), json: bool
     let mut blocked = Vec::new();
     for call in &calls {
         let origin = call.origin.as_deref().unwrap_or(who);
-        let origin = Origin::parse(origin)
-            .ok_or_else(|| output::refuse(&format!("`{}` is no origin", SafeText::line(origin))))?;
+        let origin = Origin::parse(origin).ok_or_else(|| {
+            output::refuse(&format!("`{}` is not an origin", SafeText::line(origin)))
+        })?;
         let profile = call.profile.as_deref().unwrap_or(profile);
         let principal = Principal::new(origin).with_profile(profile);
         let action = match call.kind {

@@ -13,6 +13,7 @@ use super::deck::{self, Job, Need};
 use super::output;
 use super::output::{Done, Exit};
 use crate::base::SafeText;
+use crate::base::human::count;
 use crate::check::answers::Script;
 use crate::deck::recording::{Format, Line, Part, Recorder, Recording, Scrubber, export};
 use crate::host::{CallOptions, Host, Origin};
@@ -150,7 +151,7 @@ pub fn report(args: &ReportArgs) -> Done {
         (Some(Form::Otlp), _) | (None, "json") => Format::Otlp,
         (Some(Form::Jsonl), _) | (None, "jsonl") => Format::Jsonl,
         (None, _) => {
-            return Err(output::refuse("say as what with --format: html, har, otlp or jsonl"));
+            return Err(output::refuse("name a format with --format: html, har, otlp or jsonl"));
         }
     };
     let recording = Recording::open(&args.file).map_err(|e| unreadable(&args.file, &e))?;
@@ -250,7 +251,8 @@ pub fn replay(common: &Common, args: &ReplayArgs, telemetry: &Telemetry) -> Done
                 let _ = writeln!(text, "{}", SafeText::cut(&line, 300));
             }
         }
-        let _ = writeln!(text, "{} requests, {differing} answered differently", rows.len());
+        let _ =
+            writeln!(text, "{}, {differing} answered differently", count(rows.len(), "request"));
         output::print(&text, exit)
     });
     ran.map_err(|error| {

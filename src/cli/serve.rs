@@ -251,7 +251,9 @@ fn tell(event: &DeckEvent) {
             output::complain("the changed configuration is used from now on");
         }
         DeckEvent::Rejected(error, _) => {
-            output::complain("the changed configuration cannot be used; what ran runs on");
+            output::complain(
+                "the changed configuration cannot be used; the previous one stays in use",
+            );
             deck::complain(error);
         }
         DeckEvent::Waiting(_) => output::complain(

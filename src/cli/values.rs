@@ -23,7 +23,7 @@ pub fn arguments(
     let mut given: Vec<&str> = Vec::new();
     for pair in pairs {
         let Some((key, text)) = pair.split_once('=') else {
-            wrong.push(format!("`{pair}` is no key=value; JSON must be one word and come first"));
+            wrong.push(format!("`{pair}` is not key=value; JSON must be one word and come first"));
             continue;
         };
         let again = given.contains(&key);
@@ -178,7 +178,7 @@ fn put(
     let mut at = object;
     for key in parents {
         let next = at.entry(key.clone()).or_insert_with(|| Value::Object(Map::new()));
-        at = next.as_object_mut().ok_or_else(|| format!("`{key}` is no object"))?;
+        at = next.as_object_mut().ok_or_else(|| format!("`{key}` is not an object"))?;
     }
     let mut wanted = Vec::new();
     if let Some(schema) = target.schema {

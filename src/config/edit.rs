@@ -138,7 +138,7 @@ pub fn apply(text: &str, edit: &Edit) -> Result<String, EditError> {
     let body = if body.trim().is_empty() { "{\n  \"servers\": {}\n}\n" } else { body };
     let before = parsed(body)?;
     if !before.root.is_object() {
-        return Err(EditError::Refused("the file is no object".to_owned()));
+        return Err(EditError::Refused("the file is not an object".to_owned()));
     }
     let after = change(before.clone(), edit)?;
     guard(&before, &after, edit)?;
@@ -244,7 +244,7 @@ fn add(
     } else if parent.is_object() {
         insert_member(&doc, parent, (name.as_str(), entry), after)
     } else {
-        return Err(EditError::Refused("`servers` is no object".to_owned()));
+        return Err(EditError::Refused("`servers` is not an object".to_owned()));
     };
     parsed(&text)
 }
@@ -271,7 +271,7 @@ fn set(
         return set(doc, name, way, Some(&wrapped));
     };
     if !parent.is_object() {
-        return Err(EditError::Refused(format!("`{}` is no object", way.join("."))));
+        return Err(EditError::Refused(format!("`{}` is not an object", way.join("."))));
     }
     let index = parent.members().iter().rposition(|m| m.key == *key);
     let text = match (index, value) {
@@ -357,7 +357,7 @@ fn add_input(doc: Doc, input: &Value) -> Result<Doc, EditError> {
             }
             insert_element(&doc, inputs, input, None)
         }
-        Some(_) => return Err(EditError::Refused("`inputs` is no list".to_owned())),
+        Some(_) => return Err(EditError::Refused("`inputs` is not a list".to_owned())),
         None => {
             let list = Value::Array(vec![input.clone()]);
             insert_member(&doc, &doc.root, ("inputs", &list), None)

@@ -390,7 +390,7 @@ impl Cause {
             ),
             Self::NotText(path) => (
                 "config/expansion",
-                format!("{path} is no UTF-8, and cannot be put into a text"),
+                format!("{path} is not UTF-8, and cannot be put into a text"),
                 "write a relative path, or rename the folder".to_owned(),
             ),
             Self::TooMuch => (

@@ -81,7 +81,7 @@ fn read_source(
     let mut out = Imported { inputs: inputs(host, &root), ..Imported::default() };
     for (name, entry) in found {
         let Some(entry) = entry.as_object() else {
-            out.notes.push(format!("`{name}` is no object and was left out"));
+            out.notes.push(format!("`{name}` is not an object and was left out"));
             continue;
         };
         match dialect::convert(host, &name, entry, &mut out.notes) {

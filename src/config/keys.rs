@@ -106,7 +106,7 @@ const SERVER_KEYS: &[Key] = &[
     key(
         "launch",
         Shape::Object(&LAUNCH),
-        "How the program is brought here; instead of a `command`",
+        "How the program is installed and started; instead of a `command`",
     ),
     key("args", Shape::List(&Shape::Text), "Arguments, passed as they are"),
     key(
@@ -171,7 +171,7 @@ const SERVER_KEYS: &[Key] = &[
     key(
         "public",
         Shape::List(&Shape::Text),
-        "Names of variables and headers whose values are no secrets",
+        "Names of variables and headers whose values are not secret",
     ),
     key("guard", GUARD_SETTING, "What happens to suspicious arguments").default("\"warn\""),
     key("approvals", Shape::Object(&APPROVALS), "What happens to requests of the server"),

@@ -401,7 +401,7 @@ fn check_number(shape: &Shape, written: &str, node: &Node, pointer: &str, out: &
     };
     let name = pointer.rsplit('/').next().unwrap_or_default();
     if wrong.is_none() && matches!(shape, Shape::Seconds) && value >= LONG_SECONDS {
-        let message = format!("`{name}` is {value} seconds: seconds?");
+        let message = format!("`{name}` is {value} seconds: were milliseconds meant?");
         out.warn("config/seconds", &node.range, pointer, message)
             .help(format!("it is in seconds; milliseconds are `{name}Ms`"));
     }

@@ -471,7 +471,7 @@ mod tests {
         let mut bytes = std::fs::read(&path).expect("there");
         bytes.extend_from_slice(b"\xff\xfe broken\n");
         std::fs::write(&path, bytes).expect("writable");
-        assert_eq!(History::load(&path), history, "bytes that are no text spoil their line alone");
+        assert_eq!(History::load(&path), history, "bytes that are not text spoil their line alone");
         let huge = began(99, json!("x".repeat(History::LONGEST)));
         History::append(&path, &huge).expect("writable");
         assert_eq!(History::load(&path).of("a.t")[0].arguments, Value::Null);

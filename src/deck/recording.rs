@@ -230,7 +230,7 @@ fn header(first: Option<io::Result<Line>>) -> io::Result<Header> {
             header.version
         ))),
         Some(Err(error)) if error.kind() != io::ErrorKind::InvalidData => Err(error),
-        _ => Err(invalid("it is not a recording: its first line is no header")),
+        _ => Err(invalid("it is not a recording: its first line is not a header")),
     }
 }
 

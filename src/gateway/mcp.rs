@@ -360,7 +360,7 @@ impl Gateway {
         state: &str,
         given: &mut InputResponses,
     ) -> Result<Option<Parked>, ErrorData> {
-        let gone = "requestState fits no call that waits: call again without it";
+        let gone = "requestState matches no waiting call: call again without it";
         let gone = || ErrorData::invalid_params(gone, None);
         let Some(store) = &self.store else {
             return self.parked.fetch(state, &client.id, target).map(Some).ok_or_else(gone);

@@ -188,14 +188,14 @@ fn path(text: &str, roots: &[PathBuf]) -> Option<String> {
     let rooted = plain.has_root();
     let absolute = rooted && !decoded.contains(' ') && plain.components().count() > 2;
     if roots.is_empty() {
-        return climbs.then(|| "climbs out of a directory with `..`".to_owned());
+        return climbs.then(|| "leaves its directory with `..`".to_owned());
     }
     let inside = |path: &Path| roots.iter().any(|root| normal(path).starts_with(normal(root)));
     if absolute && !inside(&plain) {
         return Some("is a path outside the server's roots".to_owned());
     }
     let outside = || roots.iter().all(|root| !inside(&root.join(&plain)));
-    (climbs && !rooted && outside()).then(|| "climbs out of the server's roots".to_owned())
+    (climbs && !rooted && outside()).then(|| "leaves the server's roots".to_owned())
 }
 
 /// The path without `.` and `..`, by its words alone: nothing is looked up on the disk. Windows

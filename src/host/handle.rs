@@ -208,10 +208,10 @@ impl Host {
     fn account(&self, server: &ServerName) -> Result<(Arc<Slot>, Arc<Authorizer>), Error> {
         let slot = Arc::clone(self.inner.deck.routes().server(server)?);
         let auth = slot.account.authorizer().ok_or_else(|| {
-            let message = format!("nobody signs in to `{server}`");
+            let message = format!("`{server}` needs no sign-in");
             Error::new(ErrorCode::Configuration, message)
                 .server(server)
-                .help("it is no server behind an address, or its entry authorises it")
+                .help("it has no address, or its entry authorises it")
         })?;
         Ok((slot, auth))
     }
@@ -399,8 +399,7 @@ fn send(slot: &Slot, command: Command) -> Result<(), Error> {
                 .server(&slot.name)
         }
         TrySendError::Closed(_) => {
-            Error::new(ErrorCode::ServerUnavailable, "the server has left the deck")
-                .server(&slot.name)
+            Error::new(ErrorCode::ServerUnavailable, "the server was removed").server(&slot.name)
         }
     })
 }

@@ -293,7 +293,7 @@ fn status(fact: &Fact) -> (Option<&str>, Option<Duration>) {
 fn quiet(fact: &Fact) -> (LogLevel, String) {
     match fact {
         Fact::ConfigLoaded { order, .. } => {
-            (LogLevel::Info, format!("configuration with {} servers", order.len()))
+            (LogLevel::Info, format!("configuration with {}", count(order.len(), "server")))
         }
         Fact::Connected { session, .. } => {
             let version = &session.protocol_version;
@@ -302,11 +302,11 @@ fn quiet(fact: &Fact) -> (LogLevel, String) {
         Fact::Listed { capabilities: all, changes: None, .. } => (
             LogLevel::Info,
             format!(
-                "{} tools, {} prompts, {} resources, {} resource templates",
-                all.tools.len(),
-                all.prompts.len(),
-                all.resources.len(),
-                all.templates.len()
+                "{}, {}, {}, {}",
+                count(all.tools.len(), "tool"),
+                count(all.prompts.len(), "prompt"),
+                count(all.resources.len(), "resource"),
+                count(all.templates.len(), "resource template")
             ),
         ),
         Fact::StepChanged { step, detail, .. } => {

@@ -178,7 +178,7 @@ impl Routes {
         let rejected = live.capabilities.rejected.iter();
         if let Some(entry) = { rejected }.find(|entry| entry.raw["name"] == name) {
             let message = format!("`{name}` is listed but cannot be used: {}", entry.reason);
-            let help = format!("`mcpdeck --check --server {}` says what to mend in it", slot.name);
+            let help = format!("`mcpdeck --check --server {}` shows what to correct", slot.name);
             let error = Error::new(ErrorCode::ToolNotFound, message);
             return Some(error.server(&slot.name).help(help));
         }

@@ -280,8 +280,8 @@ pub fn check(config: &McpConfig) -> Result<(), Error> {
         .map(|server| (server.name.clone(), server.dependencies.clone()))
         .collect();
     let Some(circle) = cycles(&dependencies).into_iter().next() else { return Ok(()) };
-    let message = format!("dependencies go in a circle: {}", in_words(&circle));
-    Err(Error::new(ErrorCode::Configuration, message).help("take one of these dependencies out"))
+    let message = format!("dependencies form a cycle: {}", in_words(&circle));
+    Err(Error::new(ErrorCode::Configuration, message).help("remove one of these dependencies"))
 }
 
 /// Who depends directly on each server.

@@ -371,7 +371,7 @@ impl Taken {
             let index = places.next().unwrap_or_default();
             let decoded = match raw.as_object() {
                 Some(object) => one(raw, object),
-                None => Err("is no object".to_owned()),
+                None => Err("is not an object".to_owned()),
             };
             let reason = match decoded {
                 Ok((key, entry)) if self.seen.insert(Arc::clone(&key)) => {
@@ -478,7 +478,7 @@ fn template(raw: &Arc<Value>, object: &Map<String, Value>) -> Decoded<ResourceTe
 fn name(object: &Map<String, Value>) -> Result<Arc<str>, String> {
     let name = required(object, "name", MAX_NAME)?;
     if name.split(['/', '\\']).any(|part| part == "..") {
-        return Err("`name` climbs out of a directory (`..`)".to_owned());
+        return Err("`name` leaves its directory (`..`)".to_owned());
     }
     Ok(name)
 }

@@ -89,7 +89,7 @@ impl Recorded {
         let recording = Recording::open(path).map_err(|error| error.to_string())?;
         if recording.header().scrubbed && !options.scrubbed {
             let message = "it was scrubbed, so answers may hold *** instead of values; \
-                           play it all the same with --scrubbed";
+                           play it anyway with --scrubbed";
             return Err(message.to_owned());
         }
         let mut lines: Vec<Line> = Vec::new();

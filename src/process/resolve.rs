@@ -598,7 +598,7 @@ fn windows(launch: &Launch, error: &io::Error) -> Option<SpawnError> {
         BAD_EXE_FORMAT | EXE_MACHINE_TYPE_MISMATCH => {
             let told = new(
                 SpawnErrorKind::Format,
-                format!("{name} is no program that this machine can execute"),
+                format!("{name} is not a program that this machine can execute"),
             );
             match interpreter(&launch.program) {
                 Some(interpreter) => told.help(format!(

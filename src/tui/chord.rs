@@ -105,7 +105,7 @@ impl FromStr for Chord {
                 "ctrl" => KeyModifiers::CONTROL,
                 "alt" => KeyModifiers::ALT,
                 "shift" => KeyModifiers::SHIFT,
-                _ => return Err(format!("`{head}` in `{text}` is no modifier")),
+                _ => return Err(format!("`{head}` in `{text}` is not a modifier")),
             };
             rest = tail;
         }
@@ -117,7 +117,7 @@ impl FromStr for Chord {
                 .find(|(name, ..)| *name == rest)
                 .map(|(_, code, _)| *code)
                 .or_else(|| rest.strip_prefix('f')?.parse().ok().map(KeyCode::F))
-                .ok_or_else(|| format!("`{rest}` in `{text}` is no key"))?,
+                .ok_or_else(|| format!("`{rest}` in `{text}` is not a key"))?,
         };
         Ok(Self::new(code, modifiers))
     }

@@ -293,7 +293,9 @@ fn parse_colour(text: &str, palette: &BTreeMap<String, String>) -> Result<Color,
         return Ok(Color::Reset);
     }
     literal.parse().map_err(|_| {
-        format!("`{text}` is no colour: use a palette entry, an ANSI name, `#rrggbb` or 0 to 255")
+        format!(
+            "`{text}` is not a colour: use a palette entry, an ANSI name, `#rrggbb` or 0 to 255"
+        )
     })
 }
 

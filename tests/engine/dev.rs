@@ -115,7 +115,7 @@ async fn where_nothing_is_reported_sources_are_looked_at_by_the_clock() {
     let options = SourceOptions { poll_only: true, ..SourceOptions::default() };
     let bench = bench_with(None, options).await;
     let dev = bench.until(|_| true).await;
-    assert!(dev.watch_note.as_ref().is_some_and(|note| note.contains("by the clock")));
+    assert!(dev.watch_note.as_ref().is_some_and(|note| note.contains("polled")));
     bench.write("src/a.py", "11");
     bench.taken(1).await;
     bench.host.shutdown().await;

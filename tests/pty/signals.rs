@@ -130,7 +130,7 @@ fn a_panic_in_a_task_or_a_thread_is_shown_and_the_program_goes_on() {
         let mut deck = Launch::demo(Size::WIDE).env("MCPDECK_FAULT", fault).start();
         deck.wait("4 ready");
         deck.keys("\x0c");
-        deck.wait("the rest goes on");
+        deck.wait("everything else continues");
         assert!(deck.look(vt100::Screen::alternate_screen), "{words}");
         assert!(!deck.raw().contains("\x1b[?1049l"), "the terminal was given back");
         deck.keys("2");

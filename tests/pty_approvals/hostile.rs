@@ -114,10 +114,10 @@ fn s30_addresses_that_trap_are_shown_with_the_reason_and_not_opened() {
     let traps = [
         ("javascript:alert(1)", "only `https:`"),
         ("file:///etc/passwd", "only `https:`"),
-        ("--flag", "it is no URL"),
+        ("--flag", "it is not a URL"),
         ("https://good.com@evil.example/", "would really open evil.example"),
         ("https://a.example/ b", "white space or control"),
-        ("$(touch pwned)", "it is no URL"),
+        ("$(touch pwned)", "it is not a URL"),
         ("http://a.example/", "not encrypted"),
         (long.as_str(), "bytes long"),
     ];
@@ -234,7 +234,7 @@ fn hostile_text_stays_on_its_own_ground() {
     // Said back, it is what is seen.
     stage.deck.keys("\x14");
     stage.deck.wait("start from");
-    stage.deck.keys("said back\r");
+    stage.deck.keys("repeated\r");
     stage.deck.gone("start from");
     stage.send("said:");
     let text = stage.answer("hostile")["result"]["content"]["text"].to_string();

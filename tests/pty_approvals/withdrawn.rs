@@ -41,7 +41,7 @@ fn draft_stays(stage: &mut Stage, reason: &str) {
 fn a_question_taken_back_in_the_middle_is_never_answered_and_the_draft_stays() {
     let (mut stage, pid) = half_written();
     pty::signal(pid, Signal::INT);
-    draft_stays(&mut stage, "the server took it back: never mind");
+    draft_stays(&mut stage, "the server withdrew it: never mind");
     stage::stop(&mut stage.deck);
     assert!(stage.answers("midway").is_empty());
 }

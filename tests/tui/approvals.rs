@@ -219,7 +219,7 @@ fn withdrawn(desk: &mut Desk) {
     desk.ask(RequestKind::Sampling, plain());
     desk.shown();
     desk.keys("\x07I would rather");
-    let reason = SafeText::line("the server took it back: never mind");
+    let reason = SafeText::line("the server withdrew it: never mind");
     desk.settle(ApprovalId(101), Settlement::Withdrawn { reason });
     desk.shown();
 }

@@ -110,7 +110,7 @@ fn the_keys_at_the_foot_of_a_call_screen_are_clicked_and_only_those_that_mean_so
     }
     let screen = draw(&mut app, 120, 40);
     for useless in ["cancel", "f6"] {
-        assert!(!screen.contains(useless), "{useless}: nothing was called yet\n{screen}");
+        assert!(!screen.contains(useless), "{useless}: No calls yet\n{screen}");
     }
     click(&mut app, "f1 help");
     assert!(draw(&mut app, 120, 40).contains("keys: calling"));

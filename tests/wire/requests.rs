@@ -285,7 +285,7 @@ async fn lists_that_fail_later_or_never_end_are_partial() {
         peer.reply(&request, json!({"tools": {}})).await;
     };
     let (list, ()) = tokio::join!(listing, server);
-    assert!(list.unwrap_err().message.contains("is no array"));
+    assert!(list.unwrap_err().message.contains("is not an array"));
 }
 
 #[tokio::test(start_paused = true)]

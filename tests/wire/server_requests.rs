@@ -303,7 +303,7 @@ async fn rounds_and_inputs_have_limits() {
         (0..9).map(|n| (n.to_string(), json!({"method": "roots/list"}))).collect();
     for (requests, says) in [
         (json!(many), "9 inputs at once"),
-        (json!([]), "is no object"),
+        (json!([]), "is not an object"),
         (json!({"k": {"method": "evil/thing"}}), "unknown input `evil/thing`"),
         (json!({"k": {"method": "sampling/createMessage"}}), "was refused"),
         (json!({}), "neither inputs nor a state"),

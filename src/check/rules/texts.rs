@@ -68,11 +68,11 @@ fn judge(place: &str, text: &str, prose: bool, findings: &mut Vec<Finding>) {
         findings.push(finding("text/control", place, message));
     }
     if !hidden.invisible.is_empty() {
-        let message = format!("contains characters nobody sees: {}", list(&hidden.invisible));
+        let message = format!("contains invisible characters: {}", list(&hidden.invisible));
         findings.push(finding("text/hidden", place, message));
     }
     if hidden.piled {
-        findings.push(finding("text/hidden", place, "piles combining marks on one letter"));
+        findings.push(finding("text/hidden", place, "stacks combining marks on one letter"));
     }
     if hidden.buried {
         findings.push(finding("text/buried", place, "has text below many blank lines or blanks"));

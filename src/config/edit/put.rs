@@ -71,6 +71,6 @@ mod tests {
             "{other}"
         );
         assert!(element(list, "answers", None, &json!({"n": 4})).is_some());
-        assert!(member("{\"calls\": []}", "calls", "a", &odd).is_none(), "it is no object");
+        assert!(member("{\"calls\": []}", "calls", "a", &odd).is_none(), "it is not an object");
     }
 }

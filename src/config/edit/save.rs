@@ -84,7 +84,7 @@ fn unsaved(place: &Path, error: &io::Error) -> EditError {
     let next = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space",
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => "make it writable",
-        _ => "mend that",
+        _ => "correct the cause",
     };
     let place = crate::base::text::path::spelled(place);
     EditError::Io(format!("{place}: {error}; nothing was changed: {next}, then save again"))

@@ -103,7 +103,7 @@ fn address(
     let wanted = schemes.join("://, ");
     let refused = match Url::parse(text) {
         Ok(url) if !schemes.contains(&url.scheme()) => {
-            format!("`{}:` is no scheme for a server of type `{}`", url.scheme(), kind.as_str())
+            format!("`{}:` is not a scheme for a server of type `{}`", url.scheme(), kind.as_str())
         }
         Ok(url) if url.host_str().is_none_or(str::is_empty) => "the address has no host".to_owned(),
         Ok(url) => return Some(url),

@@ -121,7 +121,7 @@ impl SecretStore {
         let odd = |c: char| matches!(c, '{' | '}' | '$') || c.is_control();
         if name.is_empty() || name.contains(odd) {
             return Err(format!(
-                "`{}` is no name of a secret",
+                "`{}` is not a name of a secret",
                 crate::base::text::SafeText::line(name)
             ));
         }
@@ -254,7 +254,7 @@ impl SecretStore {
         let cipher = key.and_then(|key| XChaCha20Poly1305::new_from_slice(&key).ok());
         cipher.ok_or_else(|| {
             let shown = crate::base::text::path::spelled(&self.key_file);
-            format!("{shown}: is no key of 64 hexadecimal digits")
+            format!("{shown}: is not a key of 64 hexadecimal digits")
         })
     }
 

@@ -118,7 +118,7 @@ async fn run(helper: String, command: Vec<String>) -> Result<Secret, String> {
     match tokio::time::timeout(PATIENCE, spoken).await {
         Ok(Ok((status, text))) if status.success() => {
             let text = text.trim_end_matches(['\n', '\r']);
-            if text.is_empty() { Err(fail("gave nothing")) } else { Ok(Secret::new(text)) }
+            if text.is_empty() { Err(fail("printed nothing")) } else { Ok(Secret::new(text)) }
         }
         Ok(Ok((status, _))) => Err(fail(&status.to_string())),
         Ok(Err(error)) => Err(fail(&error.to_string())),

@@ -291,7 +291,7 @@ async fn tell(
     loop {
         let now = watched.borrow_and_update().clone();
         let note = match &now.mode {
-            WatchMode::Polling(why) => Some(format!("looked at by the clock ({why})")),
+            WatchMode::Polling(why) => Some(format!("polled ({why})")),
             WatchMode::Events if now.files == 0 => {
                 Some("`dev.watch` matches no file that is not ignored".to_owned())
             }

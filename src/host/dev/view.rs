@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::human::Dur;
+use crate::base::human::{Dur, count};
 use crate::base::{LogLevel, SafeText, Timestamp};
 use crate::host::Fact;
 use crate::process::ExitView;
@@ -16,9 +16,9 @@ use crate::process::ExitView;
 pub enum BuildEnd {
     /// It succeeded; the server restarts.
     Done,
-    /// It failed; the server runs on as it was.
+    /// It failed; the previous build keeps running.
     Failed(ExitView),
-    /// It could not be started; the server runs on as it was.
+    /// It could not be started; the previous build keeps running.
     Refused(SafeText),
     /// A newer change, or the end of the host, ended it.
     Superseded,
@@ -131,8 +131,10 @@ fn words(files: &[SafeText], more: u64) -> String {
 pub(in crate::host) fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
     Some(match fact {
         Fact::SourcesWatched { files, note, .. } => match note {
-            Some(note) => (LogLevel::Warning, format!("watching {files} source files: {note}")),
-            None => (LogLevel::Debug, format!("watching {files} source files")),
+            Some(note) => {
+                (LogLevel::Warning, format!("watching {}: {note}", count(*files, "source file")))
+            }
+            None => (LogLevel::Debug, format!("watching {}", count(*files, "source file"))),
         },
         Fact::SourcesChanged { files, more, .. } => {
             (LogLevel::Info, format!("sources changed: {}", words(files, *more)))
@@ -146,14 +148,14 @@ pub(in crate::host) fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
                 BuildEnd::Failed(exit) => (
                     LogLevel::Error,
                     format!(
-                        "build failed after {took}: {}; the server runs on as it was",
+                        "build failed after {took}: {}; the previous build keeps running",
                         exit.describe()
                     ),
                 ),
                 BuildEnd::Refused(reason) => (
                     LogLevel::Error,
                     format!(
-                        "the build could not be started: {reason}; the server runs on as it was"
+                        "the build could not be started: {reason}; the previous build keeps running"
                     ),
                 ),
             }

@@ -149,7 +149,7 @@ impl Held {
             Self::Instructions => "the instructions of its server changed and were not reviewed",
             Self::New => "the tool is new and was not reviewed",
             Self::Changed => "its definition changed and was not reviewed",
-            Self::Unstable => "definitions unstable: it changes to and fro",
+            Self::Unstable => "definitions unstable: it changes back and forth",
             Self::Refused => "a person has refused it as it is now",
         }
     }

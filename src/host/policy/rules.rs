@@ -124,7 +124,7 @@ impl fmt::Display for Unmatched {
             let rule = &self.rule;
             return write!(f, "{rule} never asks: the `allow` beside it has to name the same");
         }
-        write!(f, "{} is about nothing that the servers offer now", self.rule)?;
+        write!(f, "{} matches nothing that the servers offer now", self.rule)?;
         match &self.meant {
             Some(meant) => write!(f, "; did you mean `{meant}`?"),
             None => Ok(()),
@@ -295,7 +295,7 @@ fn expand(place: &str, rule: &RuleMatch, out: &mut [Vec<Entry>; 4]) -> Result<()
     let hinted = [hints.read_only, hints.destructive, hints.open_world].iter().any(Option::is_some);
     let named = tools.is_some() || prompts.is_some() || resources.is_some();
     if !named && !hinted && servers.is_none() {
-        return Err("it is about nothing: name `tools`, `prompts`, `resources` or `servers`".into());
+        return Err("it selects nothing: name `tools`, `prompts`, `resources` or `servers`".into());
     }
     let within = |names: Option<Vec<String>>, alone: bool| -> Vec<String> {
         match (&servers, names) {

@@ -127,7 +127,7 @@ impl Actor {
         }
     }
 
-    /// Runs until the server has left the deck.
+    /// Runs until the server was removed.
     pub async fn run(mut self) {
         self.deck.approvals.configure(&self.config);
         if !self.config.disabled && self.desired.is_run() {

@@ -309,7 +309,7 @@ fn interpreter(line: &str) -> Option<String> {
 
 fn python_text(line: &str) -> Option<String> {
     (line.starts_with("{'jsonrpc'") || line.starts_with("{'id'")).then(|| {
-        "it prints a Python dictionary, which is no JSON: write json.dumps(...)".to_owned()
+        "it prints a Python dictionary, which is not JSON: write json.dumps(...)".to_owned()
     })
 }
 

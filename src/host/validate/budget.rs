@@ -44,7 +44,7 @@ thread_local! {
     static STEPS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Why a run gave nothing.
+/// Why a run printed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Stopped {
     #[error("checking takes too long (the limit is {} ms)", .0.as_millis())]
@@ -257,7 +257,7 @@ fn problem(error: &ValidationError<'_>) -> SchemaProblem {
         }
         ValidationErrorKind::Format { format } if format == "regex" => (
             SchemaProblemKind::Pattern,
-            format!("{} is no usable pattern", explain::preview(error.instance())),
+            format!("{} is not a usable pattern", explain::preview(error.instance())),
         ),
         _ => {
             let violation = explain::violations(error).into_iter().next();

@@ -118,12 +118,12 @@ fn message(error: &ValidationError<'_>) -> String {
         Kind::UniqueItems => "all items must differ".to_owned(),
         Kind::Contains => "holds too few or too many of the items it must contain".to_owned(),
         Kind::Pattern { pattern } => format!("{} does not match {}", got(), quoted(pattern)),
-        Kind::Format { format } => format!("{} is no valid {}", got(), format_name(format)),
+        Kind::Format { format } => format!("{} is not a valid {}", got(), format_name(format)),
         Kind::ContentEncoding { content_encoding } => {
-            format!("is no valid {} text", short(content_encoding))
+            format!("is not valid {} text", short(content_encoding))
         }
         Kind::ContentMediaType { content_media_type } => {
-            format!("is no valid {}", short(content_media_type))
+            format!("is not valid {}", short(content_media_type))
         }
         Kind::FromUtf8 { .. } => "does not decode to UTF-8 text".to_owned(),
         Kind::FalseSchema => "no value is allowed here".to_owned(),

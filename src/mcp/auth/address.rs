@@ -59,14 +59,14 @@ impl AddressPolicy {
             Some(Host::Ipv6(ip)) => Some(IpAddr::V6(ip)),
             Some(Host::Domain(name)) if is_local_name(name) => Some(Ipv4Addr::LOCALHOST.into()),
             Some(Host::Domain(_)) => None,
-            None => return Err(format!("`{}:` is no address of the web", url.scheme())),
+            None => return Err(format!("`{}:` is not a web address", url.scheme())),
         };
         let local = ip.is_some_and(|ip| reach_of(ip) == Reach::Loopback);
         match url.scheme() {
             "https" => {}
             "http" if local || self.clear => {}
             "http" => return Err("it is not encrypted (http)".to_owned()),
-            other => return Err(format!("`{other}:` is no address of the web")),
+            other => return Err(format!("`{other}:` is not a web address")),
         }
         if !url.username().is_empty() || url.password().is_some() {
             return Err("it holds a user name, which hides its host".to_owned());
@@ -107,7 +107,7 @@ impl Resolve for AddressPolicy {
                 found.iter().copied().filter(|at| free || policy.allows(at.ip())).collect();
             if allowed.is_empty() {
                 let why = found.first().map_or("it has no address", |at| words(reach_of(at.ip())));
-                return Err(format!("`{host}` is not asked: {why}").into());
+                return Err(format!("no request is sent to `{host}`: {why}").into());
             }
             Ok(Box::new(allowed.into_iter()) as Addrs)
         })

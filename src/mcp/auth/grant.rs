@@ -33,7 +33,7 @@ pub(super) struct Granted {
     pub(super) scopes: Option<Vec<String>>,
 }
 
-/// Why a token endpoint gave nothing.
+/// Why a token endpoint printed nothing.
 pub(super) enum NotGranted {
     /// It answered with this `error`.
     Code(String),

@@ -607,7 +607,7 @@ fn readable(kind: StepKind, body: &[u8], is_sent: bool) -> String {
             let pairs = url::form_urlencoded::parse(body).into_owned();
             pairs.map(|(key, value)| (key, Value::String(value))).collect::<Value>()
         }
-        None => return format!("{} bytes that are no JSON object", body.len()),
+        None => return format!("{} bytes that are not a JSON object", body.len()),
     };
     if !matches!(kind, StepKind::ResourceMetadata | StepKind::ServerMetadata) {
         mask("", &mut value);
@@ -839,6 +839,6 @@ mod step_tests {
             "{shown}"
         );
         let page = readable(StepKind::Token, b"<p>the token abc</p>", false);
-        assert_eq!(page, "20 bytes that are no JSON object");
+        assert_eq!(page, "20 bytes that are not a JSON object");
     }
 }

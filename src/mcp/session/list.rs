@@ -88,7 +88,7 @@ impl Core {
         let entries = match result.get_mut(kind.key()).map(Value::take) {
             Some(Value::Array(entries)) => entries,
             other => {
-                let what = if other.is_some() { "is no array" } else { "is missing" };
+                let what = if other.is_some() { "is not an array" } else { "is missing" };
                 let message = format!("the answer to `{}`: `{}` {what}", kind.method(), kind.key());
                 self.tap.report(FindingKind::WrongShape, &message, "", Some(kind.method()));
                 return Err(Error::new(ErrorCode::Protocol, message)
@@ -102,7 +102,7 @@ impl Core {
                 return Ok((next, false));
             }
             if !entry.is_object() {
-                list.rejected.push(self.rejected(kind, index, entry, "it is no object"));
+                list.rejected.push(self.rejected(kind, index, entry, "it is not an object"));
             } else if let Some(flaw) = self.unsendable(kind, &entry) {
                 list.rejected.push(self.rejected(kind, index, entry, &flaw));
             } else {

@@ -372,7 +372,7 @@ fn timed_out(after: Duration, end: Patience) -> Error {
             "raise `limits.maxCall` in its entry if calls take longer; progress does not extend it",
         ),
         _ => (
-            "without a sign of life",
+            "without any message from the server",
             "raise `timeout` if the server needs longer; progress notifications extend it",
         ),
     };

@@ -272,10 +272,10 @@ fn flaw(
     names: &mut HashSet<String>,
 ) -> Option<String> {
     let Some(name) = header.as_str() else {
-        return Some(format!("`{KEY}` is no text"));
+        return Some(format!("`{KEY}` is not text"));
     };
     if name.is_empty() || !name.bytes().all(is_token) {
-        return Some(format!("`{KEY}` is no name of an HTTP header"));
+        return Some(format!("`{KEY}` is not a name of an HTTP header"));
     }
     if !names.insert(name.to_ascii_lowercase()) {
         return Some(format!("the header `{name}` is named twice"));

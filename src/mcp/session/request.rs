@@ -96,7 +96,7 @@ impl Core {
                     return Err(about(Error::new(ErrorCode::Protocol, message)));
                 }
                 Some(_) => {
-                    let message = "`inputRequests` is no object";
+                    let message = "`inputRequests` is not an object";
                     return Err(about(Error::new(ErrorCode::Protocol, message)));
                 }
             };

@@ -92,7 +92,7 @@ fn from_object(mut object: Map<String, Value>, notes: &mut Vec<String>) -> Inbou
         Some(Value::String(method)) => {
             let params = object.remove("params");
             if params.as_ref().is_some_and(|p| !p.is_object()) {
-                notes.push("`params` is no object".to_owned());
+                notes.push("`params` is not an object".to_owned());
             }
             match id {
                 Some(id) => Inbound::Request { id, method, params },
@@ -103,7 +103,7 @@ fn from_object(mut object: Map<String, Value>, notes: &mut Vec<String>) -> Inbou
                 None => Inbound::Notification { method, params },
             }
         }
-        Some(_) => Inbound::Malformed { id, reason: "`method` is no string".to_owned() },
+        Some(_) => Inbound::Malformed { id, reason: "`method` is not a string".to_owned() },
         None => answer(object, id, notes),
     }
 }
@@ -114,7 +114,7 @@ fn request_id(id: &Value, notes: &mut Vec<String>) -> Option<RequestId> {
         Value::Number(number) => number.as_i64().map(RequestId::Number).or_else(|| {
             let float = number.as_f64()?;
             let whole = float.fract() == 0.0 && float.abs() < 9e15;
-            notes.push(format!("id {number} is no integer"));
+            notes.push(format!("id {number} is not an integer"));
             whole.then_some(RequestId::Number(float as i64))
         }),
         Value::String(text) => Some(RequestId::String(text.as_str().into())),
@@ -164,7 +164,7 @@ fn answer(
 
 fn rpc_error(error: Value, notes: &mut Vec<String>) -> RpcError {
     let Value::Object(mut object) = error else {
-        notes.push("`error` is no object".to_owned());
+        notes.push("`error` is not an object".to_owned());
         let message = match &error {
             Value::String(text) => SafeText::line(text),
             other => SafeText::line(&other.to_string()),
@@ -236,7 +236,7 @@ pub fn check(method: &str, result: &Value) -> Option<Misfit> {
             let flaw = flaws.find_map(|(at, item)| Some((at, of(item)?)));
             flaw.map(|(at, flaw)| Misfit::Useless(format!("`{key}[{at}]` {flaw}")))
         }
-        Some(_) => Some(Misfit::Useless(format!("`{key}` is no array"))),
+        Some(_) => Some(Misfit::Useless(format!("`{key}` is not an array"))),
         None => Some(Misfit::Odd(format!("the result has no `{key}`"))),
     }
 }
@@ -263,7 +263,7 @@ fn tool_result(result: &Value) -> Option<Misfit> {
     let odd = |text: String| Some(Misfit::Odd(text));
     let list = match result.get("content") {
         Some(Value::Array(list)) => list,
-        Some(_) => return Some(Misfit::Useless("`content` is no array".into())),
+        Some(_) => return Some(Misfit::Useless("`content` is not an array".into())),
         // A task that was begun has its result later.
         None if result.get("task").is_some_and(Value::is_object) => return None,
         None if result.get("structuredContent").is_some() => return None,
@@ -273,7 +273,7 @@ fn tool_result(result: &Value) -> Option<Misfit> {
     for (index, item) in list.iter().enumerate() {
         match item.get("type").and_then(Value::as_str) {
             Some("text") if !item.get("text").is_some_and(Value::is_string) => {
-                let reason = format!("`content[{index}].text` is no string");
+                let reason = format!("`content[{index}].text` is not a string");
                 return Some(Misfit::Useless(reason));
             }
             Some(
@@ -302,9 +302,9 @@ pub fn repair(line: &[u8]) -> Option<(String, &'static str)> {
     let utf8 = matches!(text, Cow::Owned(_));
     let surrogates = mend_surrogates(&text);
     match (utf8, surrogates) {
-        (_, Some(text)) if utf8 => Some((text, "bytes that are no UTF-8 and lone surrogates")),
+        (_, Some(text)) if utf8 => Some((text, "bytes that are not UTF-8 and lone surrogates")),
         (_, Some(text)) => Some((text, "a lone surrogate escape")),
-        (true, None) => Some((text.into_owned(), "bytes that are no UTF-8")),
+        (true, None) => Some((text.into_owned(), "bytes that are not UTF-8")),
         (false, None) => None,
     }
 }
@@ -472,7 +472,7 @@ mod tests {
             panic!("an error")
         };
         assert_eq!((error.code, error.message.as_str()), (None, "boom"));
-        assert_eq!(notes, ["`error` is no object"]);
+        assert_eq!(notes, ["`error` is not an object"]);
     }
 
     #[test]

@@ -191,8 +191,7 @@ impl Tap {
         state.flooded = Some(now);
         drop(state);
         let what = if self.context.seen.is_http() { "what it sends" } else { "its stdout" };
-        let message =
-            format!("writes more than anybody asked for; {what} is read at a limited rate");
+        let message = format!("writes more than was requested; {what} is read at a limited rate");
         self.find(FindingKind::Flood, &message, b"", None);
     }
 

@@ -220,7 +220,7 @@ fn end_of(id: ApprovalId, answering: &AnswerScreen, view: &HostView) -> End {
         Some(_) if answering.stage == Stage::Sent => End::Answered,
         Some(_) => End::Withdrawn(SafeText::line("answered elsewhere")),
         None if view.servers.contains_key(&answering.request.server) => End::Unseen,
-        None => End::Withdrawn(SafeText::line("its server left the deck")),
+        None => End::Withdrawn(SafeText::line("its server was removed")),
     }
 }
 
@@ -311,7 +311,7 @@ impl App {
                             self.absorb_effect(effect, effects);
                         }
                     }
-                    (None, Ok(())) => self.toast(ink!("go on in the browser"), Role::Ok),
+                    (None, Ok(())) => self.toast(ink!("continue in the browser"), Role::Ok),
                     (None, Err(why)) => {
                         let what = "copy the address, and paste the one the browser ends at";
                         self.toast(ink!("{}: {}", &why, what), Role::Warning);

@@ -490,7 +490,7 @@ impl App {
         });
         let choices: Vec<Choice> = choices.collect();
         if choices.is_empty() {
-            return self.toast(ink!("nothing was called yet"), Role::Ok);
+            return self.toast(ink!("No calls yet"), Role::Ok);
         }
         self.choose(ink!("call history"), choices);
     }
@@ -678,7 +678,7 @@ impl App {
         let now = match dev.build.as_ref().map(|build| &build.end) {
             Some(None) => "building".to_owned(),
             Some(Some((BuildEnd::Failed(_) | BuildEnd::Refused(_), _))) => {
-                "build failed, runs on as it was".to_owned()
+                "build failed, the previous build keeps running".to_owned()
             }
             _ if view.state != ServerState::Ready => view.state.as_str().to_owned(),
             _ => return Some(SafeText::line(repeats.as_str())),
@@ -729,7 +729,8 @@ impl App {
             return;
         }
         let name = Model::name(&server.name);
-        let text = ink!("build failed: {}; {} runs on as it was", Ink::line(&how), name);
+        let text =
+            ink!("build failed: {}; the previous build of {} keeps running", Ink::line(&how), name);
         self.toast(text, Role::Error);
     }
 

@@ -186,7 +186,10 @@ impl App {
             }
             Message::Terminate => self.leave(effects),
             Message::WorkerPanicked(what) => {
-                self.toast(ink!("a worker failed, the rest goes on: {}", &what), Role::Error);
+                self.toast(
+                    ink!("a worker failed, everything else continues: {}", &what),
+                    Role::Error,
+                );
             }
             _ => {}
         }
@@ -275,7 +278,10 @@ impl App {
         if view.failures.len() > self.model.view.failures.len()
             && let Some((_, task, message)) = view.failures.last()
         {
-            self.toast(ink!("{} failed, the rest goes on: {}", task, message), Role::Error);
+            self.toast(
+                ink!("{} failed, everything else continues: {}", task, message),
+                Role::Error,
+            );
         }
         if let Some(scope) = &self.model.scope {
             // A scope remembered from the last run waits for its server; one that was here and

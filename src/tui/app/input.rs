@@ -119,7 +119,7 @@ impl App {
             }
             self.mark(Redraw::Now);
         } else {
-            self.toast(ink!("pasted text is no command: nothing here takes text"), Role::Warning);
+            self.toast(ink!("nothing here takes text"), Role::Warning);
         }
     }
 

@@ -16,7 +16,7 @@ use crate::tui::approval::elicitation::{Asks, ElicitationReading, UrlReading};
 use crate::tui::approval::sampling::{OfferedTool, PartContent, SamplingReading};
 use crate::tui::form::FormState;
 use crate::tui::form::draw::form;
-use crate::tui::ink::{Bytes, Ink, ink};
+use crate::tui::ink::{Bytes, Ink, count, ink};
 use crate::tui::model::who_asks;
 use crate::tui::pane::Cx;
 use crate::tui::theme::Role;
@@ -208,7 +208,7 @@ pub fn render(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect, buf: &mut Buffe
         doc.len().saturating_sub(top + height)
     };
     let hint = if below > 0 {
-        ink!("{} more lines below", below)
+        ink!("{} below", count(below, "more line"))
     } else if matches!(answering.draft, Draft::Consent) {
         ink!("your decision")
     } else {
@@ -323,7 +323,10 @@ fn notes(answering: &AnswerScreen, cx: &Cx<'_>, width: u16) -> Doc {
     }
     notes.extend(warnings.iter().take(WARNINGS).map(|w| (Ink::line(w), Role::Warning)));
     if warnings.len() > WARNINGS {
-        notes.push((ink!("and {} more warnings", warnings.len() - WARNINGS), Role::Warning));
+        notes.push((
+            ink!("and {}", count(warnings.len() - WARNINGS, "more warning")),
+            Role::Warning,
+        ));
     }
     let model = cx.model.drafter.as_ref();
     match (&answering.drafting, model) {
@@ -416,7 +419,7 @@ fn consequence(answering: &AnswerScreen) -> &'static str {
             Some(_) => "opened by a second press only; the server learns that you agreed, no more",
             None => "it cannot be opened from here: decline, or cancel without deciding",
         },
-        _ => "allowed, the call goes out as it stands; refused, it fails",
+        _ => "if allowed, the call is sent unchanged; if refused, it fails",
     }
 }
 

@@ -191,7 +191,7 @@ pub fn read_url(raw: &str) -> UrlReading {
     let parsed = match Url::parse(raw) {
         Ok(url) => url,
         Err(error) => {
-            refusals.push(format!("it is no URL: {error}"));
+            refusals.push(format!("it is not a URL: {error}"));
             return UrlReading {
                 before: SafeText::line(raw),
                 host: SafeText::default(),
@@ -206,7 +206,7 @@ pub fn read_url(raw: &str) -> UrlReading {
     check_scheme(&parsed, &mut refusals, &mut warnings);
     if !parsed.username().is_empty() || parsed.password().is_some() {
         refusals.push(format!(
-            "the part before `@` is no address; it would really open {}",
+            "the part before `@` is not an address; it would really open {}",
             parsed.host_str().unwrap_or("nothing")
         ));
     }

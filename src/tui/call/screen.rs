@@ -237,7 +237,7 @@ impl CallScreen {
             self.focus = Focus::Form;
             self.form.go_to_gravest();
             let problems = crate::base::human::count(self.form.blocking(), "problem");
-            let text = format!("the form has {problems}; {{force}} calls all the same");
+            let text = format!("the form has {problems}; {{force}} calls anyway");
             return vec![Effect::Say(text)];
         }
         self.send(self.form.arguments(), validation)
@@ -546,7 +546,7 @@ impl CallScreen {
         match (encoded, std::str::from_utf8(bytes)) {
             (false, Ok(text)) => self.form.replace_text(text),
             (false, Err(_)) => {
-                let text = "the file is no text, and the field does not ask for base64".to_owned();
+                let text = "the file is not text, and the field does not ask for base64".to_owned();
                 return vec![Effect::Say(text)];
             }
             (true, _) => {

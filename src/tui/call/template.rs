@@ -70,7 +70,7 @@ fn parse(template: &str) -> Result<Vec<Part<'_>>, String> {
         let (operator, list) = match operator(sign) {
             Some(operator) => (operator, &body[sign.len_utf8()..]),
             None if sign.is_ascii_alphanumeric() || matches!(sign, '_' | '%') => (SIMPLE, body),
-            None => return Err(format!("`{sign}` is no operator")),
+            None => return Err(format!("`{sign}` is not an operator")),
         };
         let variables = list.split(',').map(variable).collect::<Result<_, _>>()?;
         parts.push(Part::Expression(operator, variables));
@@ -89,7 +89,7 @@ fn variable(text: &str) -> Result<Variable, String> {
     };
     let (name, prefix) = match text.split_once(':') {
         Some((name, length)) => {
-            let length = length.parse().map_err(|_| format!("`{length}` is no length"))?;
+            let length = length.parse().map_err(|_| format!("`{length}` is not a length"))?;
             (name, Some(length))
         }
         None => (text, None),

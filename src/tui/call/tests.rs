@@ -176,7 +176,7 @@ fn every_ending_reads_differently_and_says_what_to_do() {
         Ok(outcome(json!({"content": []}), true)),
         Err(Error::new(ErrorCode::Timeout, "no answer in 30 s")),
         Err(Error::new(ErrorCode::Cancelled, "cancelled")),
-        Err(Error::new(ErrorCode::Protocol, "the answer is no JSON-RPC")),
+        Err(Error::new(ErrorCode::Protocol, "the answer is not JSON-RPC")),
         Err(Error::new(ErrorCode::Validation, "does not fit")),
         Err(Error::new(ErrorCode::ServerUnavailable, "exit code 1")),
     ];

@@ -11,7 +11,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::{Call, ChatScreen, Line, Part};
 use crate::base::text::SafeText;
 use crate::tui::form::draw::{Look, put};
-use crate::tui::ink::{Ink, ink};
+use crate::tui::ink::{Ink, count, ink};
 use crate::tui::overlay::{Reader, reader_width};
 use crate::tui::result::markdown;
 use crate::tui::theme::Role;
@@ -165,7 +165,7 @@ impl ChatScreen {
         put(buf, area.x, typed.y - 1, area.width, &rule, look.rule);
         let mut x = area.x + 2;
         if self.above > 0 {
-            let more = format!(" {} more lines below ", self.above);
+            let more = format!(" {} below ", count(self.above, "more line"));
             x = put(buf, x, typed.y - 1, room(x), &more, look.muted);
         }
         if self.again.is_some() {

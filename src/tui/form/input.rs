@@ -306,7 +306,9 @@ impl FormState {
         let integer =
             kind.is_some_and(|f| matches!(f.kind, FieldKind::Number { integer: true, .. }));
         if integer && number.is_f64() {
-            return Err("an integer: write it without sign of zero, point or exponent".to_owned());
+            return Err(
+                "an integer: write it without `-0`, a decimal point or an exponent".to_owned()
+            );
         }
         Ok(number)
     }

@@ -12,7 +12,7 @@ use crate::deck::trust::Verdict as Trust;
 use crate::tui::action::Action;
 use crate::tui::effect::{ConfigCommand, Effect};
 use crate::tui::glyph::Glyphs;
-use crate::tui::ink::{Ink, ink};
+use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Situation;
 use crate::tui::pane::{Cx, Gesture, Out};
@@ -138,8 +138,8 @@ impl Consent {
 
     fn lay_out(&mut self, width: u16) {
         let mut doc = Doc::new(width);
-        let intro = "Nothing here was started. A command runs as you, with your rights. A yes is \
-                     remembered on this machine, for this file, until the command changes.";
+        let intro = "Nothing here was started. A command runs as you, with your rights. An approval \
+                     is remembered on this machine, for this file, until the command changes.";
         doc.text(0, &intro, Role::Muted);
         let files: std::collections::BTreeSet<_> =
             self.awaiting.iter().map(|a| &a.review.at.file).collect();
@@ -172,7 +172,7 @@ impl Consent {
             Action::Top => self.scroll(isize::MIN / 2, rows),
             Action::Bottom => self.scroll(isize::MAX / 2, rows),
             Action::Back => {
-                out.tell("nothing of it was started; {show-inbox} lists it", Role::Warning);
+                out.tell("it was not started; {show-inbox} lists it", Role::Warning);
                 return Verdict::Close;
             }
             Action::ApproveAll => {
@@ -297,7 +297,7 @@ impl Consent {
         }
         let below = self.doc.len().saturating_sub(self.top + usize::from(text.height));
         if below > 0 {
-            let more = ink!("{} more lines", below);
+            let more = ink!("{}", count(below, "more line"));
             if pen.room() > width(&more) {
                 pen.flush_right(more, cx.style(Role::Attention));
             }
@@ -332,7 +332,7 @@ fn block(awaiting: &Awaiting, several: bool, glyphs: &Glyphs, doc: &mut Doc) {
     let (word, role): (&'static str, Role) = match (&review.verdict, awaiting.disabled) {
         (_, true) => ("switched off; asked when it is switched on", Role::Faint),
         (Trust::Changed(_), _) if awaiting.runs_as_before => {
-            ("changed since you approved it; runs on as it was", Role::Warning)
+            ("changed since you approved it; the approved one keeps running", Role::Warning)
         }
         (Trust::Changed(_), _) => ("changed since you approved it", Role::Warning),
         _ => ("new", Role::Muted),

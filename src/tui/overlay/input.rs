@@ -261,9 +261,9 @@ impl InputDialog {
     fn standing(&self) -> Ink {
         let mut text = match self.view.state {
             InputState::Open => Ink::default(),
-            InputState::Answered => ink!("answered; a new answer restarts who uses it"),
+            InputState::Answered => ink!("answered; a new answer restarts the servers that use it"),
             InputState::Kept => {
-                ink!("answered from the keyring; a new answer restarts who uses it")
+                ink!("answered from the keyring; a new answer restarts the servers that use it")
             }
             InputState::Variable => ink!("answered by a variable; an answer here wins over it"),
         };

@@ -92,7 +92,7 @@ impl SignInDialog {
             Action::QrCode => self.is_qr = !self.is_qr,
             Action::Decline => out.effect(self.answers(json!({"action": "decline"}))),
             Action::Back => {
-                out.tell("it waits on; {show-inbox} lists it", Role::Warning);
+                out.tell("it keeps waiting; {show-inbox} lists it", Role::Warning);
                 return Verdict::Close;
             }
             Action::QuitNow | Action::Help | Action::Redraw | Action::Suspend => {

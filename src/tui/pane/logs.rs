@@ -11,7 +11,7 @@ use crate::host::ServerState;
 use crate::tui::action::Action;
 use crate::tui::effect::Effect;
 use crate::tui::filter::{Filter, contains, find};
-use crate::tui::ink::{Ink, Piece, ink};
+use crate::tui::ink::{Ink, Piece, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::{Model, zoned};
 use crate::tui::overlay::{Overlay, Palette, Reader};
@@ -484,7 +484,7 @@ impl LogsPane {
 
     fn render_head(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         let feed = &cx.model.logs;
-        let mut state = ink!("{} lines  {}+  ", self.stream.len(), level_word(self.level));
+        let mut state = ink!("{}  {}+  ", count(self.stream.len(), "line"), level_word(self.level));
         if feed.dropped() > 0 {
             state.push(ink!("{} dropped  ", feed.dropped()));
         }

@@ -252,7 +252,7 @@ impl Pane for MetricsPane {
     }
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        let summary = ink!("{} servers and methods", self.total);
+        let summary = ink!("servers and methods: {}", self.total);
         self.browser.render_frame(cx, &summary, self.total, area, buf);
         let regions = self.browser.regions(area);
         let shown = Column::shown(regions.list.width, self.names);

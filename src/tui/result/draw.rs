@@ -228,7 +228,7 @@ impl ResultView {
                 // Letters of ASCII and nothing else: safe as it is.
                 put(buf, area.x, y, area.width, &binary.row(line - 1), look.muted);
             } else {
-                let text = format!("… {hidden} rows more, x shows them");
+                let text = format!("… {hidden} more rows; H shows them");
                 put(buf, area.x, y, area.width, &text, look.faint);
             }
             y += 1;

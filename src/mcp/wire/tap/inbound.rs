@@ -124,7 +124,7 @@ impl Tap {
         stream: Option<i64>,
     ) -> &'l [u8] {
         if let Some(key) = parsed.repeated {
-            notes.push(format!("the key `{key}` stands twice in one object; the last counts"));
+            notes.push(format!("the key `{key}` appears twice in one object; the last one counts"));
         }
         let (message, rest) = line.split_at(parsed.used);
         let rest = trim(rest);
@@ -142,7 +142,7 @@ impl Tap {
     fn batch(&self, raw: &[u8], items: Vec<Value>, notes: &[String], stream: Option<i64>) {
         let allowed = self.state().version.as_deref() == Some("2025-03-26");
         if !items.iter().any(Value::is_object) {
-            return self.junk(raw, "a JSON array that is no batch of messages");
+            return self.junk(raw, "a JSON array that is not a batch of messages");
         }
         if !allowed {
             let message =
@@ -370,7 +370,7 @@ impl Tap {
             return None;
         };
         let Some(progress) = params.get("progress").and_then(Value::as_f64) else {
-            self.unusable(METHOD, "`progress` is no number", source);
+            self.unusable(METHOD, "`progress` is not a number", source);
             return request.call;
         };
         let total = params.get("total").and_then(Value::as_f64);
@@ -433,8 +433,8 @@ impl Tap {
         if let Some(open) = state.open.get(&id) {
             // Its answer is on the way: too late, and no harm (2025-11-25, cancellation).
             let why = reason.map_or_else(
-                || "the server took it back".to_owned(),
-                |reason| format!("the server took it back: {reason}"),
+                || "the server withdrew it".to_owned(),
+                |reason| format!("the server withdrew it: {reason}"),
             );
             if !open.claim.withdraw(&self.context.redactor.redact(&why)) {
                 return;

@@ -36,7 +36,7 @@ impl AnswerScreen {
                     None => Some(self.sends(answer)),
                     Some(doubt) => {
                         self.armed = true;
-                        let text = format!("{doubt}; {{send}} again to accept it all the same");
+                        let text = format!("{doubt}; {{send}} again to accept it anyway");
                         self.notice = Some(SafeText::line(&text));
                         None
                     }
@@ -208,7 +208,7 @@ impl AnswerScreen {
     pub(super) fn save_media(&mut self, out: &mut Out) {
         let found = media(&self.request.params);
         if found.is_empty() {
-            self.notice = Some(SafeText::line("it brings no picture and no sound"));
+            self.notice = Some(SafeText::line("it has no image and no audio"));
         }
         let server = file_name(&SafeText::line(self.request.server.as_str()));
         for (at, Media { suffix, content }) in found.into_iter().enumerate() {
@@ -295,14 +295,10 @@ impl AnswerScreen {
         self.when_checked = checking.then_some(awaits);
         let words = match &self.when_checked {
             None => return false,
-            Some(Awaits::Send) => {
-                "checking the form; it is sent as soon as nothing speaks against it"
-            }
-            Some(Awaits::Tool) => {
-                "checking the form; the call is taken as soon as nothing speaks against it"
-            }
+            Some(Awaits::Send) => "checking the form; it is sent when the check passes",
+            Some(Awaits::Tool) => "checking the form; the call is added when the check passes",
             Some(Awaits::Name | Awaits::Keep) => {
-                "checking the form; it can be kept as soon as nothing speaks against it"
+                "checking the form; it can be kept when the check passes"
             }
         };
         self.notice = Some(SafeText::line(words));

@@ -152,7 +152,7 @@ impl AnswerScreen {
             composer.stop.set(STOP_REASONS[0]);
         }
         self.notice = Some(match removed {
-            Some((name, _)) => SafeText::line(&format!("the call of {name} is out")),
+            Some((name, _)) => SafeText::line(&format!("the call of {name} was removed")),
             None => SafeText::line("there is no tool call in the answer"),
         });
     }
@@ -330,11 +330,11 @@ impl AnswerScreen {
             (Says::Sampling(_), _) => {
                 if let Some(text) = self.last_message() {
                     let result = completion(text, "endTurn");
-                    offers.push(built_in("the last message, said back", result));
+                    offers.push(built_in("the last message, repeated", result));
                 }
                 offers.push(built_in("OK", completion("OK", "endTurn")));
                 let cut = completion("I was about to say", "maxTokens");
-                offers.push(built_in("an answer cut off by the limit of tokens", cut));
+                offers.push(built_in("an answer cut off by the token limit", cut));
             }
             (Says::Elicitation(_), Draft::Form(form)) => {
                 use crate::tui::form::seed::{Defaults, seed};

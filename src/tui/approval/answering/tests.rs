@@ -127,7 +127,7 @@ fn a_url_that_must_not_be_opened_never_is() {
 fn a_withdrawn_request_is_not_answered_and_its_draft_stays() {
     let mut answering = sampling();
     typed(&mut answering, "almost");
-    answering.end(SafeText::line("the server took it back"));
+    answering.end(SafeText::line("the server withdrew it"));
     for command in [Action::Send, Action::Deny, Action::CancelRequest] {
         assert_eq!(answering.apply(command), None);
     }

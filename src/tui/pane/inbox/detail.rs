@@ -57,7 +57,7 @@ fn other(todo: &Todo, model: &Model, doc: &mut Doc) {
     doc.text(1, &said, Role::Foreign);
     let text: &'static str = match todo {
         Todo::Request(_) => "",
-        Todo::Approval(_) => "open it to read the whole command; nothing of it was started",
+        Todo::Approval(_) => "open it to read the whole command; it was not started",
         Todo::Input(_) => "open it to type the value; the servers that use it start then",
         Todo::Held(_) => "open it to compare with what was reviewed, and to accept or refuse it",
         Todo::Plan => "open it to see which servers it stops and starts, and to apply it",

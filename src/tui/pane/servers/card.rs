@@ -79,7 +79,7 @@ pub fn draw(server: &ServerView, ui: Ui<'_>, density: Density, doc: &mut Doc) {
 pub fn unstable(server: &ServerView, model: &Model, doc: &mut Doc) {
     if let Some(since) = server.unstable {
         let words =
-            ink!("definitions unstable since {}: they change to and fro", model.when(since));
+            ink!("definitions unstable since {}: they change back and forth", model.when(since));
         doc.text(2, &words, Role::Warning);
     }
 }
