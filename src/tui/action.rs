@@ -96,7 +96,7 @@ actions! {
     BlackBox = "black-box", "diagnostics", "Diagnostics: exit, recent output, start steps and messages of the server";
     Graph = "graph", "graph", "Show the order in which servers start";
     Follow = "follow", "follow", "Follow the end, or stop following";
-    Freeze = "freeze", "freeze", "Pause or resume the list";
+    Freeze = "freeze", "pause", "Pause or resume the list";
     JumpPair = "jump-pair", "pair", "Jump between request and response";
     Group = "group", "group", "Group messages by operation, or not";
     Waterfall = "waterfall", "waterfall", "Show operations on one axis of time, or messages again";

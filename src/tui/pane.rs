@@ -48,26 +48,25 @@ struct Tab {
     digit: &'static str,
     title: &'static str,
     short: &'static str,
-    tiny: &'static str,
     action: Action,
 }
 
-const fn tab(digit: &'static str, [title, short, tiny]: [&'static str; 3], action: Action) -> Tab {
-    Tab { digit, title, short, tiny, action }
+const fn tab(digit: &'static str, [title, short]: [&'static str; 2], action: Action) -> Tab {
+    Tab { digit, title, short, action }
 }
 
 /// In the order of [`PaneId`].
 const TABS: [Tab; 10] = [
-    tab("1", ["Servers", "Servers", "Srv"], Action::ShowServers),
-    tab("2", ["Tools", "Tools", "Tool"], Action::ShowTools),
-    tab("3", ["Resources", "Res", "Res"], Action::ShowResources),
-    tab("4", ["Prompts", "Prompts", "Prm"], Action::ShowPrompts),
-    tab("5", ["Traffic", "Traffic", "Trf"], Action::ShowTraffic),
-    tab("6", ["Logs", "Logs", "Log"], Action::ShowLogs),
-    tab("7", ["Metrics", "Metr", "Met"], Action::ShowMetrics),
-    tab("8", ["Cache", "Cache", "Cch"], Action::ShowCache),
-    tab("9", ["Inbox", "Inbox", "Inb"], Action::ShowInbox),
-    tab("0", ["Config", "Conf", "Cfg"], Action::ShowConfig),
+    tab("1", ["Servers", "Servers"], Action::ShowServers),
+    tab("2", ["Tools", "Tools"], Action::ShowTools),
+    tab("3", ["Resources", "Res"], Action::ShowResources),
+    tab("4", ["Prompts", "Prompts"], Action::ShowPrompts),
+    tab("5", ["Traffic", "Traffic"], Action::ShowTraffic),
+    tab("6", ["Logs", "Logs"], Action::ShowLogs),
+    tab("7", ["Metrics", "Metr"], Action::ShowMetrics),
+    tab("8", ["Cache", "Cache"], Action::ShowCache),
+    tab("9", ["Inbox", "Inbox"], Action::ShowInbox),
+    tab("0", ["Config", "Conf"], Action::ShowConfig),
 ];
 
 impl PaneId {
@@ -90,14 +89,9 @@ impl PaneId {
         TABS[self as usize].title
     }
 
-    /// Title where room is scarce.
+    /// Title where there is little room.
     pub const fn short(self) -> &'static str {
         TABS[self as usize].short
-    }
-
-    /// Title where there is hardly any room.
-    pub const fn tiny(self) -> &'static str {
-        TABS[self as usize].tiny
     }
 
     /// The digit of its key.

@@ -456,3 +456,41 @@ fn any_request_is_sent_from_its_form_with_the_method_completed() {
     let expected = CallTarget::Request("resources/templates/list".into(), params);
     assert_eq!(target, Some(expected), "{}", draw(&mut app, 120, 40));
 }
+
+#[test]
+fn what_a_newcomer_meets_at_80_columns_is_in_words() {
+    let mut app = app("typical");
+    let screen = draw(&mut app, 80, 24);
+    assert!(screen.contains("2Tools") && screen.contains("5Traffic"), "{screen}");
+    types(&mut app, "5");
+    let screen = draw(&mut app, 80, 24);
+    assert!(screen.contains("space pause") && !screen.contains("freeze"), "{screen}");
+    types(&mut app, "/x");
+    let screen = draw(&mut app, 80, 24);
+    assert!(screen.contains(" keep") && screen.contains("esc clear"), "{screen}");
+    press(&mut app, KeyCode::Esc, NONE);
+    types(&mut app, "0?");
+    let help = draw(&mut app, 80, 60);
+    assert!(help.contains("or change the") && help.contains("answers"), "{help}");
+    assert!(help.lines().all(|line| !line.contains('…')), "a sentence is cut:\n{help}");
+}
+
+#[test]
+fn a_resource_is_read_when_it_is_opened_and_its_screen_offers_what_works() {
+    let mut app = app("typical");
+    draw(&mut app, 120, 40);
+    types(&mut app, "3");
+    draw(&mut app, 120, 40);
+    let effects = key(&mut app, KeyCode::Enter, NONE);
+    let reads = |effect: &Effect| {
+        matches!(effect, Effect::Call(_, CallRequest { target: CallTarget::Resource(_), .. }))
+    };
+    assert!(effects.iter().any(reads), "{effects:?}");
+    let screen = draw(&mut app, 120, 40);
+    assert!(!screen.contains("JSON") && !screen.contains("insert"), "{screen}");
+    // Opened again, it shows what was read.
+    press(&mut app, KeyCode::Esc, NONE);
+    press(&mut app, KeyCode::Esc, NONE);
+    let effects = key(&mut app, KeyCode::Enter, NONE);
+    assert!(!effects.iter().any(reads), "{effects:?}");
+}

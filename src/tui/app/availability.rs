@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ratatui::layout::Rect;
 
 use super::incoming::play;
+use super::screen::key_line;
 use super::{App, Redraw};
 use crate::host::{ServerState, ServerView};
 use crate::tui::action::Action;
@@ -205,7 +206,15 @@ impl App {
         }
         rows.sort_by_key(|row| row.footer);
         rows.into_iter()
-            .map(|row| (self.spell(row.chords[0]), self.keymap.label(row.action), row.action))
+            .map(|row| {
+                let label = match row.action {
+                    // The line being typed is the filter of a list.
+                    Action::Open if self.overlays.is_empty() && self.is_typing() => ink!("keep"),
+                    Action::Back if self.overlays.is_empty() && self.is_typing() => ink!("clear"),
+                    action => self.keymap.label(action),
+                };
+                (self.spell(row.chords[0]), label, row.action)
+            })
             .collect()
     }
 
@@ -339,21 +348,17 @@ impl App {
                 last = Some(row.scope);
             }
             let keys: Vec<String> = row.chords.iter().map(|chord| self.spell(*chord)).collect();
-            let (role, note) = match self.availability(row.action) {
-                Availability::Ready => (Role::Text, ink!("")),
-                Availability::Disabled(reason) => {
-                    (Role::Faint, ink!("  ({})", self.spelled(reason)))
-                }
-            };
-            doc.line(vec![
-                (ink!("  {:<16}", Ink::line(&keys.join("  "))), Role::Key),
-                (self.keymap.help(row.action), role),
-                (note, Role::Faint),
-            ]);
+            let mut help = self.keymap.help(row.action);
+            let mut role = Role::Text;
+            if let Availability::Disabled(reason) = self.availability(row.action) {
+                help.push(ink!("  ({})", self.spelled(reason)));
+                role = Role::Faint;
+            }
+            key_line(&Ink::line(&keys.join("  ")), &help, role, &mut doc);
         }
         doc.heading("mouse");
         for (what, does) in MOUSE {
-            doc.line(vec![(ink!("  {:<16}", *what), Role::Key), (ink!("{}", *does), Role::Text)]);
+            key_line(&ink!("{}", *what), &ink!("{}", *does), Role::Text, &mut doc);
         }
         let title = ink!("keys: {}", self.pane.title());
         let mut reader = Reader::new(title, doc);

@@ -215,9 +215,7 @@ impl App {
         self.show(PaneId::Resources);
         self.panes.resources.go_to(server, uri);
         self.show_call(subject);
-        let Some(screen) = self.call_screen() else { return };
-        let wanted = screen.read_if_new();
-        self.wanted(wanted, effects);
+        self.read_if_new(effects);
     }
 
     /// Resources changed on servers: those that are looked at are read again or marked.
@@ -415,10 +413,22 @@ const PAST: usize = 500;
 
 impl App {
     /// Opens the call screen of an entry of a server.
-    pub(super) fn open_call(&mut self, server: &ServerName, list: ListKind, wire: &str) {
+    pub(super) fn open_call(
+        &mut self,
+        server: &ServerName,
+        list: ListKind,
+        wire: &str,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(view) = self.model.server(server) else { return };
         let Some(subject) = subject_of(view, list, wire) else { return };
         self.show_call(subject);
+        self.read_if_new(effects);
+    }
+
+    fn read_if_new(&mut self, effects: &mut Vec<Effect>) {
+        let wanted = self.call_screen().map(CallScreen::read_if_new).unwrap_or_default();
+        self.wanted(wanted, effects);
         self.mark(Redraw::Now);
     }
 

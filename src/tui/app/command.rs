@@ -366,7 +366,7 @@ impl App {
             Pick::Server(server) => self.model.scope = Some(server),
             Pick::SavedCall(name) => _ = self.open_saved_call(&name),
             Pick::MakeCall(name) => self.make_saved_call(&name, effects),
-            Pick::Offer(server, list, wire) => self.open_call(&server, list, &wire),
+            Pick::Offer(server, list, wire) => self.open_call(&server, list, &wire, effects),
             Pick::Past(target, id) => self.open_past(&target, id),
             Pick::Resource(server, uri) => self.open_link(&server, &uri, effects),
             Pick::Unsubscribe(server, uri) => {

@@ -165,7 +165,7 @@ impl App {
             self.ask_to_deny_all(&deny);
         }
         if let Some((server, list, wire)) = out.call {
-            self.open_call(&server, list, &wire);
+            self.open_call(&server, list, &wire, effects);
         }
         if let Some(pane) = out.goto {
             self.show(pane);

@@ -170,7 +170,8 @@ impl App {
             text.push(ink!(" and {} more", more));
         }
         if self.model.rejected().next().is_some() {
-            text.push(ink!(" {} newer file has errors", self.glyphs.warning));
+            text.push(ink!(" {} newer file has errors  ", self.glyphs.warning));
+            text.push(self.keymap.spelled(&[Scope::Global], "{show-config} shows them"));
         }
         text
     }
@@ -190,13 +191,14 @@ impl App {
         if fits(&full, 2) {
             return full;
         }
-        let short = labels(&|pane| ink!("{} {}", pane.digit(), pane.short()));
+        let short = labels(&|pane| {
+            let wanted = matches!(pane, PaneId::Logs | PaneId::Inbox | PaneId::Config);
+            let badge = if wanted { self.badge(pane) } else { Ink::default() };
+            let gap = if badge.as_str().is_empty() { "" } else { " " };
+            ink!("{}{}{}{}", pane.digit(), pane.short(), gap, badge)
+        });
         if fits(&short, 1) {
             return short;
-        }
-        let tiny = labels(&|pane| ink!("{}{}", pane.digit(), pane.tiny()));
-        if fits(&tiny, 1) {
-            return tiny;
         }
         labels(&|pane| match pane {
             _ if pane == self.pane => ink!("{} {}", pane.digit(), pane.title()),

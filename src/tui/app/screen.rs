@@ -281,7 +281,9 @@ impl App {
         let mut doc = Doc::new(reader_width(self.size));
         for (scope, heading) in scopes {
             doc.heading(*heading);
-            key_lines(&self.keymap, *scope, &mut doc);
+            for (chords, help) in self.keymap.sentences(*scope) {
+                key_line(&Ink::line(&chords), &ink!("{}", help), Role::Text, &mut doc);
+            }
         }
         self.push_overlay(Overlay::Reader(Reader::new(ink!("{}", title), doc)));
     }
@@ -321,19 +323,15 @@ impl App {
     }
 }
 
-/// Keys and sentences of a scope.
-fn key_lines(keymap: &crate::tui::keymap::Keymap, scope: Scope, doc: &mut Doc) {
+/// Keys, and the sentence beside them on as many lines as it takes.
+pub(super) fn key_line(keys: &Ink, help: &Ink, role: Role, doc: &mut Doc) {
     /// Columns of the keys.
     const KEYS: usize = 19;
-    for (chords, help) in keymap.sentences(scope) {
-        let chords = Ink::line(&chords);
-        // A scroll bar may take the last column.
-        let room = doc.width().saturating_sub(KEYS as u16 + 1).max(10);
-        let mut rows = crate::tui::widget::doc::wrap(help, room);
-        let first = rows.next().unwrap_or_default();
-        doc.line(vec![(ink!("  {:<16} ", chords), Role::Key), (ink!("{}", first), Role::Text)]);
-        for row in rows {
-            doc.line(vec![(ink!("{:1$}", "", KEYS), Role::Key), (ink!("{}", row), Role::Text)]);
-        }
+    // A scroll bar may take the last column.
+    let room = doc.width().saturating_sub(KEYS as u16 + 1).max(10);
+    let mut lead = ink!("  {:<16} ", keys);
+    for row in crate::tui::widget::doc::wrap(help.as_str(), room) {
+        doc.line(vec![(lead, Role::Key), (Ink::line(row), role)]);
+        lead = ink!("{:1$}", "", KEYS);
     }
 }

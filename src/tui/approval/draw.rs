@@ -148,6 +148,9 @@ fn regions(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect) -> Option<Regions>
         1
     } else if matches!(answering.draft, Draft::Consent) {
         3
+    } else if let (Draft::Form(form), Part::Answer) = (&answering.draft, answering.part) {
+        // What is filled in needs the room; what the server says can be scrolled.
+        (form.rows().len() as u16 + 2).clamp(area.height / 3, area.height * 3 / 5)
     } else {
         (area.height / 3).clamp(4, 12)
     } + (notes.len() as u16).min(area.height / 3);

@@ -30,8 +30,8 @@ fn inset(area: Rect) -> Rect {
 
 impl CallScreen {
     pub(super) fn regions(&self, area: Rect) -> Regions {
-        let described = self.subject.description.is_some() && area.height >= 16;
-        let head = 1 + u16::from(described) + u16::from(self.changed.is_some());
+        let described = self.description(area).count() as u16;
+        let head = 1 + described + u16::from(self.changed.is_some());
         let head = Rect { height: head.min(area.height), ..area };
         let footer_height = u16::from(area.height >= 8);
         let footer = Rect { y: area.bottom() - footer_height, height: footer_height, ..area };
@@ -62,6 +62,19 @@ impl CallScreen {
         Regions { head, form, status: Some(status), result: Some(result), footer }
     }
 
+    /// The description, on a line or on three where there is room.
+    fn description(&self, area: Rect) -> impl Iterator<Item = &str> {
+        let lines = match area.height {
+            0..16 => 0,
+            16..32 => 1,
+            _ => 3,
+        };
+        let text = self.subject.description.as_deref().unwrap_or_default();
+        let text =
+            text.lines().flat_map(move |line| wrap(line, area.width.saturating_sub(2).max(8)));
+        text.take(lines)
+    }
+
     /// Brings the layout of the result up to date with the region.
     pub fn lay_out(&mut self, area: Rect, look: &Look) {
         let Some(result) = self.regions(area).result else { return };
@@ -79,7 +92,7 @@ impl CallScreen {
         }
         let regions = self.regions(area);
         let look = &self.uncovered(look);
-        self.draw_head(look, regions.head, buf);
+        self.draw_head(look, regions.head, self.description(area), buf);
         form(&self.form, look, self.subject.verb(), regions.form, buf);
         if let (Some(status), Some(result), Some(run)) =
             (regions.status, regions.result, self.run())
@@ -101,7 +114,13 @@ impl CallScreen {
         look
     }
 
-    fn draw_head(&self, look: &Look, area: Rect, buf: &mut Buffer) {
+    fn draw_head<'a>(
+        &self,
+        look: &Look,
+        area: Rect,
+        description: impl Iterator<Item = &'a str>,
+        buf: &mut Buffer,
+    ) {
         let room = |x: u16| area.right().saturating_sub(x);
         let mut x =
             put(buf, area.x + 1, area.y, room(area.x + 1), &self.subject.label, look.accent);
@@ -124,9 +143,7 @@ impl CallScreen {
             x = put(buf, x, area.y, room(x), "   ", look.muted);
             put(buf, x, area.y, room(x), title, look.foreign);
         }
-        let mut rest = area.height.saturating_sub(1);
-        if let Some((at, parts)) = self.changed.as_ref().filter(|_| rest > 0) {
-            rest -= 1;
+        if let Some((at, parts)) = self.changed.as_ref().filter(|_| area.height > 1) {
             let text = format!(
                 "{} its definition changed at {}: {parts}; what you typed is kept",
                 look.sign("⚠", "!"),
@@ -135,9 +152,8 @@ impl CallScreen {
             let y = area.bottom() - 1;
             put(buf, area.x + 1, y, area.width - 1, &SafeText::line(&text), look.warning);
         }
-        if let (Some(description), true) = (&self.subject.description, rest > 0) {
-            let line: String = description.chars().take(400).collect();
-            put(buf, area.x + 1, area.y + 1, area.width - 1, &SafeText::line(&line), look.foreign);
+        for (y, line) in (area.y + 1..area.bottom()).zip(description) {
+            put(buf, area.x + 1, y, area.width - 1, &SafeText::line(line), look.foreign);
         }
     }
 

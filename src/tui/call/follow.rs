@@ -159,9 +159,10 @@ impl CallScreen {
         self.now = now;
     }
 
-    /// Reads a resource that was not read yet: a link to it was followed.
+    /// Reads a resource, or gets a prompt, that was not read yet and has nothing to fill in.
     pub fn read_if_new(&mut self) -> Vec<Effect> {
-        if self.runs.is_empty() && self.subject.kind == SubjectKind::Resource {
+        let reads = matches!(self.subject.kind, SubjectKind::Resource | SubjectKind::Prompt);
+        if self.runs.is_empty() && reads && !self.subject.has_arguments() {
             return self.send(self.form.arguments(), Validation::Enforce);
         }
         self.focus = if self.runs.is_empty() { Focus::Form } else { Focus::Result };

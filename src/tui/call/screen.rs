@@ -586,6 +586,7 @@ impl CallScreen {
             Action::Compare => self.runs.len() > 1 && answered(),
             Action::Search | Action::NextTab | Action::Copy | Action::Save => answered(),
             Action::NextProblem => self.form.blocking() > 0,
+            Action::Json | Action::Editor | Action::AddItem => self.subject.has_arguments(),
             _ => true,
         }
     }

@@ -200,6 +200,14 @@ impl Subject {
         parts
     }
 
+    /// Whether there is something to fill in.
+    pub fn has_arguments(&self) -> bool {
+        let fields = self.schema.get("properties").and_then(Value::as_object);
+        fields.is_some_and(|fields| !fields.is_empty())
+            || self.schema.get("additionalProperties") != Some(&Value::Bool(false))
+                && self.kind == SubjectKind::Tool
+    }
+
     /// Whether its server is reached by an address.
     pub fn has_address(&self) -> bool {
         self.target.starts_with("http://") || self.target.starts_with("https://")

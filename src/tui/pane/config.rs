@@ -9,7 +9,7 @@ use crate::config::overview::{EffectiveValue, SourceFile};
 use crate::config::{ConfigChange, Diagnostic, Hold, Severity, discover};
 use crate::tui::action::Action;
 use crate::tui::effect::Effect;
-use crate::tui::ink::{Ink, ink};
+use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::{InputState, InputView, Model};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
@@ -76,9 +76,9 @@ impl Pane for ConfigPane {
         self.problems.clear();
         match self.tab {
             Tab::File => file(ui.model, &mut doc, &mut self.problems),
-            Tab::Sources => sources(ui.model, &mut doc),
+            Tab::Sources => sources(ui, &mut doc),
             Tab::Effective => effective(ui.model, &mut doc),
-            Tab::Reload => reload(ui.model, &mut doc),
+            Tab::Reload => reload(ui, &mut doc),
         }
         self.doc = doc;
         let error = ui.model.rejected().next();
@@ -101,7 +101,7 @@ impl Pane for ConfigPane {
             Action::PageDown => self.scroll(page, ui.area),
             Action::Top => self.top = 0,
             Action::Bottom => self.scroll(isize::MAX / 2, ui.area),
-            Action::Effective | Action::Right | Action::Open => {
+            Action::Effective | Action::Right => {
                 let at = Tab::ALL.iter().position(|tab| *tab == self.tab).unwrap_or(0);
                 self.tab = Tab::ALL[(at + 1) % Tab::ALL.len()];
                 self.top = 0;
@@ -248,8 +248,8 @@ fn file(model: &Model, doc: &mut Doc, problems: &mut Vec<usize>) {
 // in, text out.
 
 /// Where servers come from, and what is asked for.
-fn sources(model: &Model, doc: &mut Doc) {
-    let situation = &model.situation;
+fn sources(ui: Ui<'_>, doc: &mut Doc) {
+    let situation = &ui.model.situation;
     if situation.sources.is_empty() {
         doc.text(0, &"no file: the servers come from the demo or the command line", Role::Muted);
         return;
@@ -269,10 +269,10 @@ fn sources(model: &Model, doc: &mut Doc) {
     doc.gap();
     let awaiting = situation.awaiting.len();
     if awaiting > 0 {
+        let verb = if awaiting == 1 { "awaits" } else { "await" };
         doc.line(vec![
-            (ink!("{} await your approval   ", awaiting), Role::Attention),
-            (ink!("t"), Role::Key),
-            (ink!(" shows them"), Role::Muted),
+            (ink!("{} {} your approval   ", count(awaiting, "command"), verb), Role::Attention),
+            (ui.spelled(&[Scope::Config], "{show-inbox} shows it"), Role::Muted),
         ]);
     }
     if !situation.inputs.is_empty() {
@@ -382,21 +382,22 @@ fn value_lines(value: &EffectiveValue, doc: &mut Doc) {
 }
 
 /// What a changed file that waits would do, and what the last reload did.
-fn reload(model: &Model, doc: &mut Doc) {
+fn reload(ui: Ui<'_>, doc: &mut Doc) {
+    let model = ui.model;
     if let Some(plan) = &model.situation.plan {
         doc.heading("a changed file awaits your confirmation");
         changes(plan, PLANNED, doc);
-        doc.line(vec![(ink!("P"), Role::Key), (ink!(" shows what would change"), Role::Muted)]);
+        let shows = ui.spelled(&[Scope::Config], "{show-inbox} leads to it");
+        doc.line(vec![(shows, Role::Muted)]);
         doc.gap();
     }
     if !model.situation.sources.is_empty() {
-        let (how, turn) = if model.situation.asks {
-            ("changes are shown before they are applied", "applies them at once")
+        let how = if model.situation.asks {
+            "changes are shown before they are applied   {ask-reload} applies them at once"
         } else {
-            ("changes are applied at once", "shows them first")
+            "changes are applied at once   {ask-reload} shows them first"
         };
-        let key = (ink!("   A"), Role::Key);
-        doc.line(vec![(ink!("{how}"), Role::Muted), key, (ink!(" {turn}"), Role::Muted)]);
+        doc.line(vec![(ui.spelled(&[Scope::Config], how), Role::Muted)]);
         doc.gap();
     }
     let Some((at, change)) = &model.view.reload else {

@@ -27,7 +27,8 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &Regions, buf: &m
         return;
     }
     let many = cx.model.scope.is_none() && cx.model.view.servers.len() > 1;
-    let columns = Columns::fit(list.width, if many { Servers::Many } else { Servers::One });
+    let longest = cx.model.view.servers.keys().map(|name| width(&Model::name(name))).max();
+    let columns = Columns::fit(list.width, longest.filter(|_| many).unwrap_or(0));
     let mut pen = Pen::new(buf, regions.columns).ellipsis(cx.glyphs.ellipsis);
     let faint = cx.style(Role::Faint);
     if let Some(problem) = &pane.problem {
@@ -77,13 +78,6 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &Regions, buf: &m
     }
 }
 
-/// Whether messages of one server are listed, or of several.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Servers {
-    One,
-    Many,
-}
-
 /// Cells of the columns; 0 leaves one out. The message keeps what is left, and never nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Columns {
@@ -93,14 +87,14 @@ struct Columns {
 }
 
 impl Columns {
-    const fn fit(width: u16, servers: Servers) -> Self {
-        let many = matches!(servers, Servers::Many);
+    /// `name` is the longest name of a server; 0 where messages of one are listed.
+    fn fit(width: u16, name: u16) -> Self {
         let (time, server, size) = match width {
             0..56 => (8, 0, 0),
             56..70 => (8, 8, SIZE),
             _ => (TIME, 14, SIZE),
         };
-        Self { time, server: if many { server } else { 0 }, size }
+        Self { time, server: server.min(name), size }
     }
 
     /// Cells behind the message.
@@ -329,8 +323,8 @@ mod tests {
     #[test]
     fn the_message_has_a_column_on_the_narrowest_screen_and_numbers_end_with_the_list() {
         for width in 39..200 {
-            for servers in [Servers::One, Servers::Many] {
-                let columns = Columns::fit(width, servers);
+            for name in [0, 6, 40] {
+                let columns = Columns::fit(width, name);
                 let server = if columns.server > 0 { columns.server + 1 } else { 0 };
                 // Marks, time, direction; then the message; then the numbers.
                 let before = 2 + columns.time + 3 + server;
