@@ -331,7 +331,7 @@ fn kept_answers_of_this_kind_and_server_are_offered_and_fill_the_draft() {
     let names: Vec<&str> = offers.iter().map(|offer| offer.name.as_str()).collect();
     assert_eq!(names[0], "polite");
     assert!(!names.contains(&"other") && !names.contains(&"form") && !names.contains(&"no"));
-    assert!(names.iter().any(|name| name.contains("said back")));
+    assert!(names.iter().any(|name| name.contains("repeated")));
     answering.take_result(&offers[0].result);
     assert_eq!(answering.text(), "Certainly.");
     assert_eq!(sent(&answering.apply(Action::Send))["model"], "scripted");
