@@ -15,7 +15,7 @@ use crate::base::text::SafeText;
 
 /// Placeholders of a line, with the environment variables that hold their values.
 pub const PLACES: [(&str, &str); 3] =
-    [("{server}", "MCPDECK_SERVER"), ("{tool}", "MCPDECK_TOOL"), ("{uri}", "MCPDECK_URI")];
+    [("{server}", "COMMAND_SERVER"), ("{tool}", "COMMAND_TOOL"), ("{uri}", "COMMAND_URI")];
 /// How long a command without the terminal may take.
 const LONGEST: Duration = Duration::from_secs(60);
 /// Most bytes of its output that are shown, of each stream.
