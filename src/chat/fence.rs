@@ -150,7 +150,7 @@ mod tests {
             ("```tool\n{\"name\": }\n```\n", "malformed"),
             ("```tool\n[]\n```", "an object"),
             ("```tool\n{\"arguments\": {}}\n```", "`name` is missing"),
-            ("```tool\n{\"name\": \"a\", \"arguments\": 3}\n```", "no object"),
+            ("```tool\n{\"name\": \"a\", \"arguments\": 3}\n```", "not an object"),
             ("```tool\n{\"name\": \"a\"}\n", "cut off"),
             ("```tool", "cut off"),
         ] {

@@ -304,7 +304,7 @@ mod tests {
             ("count=null", "not of type integer"),
             ("flag=yes", "not of type boolean"),
             ("txt=1", "did you mean `text`?"),
-            ("text", "no key=value"),
+            ("text", "not key=value"),
         ] {
             let wrong = typed(&[pair]).expect_err(pair);
             assert!(wrong[0].contains(part), "{pair}: {wrong:?}");

@@ -11,7 +11,7 @@ fn fill_every_kind(deck: &mut pty::Deck) {
     deck.wait("Every kind of field there is.");
     stage::slowly(deck, "Ada\r");
     stage::slowly(deck, "nobody\r");
-    deck.wait("no valid e-mail address");
+    deck.wait("is not a valid e-mail address");
     // Page and day, then the moment is taken out.
     stage::slowly(deck, "\r1815-12-10\r\x1bu\r");
     stage::slowly(deck, "\x15200\r");
@@ -34,7 +34,7 @@ fn fill_every_kind(deck: &mut pty::Deck) {
     stage::slowly(deck, "\x1577");
     // What only looks wrong is asked about once more.
     deck.decide(SEND);
-    deck.wait("no valid e-mail address; f5 again");
+    deck.wait("is not a valid e-mail address; f5 again");
     stage::slowly(deck, "\x15ada@a.example");
     deck.decide(SEND);
     deck.wait("kinds: {\"action\":\"accept\"");

@@ -489,7 +489,7 @@ mod tests {
         says(json!({"jsonrpc":"2.0","id":3,"Result":{}}), "`Result`");
         says(json!({"jsonrpc":"2.0","id":3,"result":1,"error":{"code":1}}), "both");
         says(json!({"jsonrpc":"2.0","id":[1],"method":"x"}), "unusable id");
-        says(json!({"jsonrpc":"2.0","method":7}), "no string");
+        says(json!({"jsonrpc":"2.0","method":7}), "not a string");
         assert_eq!(classify(json!({"level":"info"})).inbound, Inbound::Junk);
         assert_eq!(classify(json!(5)).inbound, Inbound::Junk);
     }
