@@ -93,10 +93,10 @@ fn fill(deck: &mut Deck, keys: &str) {
 /// Leaves the result for the form, and the form for the list.
 fn leave(deck: &mut Deck) {
     deck.keys(ESC);
-    deck.wait("f4 JSON");
+    deck.wait("f6 result");
     deck.keys(ESC);
     deck.wait("/ filter");
-    deck.gone("f4 JSON");
+    deck.gone("f6 result");
 }
 
 /// What was sent last, by target, as the history has it.

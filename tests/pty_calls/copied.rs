@@ -55,7 +55,8 @@ fn copied(deck: &mut Deck, name: &str, keys: &str) -> String {
     fill(deck, &format!(":{name}"));
     deck.wait("commands");
     deck.keys(ENTER);
-    deck.wait("f4 JSON");
+    // What has nothing to fill in is read at once.
+    deck.wait_until("its screen", |screen| screen.contains("f4 JSON") || screen.contains("a note"));
     fill(deck, keys);
     let place = deck.written();
     deck.keys("\x19");

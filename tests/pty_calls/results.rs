@@ -164,7 +164,7 @@ fn a_link_opens_among_the_resources_and_what_changes_is_read_again_while_subscri
     deck.wait("updated at");
     // Behind it are the resources, with the one that was linked selected.
     deck.keys(ESC);
-    deck.wait("f4 JSON");
+    deck.wait("f6 result");
     deck.keys(ESC);
     deck.wait_until("the linked resource is selected", |screen| {
         screen.lines().any(|line| line.contains('▸') && line.contains("demo://counter"))

@@ -159,13 +159,17 @@ impl CallScreen {
         self.now = now;
     }
 
-    /// Reads a resource, or gets a prompt, that was not read yet and has nothing to fill in.
+    /// Reads a resource, or gets a prompt, that was not read yet and has nothing to fill in; one that
+    /// was read shows its result.
     pub fn read_if_new(&mut self) -> Vec<Effect> {
         let reads = matches!(self.subject.kind, SubjectKind::Resource | SubjectKind::Prompt);
-        if self.runs.is_empty() && reads && !self.subject.has_arguments() {
+        if !reads || self.subject.has_arguments() {
+            return Vec::new();
+        }
+        if self.runs.is_empty() {
             return self.send(self.form.arguments(), Validation::Enforce);
         }
-        self.focus = if self.runs.is_empty() { Focus::Form } else { Focus::Result };
+        self.focus = Focus::Result;
         Vec::new()
     }
 
