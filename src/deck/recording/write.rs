@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Blocks, Header, Line, Recording, VERSION};
-use crate::base::{LogRecord, Timestamp};
+use crate::base::{Clock, LogRecord, Timestamp};
 use crate::config::print;
 use crate::host::{Host, Record};
 use crate::mcp::TrafficRecord;
@@ -29,9 +29,10 @@ const FRAME: usize = 4 << 20;
 const BATCH: usize = 4_096;
 /// Messages to a model that may wait to be written.
 const SAID: usize = 64;
-/// What is gathered after the first news before it is written: a host under load is not woken for
-/// every message.
-const GATHER: Duration = Duration::from_millis(2);
+/// How long a line waits for those of what happened before it, which come by other ways.
+const GATHER: Duration = Duration::from_millis(20);
+/// How often lines that have waited are written: few at once, so that calls are not held up.
+const STEP: Duration = Duration::from_millis(2);
 
 /// How much less the recorder's thread counts than others for the scheduler.
 #[cfg(target_os = "linux")]
@@ -41,7 +42,8 @@ const NICE: i32 = 15;
 #[derive(Debug)]
 pub struct Recorder {
     stop: DropGuard,
-    said: mpsc::Sender<String>,
+    clock: Clock,
+    said: mpsc::Sender<(Timestamp, String)>,
     thread: JoinHandle<io::Result<()>>,
 }
 
@@ -53,7 +55,7 @@ impl Recorder {
     pub fn start(host: &Host, path: &Path) -> io::Result<Self> {
         let mut output = Output::create(path, servers(host))?;
         let stop = CancellationToken::new();
-        let (host, stopped) = (host.clone(), stop.clone());
+        let (host, stopped, clock) = (host.clone(), stop.clone(), host.clock());
         let (said, heard) = mpsc::channel(SAID);
         host.traffic().keep_whole(FRAME);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -65,12 +67,12 @@ impl Recorder {
             host.traffic().keep_whole(0);
             done.and(output.close())
         })?;
-        Ok(Self { stop: stop.drop_guard(), said, thread })
+        Ok(Self { stop: stop.drop_guard(), clock, said, thread })
     }
 
     /// Records what the person said to a model. What comes faster than it can be written is lost.
     pub fn said(&self, text: &str) {
-        let _ = self.said.try_send(text.to_owned());
+        let _ = self.said.try_send((self.clock.now(), text.to_owned()));
     }
 
     /// Whether it cannot write any more; [`Recorder::finish`] tells why.
@@ -103,7 +105,7 @@ struct Source<'a> {
     log: u64,
     seq: u64,
     facts: mpsc::Receiver<Arc<Record>>,
-    said: mpsc::Receiver<String>,
+    said: mpsc::Receiver<(Timestamp, String)>,
     /// When the latest fact happened: a fact that came late keeps its place.
     latest: Timestamp,
 }
@@ -122,7 +124,7 @@ enum Written<'a> {
 }
 
 impl<'a> Source<'a> {
-    fn of(host: &'a Host, said: mpsc::Receiver<String>) -> Self {
+    fn of(host: &'a Host, said: mpsc::Receiver<(Timestamp, String)>) -> Self {
         let facts = host.subscribe();
         Self { host, frame: 0, log: 0, seq: 0, facts, said, latest: Timestamp(0) }
     }
@@ -135,8 +137,8 @@ impl<'a> Source<'a> {
         loop {
             let is_last = stop.is_cancelled();
             missed += self.take_facts(&mut lines);
-            while let Ok(text) = self.said.try_recv() {
-                self.hear(text, &mut lines);
+            while let Ok(said) = self.said.try_recv() {
+                lines.push(chat(said));
             }
             let frames = traffic.read(self.frame, BATCH);
             let records = logs.read(self.log, BATCH);
@@ -150,7 +152,9 @@ impl<'a> Source<'a> {
             lines.extend(records.items.into_iter().map(|item| (item.at, Written::Log(item))));
             let was_idle = lines.is_empty();
             lines.sort_by_key(|(at, _)| *at);
-            for (_, line) in lines.drain(..) {
+            let since = self.host.clock().now().0.saturating_sub(GATHER.as_micros() as u64);
+            let waited = |(at, _): &(Timestamp, _)| is_last || at.0 <= since;
+            for (_, line) in lines.drain(..lines.partition_point(waited)) {
                 output.line(&line)?;
             }
             if output.flush()? {
@@ -173,22 +177,17 @@ impl<'a> Source<'a> {
                     Some(fact) => missed += self.take(fact, &mut lines),
                     None => missed += self.catch_up(&mut lines),
                 },
-                Some(text) = self.said.recv() => self.hear(text, &mut lines),
+                Some(said) = self.said.recv() => lines.push(chat(said)),
+                () = tokio::time::sleep(STEP), if !lines.is_empty() => {}
                 () = stop.cancelled() => {}
             }
             tokio::select! {
-                () = tokio::time::sleep(GATHER) => {}
+                () = tokio::time::sleep(STEP) => {}
                 () = stop.cancelled() => {}
             }
             new_frames.mark_unchanged();
             new_logs.mark_unchanged();
         }
-    }
-
-    /// Takes a message to a model.
-    fn hear(&self, text: String, lines: &mut Vec<(Timestamp, Written<'_>)>) {
-        let at = self.host.clock().now();
-        lines.push((at, Written::Chat { at, text }));
     }
 
     /// Takes the facts that are kept, and subscribes to those that follow: at first, and after
@@ -223,6 +222,11 @@ impl<'a> Source<'a> {
         lines.push((self.latest, Written::Fact(fact)));
         missed
     }
+}
+
+/// A message to a model.
+fn chat((at, text): (Timestamp, String)) -> (Timestamp, Written<'static>) {
+    (at, Written::Chat { at, text })
 }
 
 /// The file that is written, which begins anew when it is full.
