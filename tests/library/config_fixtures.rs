@@ -178,6 +178,65 @@ fn the_schema_accepts_every_valid_file_and_refuses_every_structural_mistake() {
     }
 }
 
+/// Values at the edges of what a schema allows.
+fn edges(schema: &Value, all: &Value) -> Vec<Value> {
+    if let Some(name) = schema["$ref"].as_str() {
+        return edges(all.pointer(name.trim_start_matches('#')).expect("a definition"), all);
+    }
+    if let Some(words) = schema["enum"].as_array() {
+        return words.clone();
+    }
+    let mut out: Vec<Value> = schema.get("const").cloned().into_iter().collect();
+    for part in ["anyOf", "oneOf"].iter().filter_map(|key| schema[key].as_array()).flatten() {
+        out.extend(edges(part, all));
+    }
+    let types = &schema["type"];
+    let is =
+        |name: &str| types == name || types.as_array().is_some_and(|t| t.contains(&json!(name)));
+    if is("boolean") {
+        out.extend([json!(false), json!(true)]);
+    }
+    if is("string") {
+        out.push(json!("a"));
+    }
+    if is("number") || is("integer") {
+        out.extend(["minimum", "maximum"].iter().filter_map(|key| schema.get(key)).cloned());
+        out.extend(is("number").then(|| json!(30.5)));
+        out.push(json!(60));
+    }
+    if is("array") {
+        out.push(json!([]));
+        out.extend(edges(&schema["items"], all).into_iter().map(|item| json!([item])));
+    }
+    for (key, schema) in schema["properties"].as_object().into_iter().flatten() {
+        out.extend(edges(schema, all).into_iter().map(|value| json!({ key: value })));
+    }
+    out
+}
+
+#[test]
+fn a_setting_is_used_as_it_is_or_refused_and_never_takes_the_others_with_it() {
+    let all = config::json_schema();
+    let server = &all["$defs"]["server"];
+    let keys = server["properties"].as_object().expect("keys");
+    let mut used = 0;
+    for (key, schema) in keys.iter().filter(|(key, _)| *key != "tools") {
+        for value in edges(schema, &all) {
+            let tools = json!({"deny": ["secret_*"]});
+            let mut entry = json!({"command": "c", "tools": tools});
+            entry[key] = value;
+            let file = json!({"servers": {"a": entry}}).to_string();
+            let loaded = config::load_text(Path::new("mcp.json"), &file, &environment("valid"));
+            let Ok(loaded) = loaded else { continue };
+            for server in loaded.config.servers.values() {
+                assert_eq!(server.tools.deny.len(), 1, "{file}");
+                used += 1;
+            }
+        }
+    }
+    assert!(used > 200, "{used} of the edges are allowed");
+}
+
 /// Every diagnostic says what is wrong and stands where there is text.
 fn sound(text: &str, all: &[Diagnostic]) -> Result<(), TestCaseError> {
     let lines: Vec<&str> = text.split('\n').collect();

@@ -13,7 +13,7 @@ use crate::config::entry::{Entry, Reader};
 use crate::config::keys::SERVER;
 use crate::config::shape::{Key, Shape};
 use crate::config::syntax::NodeKind;
-use crate::config::{ProtocolChoice, RootConfig, ServerConfig, TransportConfig};
+use crate::config::{Diagnostic, ProtocolChoice, RootConfig, ServerConfig, TransportConfig};
 
 /// Settings that may be written short, and the key within them that is meant.
 const SHORT: [(&str, &str); 4] =
@@ -46,16 +46,16 @@ pub(crate) fn read(
     let on_demand = set.get("start").is_some_and(|start| start == "onDemand");
     set.insert("start".to_owned(), json!(on_demand));
     dev(entry, reader, &mut set);
-    let mut server: ServerConfig = part(&Value::Object(set.clone()));
+    let mut server: ServerConfig = part(entry, reader, &Value::Object(set.clone()));
     server.name = entry.name.clone();
     server.retry.is_given = set.contains_key("retry");
     let limits = set.remove("limits").unwrap_or_default();
-    server.content = part(&limits);
+    server.content = part(entry, reader, &limits);
     if let Some(transport) = transport {
         server.transport = transport;
     }
     if let TransportConfig::Stdio(stdio) = &mut server.transport {
-        stdio.limits = part(&limits);
+        stdio.limits = part(entry, reader, &limits);
     }
     let names = server.dependencies.iter().map(|name| ServerName::new(name.as_str()));
     server.dependencies = names.collect::<IndexSet<_>>().into_iter().collect();
@@ -78,9 +78,24 @@ pub(crate) fn read(
     server
 }
 
-/// What serde makes of it; the default where a value has the wrong form, which was reported.
-fn part<T: DeserializeOwned + Default>(value: &Value) -> T {
-    T::deserialize(value).unwrap_or_default()
+/// What serde makes of it. Where a value has the wrong form the defaults, and the entry is not used:
+/// what the table of keys did not report is reported here.
+fn part<T>(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, value: &Value) -> T
+where
+    T: DeserializeOwned + Default,
+{
+    T::deserialize(value).unwrap_or_else(|error| {
+        let here =
+            |found: &Diagnostic| found.is_error() && found.pointer.starts_with(&entry.pointer);
+        if !reader.problems.list.iter().any(here) {
+            let message = format!("a setting cannot be used: {error}");
+            reader
+                .problems
+                .error("config/value", &entry.node.range, &entry.pointer, message)
+                .help("`mcpdeck help configuration` lists the settings and their values");
+        }
+        T::default()
+    })
 }
 
 /// The versions of the specification so far.
