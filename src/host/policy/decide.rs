@@ -152,12 +152,13 @@ impl Policy {
         now: Timestamp,
     ) -> Decision {
         let scopes = action.scopes(target.kind);
-        let standing = self.grants.standing(principal, scopes, (target, full), now);
+        let of = |covered| self.grants.standing(principal, scopes, (target, full), covered, now);
+        let standing = of(true);
         let deny = |reason, rule| Decision::new(Effect::Deny, reason, rule);
-        match standing {
-            GrantWord::Denied(rule) => return deny(Reason::DeniedByGrant, Some(rule)),
+        match &standing {
+            GrantWord::Denied(rule) => return deny(Reason::DeniedByGrant, Some(Arc::clone(rule))),
             GrantWord::Granted(rule) => {
-                return Decision::new(Effect::Allow, Reason::Granted, Some(rule));
+                return Decision::new(Effect::Allow, Reason::Granted, Some(Arc::clone(rule)));
             }
             _ => {}
         }
@@ -167,7 +168,7 @@ impl Policy {
         {
             return Decision::new(Effect::Allow, Reason::Rule, Some(Arc::clone(rule)));
         }
-        match standing {
+        match standing.or(of(false)) {
             GrantWord::Stale(rule) => deny(Reason::Changed, Some(rule)),
             GrantWord::OtherTools => deny(Reason::OtherTools, None),
             _ if own.is_listing => deny(Reason::NotListed, None),

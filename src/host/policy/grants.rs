@@ -136,21 +136,21 @@ struct Compiled {
     all_tools: bool,
 }
 
-/// What the grants say.
+/// What the grants say, from the weakest to what decides over all others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum GrantWord {
-    /// One denies it.
-    Denied(Arc<str>),
-    /// One permits it.
-    Granted(Arc<str>),
-    /// One did, for what it was before.
-    Stale(Arc<str>),
-    /// The scope is there, for other tools.
-    OtherTools,
-    /// Something is granted, but not this scope.
-    OtherScopes,
     /// Nothing is granted.
     Nothing,
+    /// Something is granted, but not this scope.
+    OtherScopes,
+    /// The scope is there, for other tools.
+    OtherTools,
+    /// One permitted it, for what it was before.
+    Stale(Arc<str>),
+    /// One permits it.
+    Granted(Arc<str>),
+    /// One denies it.
+    Denied(Arc<str>),
 }
 
 impl Grants {
@@ -195,12 +195,14 @@ impl Grants {
         &self.all
     }
 
-    /// What they say; `full` is `server.tool`.
+    /// What those say that are about the target (`covered`), or those about something else: they
+    /// only tell why nothing permits it. `full` is `server.tool`.
     pub(super) fn standing(
         &self,
         principal: &Principal,
         scopes: &[Scope],
         (target, full): (&Target<'_>, &str),
+        covered: bool,
         now: Timestamp,
     ) -> GrantWord {
         let (kind, id) = principal.origin.parts();
@@ -209,32 +211,42 @@ impl Grants {
         let own = of_kind.get(id.unwrap_or_default());
         let is_tool = target.kind == TargetKind::Tool;
         let mut best = GrantWord::Nothing;
-        // Those that are about something else only say why, when no other says more.
-        for covered in [true, false] {
-            for of_origin in own.into_iter().chain(shared) {
-                let about = is_tool.then(|| of_origin.about(full));
-                let is_about = |at| about.as_ref().is_none_or(|about| about.contains(&at));
-                for (at, compiled) in of_origin.grants.iter().enumerate() {
-                    if is_about(at) != covered
-                        || *compiled.grant.profile != *principal.profile
-                        || compiled.grant.is_over(now)
-                    {
-                        continue;
-                    }
-                    let said = compiled.says(principal, scopes, target, covered);
-                    if matches!(said, GrantWord::Denied(_)) {
-                        return said;
-                    }
-                    if rank(&said) > rank(&best) {
-                        best = said;
-                    }
+        for of_origin in own.into_iter().chain(shared) {
+            let about = is_tool.then(|| of_origin.about(full));
+            let is_about = |at| about.as_ref().is_none_or(|about| about.contains(&at));
+            for (at, compiled) in of_origin.grants.iter().enumerate() {
+                if is_about(at) != covered
+                    || *compiled.grant.profile != *principal.profile
+                    || compiled.grant.is_over(now)
+                {
+                    continue;
                 }
-            }
-            if rank(&best) > rank(&GrantWord::OtherTools) {
-                break;
+                let said = compiled.says(principal, scopes, target, covered);
+                if matches!(said, GrantWord::Denied(_)) {
+                    return said;
+                }
+                best = best.or(said);
             }
         }
         best
+    }
+}
+
+impl GrantWord {
+    const fn rank(&self) -> u8 {
+        match self {
+            Self::Nothing => 0,
+            Self::OtherScopes => 1,
+            Self::OtherTools => 2,
+            Self::Stale(_) => 3,
+            Self::Granted(_) => 4,
+            Self::Denied(_) => 5,
+        }
+    }
+
+    /// The stronger of two; of equal ones the first.
+    pub(super) fn or(self, other: Self) -> Self {
+        if other.rank() > self.rank() { other } else { self }
     }
 }
 
@@ -246,17 +258,6 @@ impl OfOrigin {
             (0..self.grants.len()).filter(|at| self.grants[*at].all_tools || named(*at)).collect()
         };
         self.known.of(full, |_| true, find)
-    }
-}
-
-const fn rank(standing: &GrantWord) -> u8 {
-    match standing {
-        GrantWord::Nothing => 0,
-        GrantWord::OtherScopes => 1,
-        GrantWord::OtherTools => 2,
-        GrantWord::Stale(_) => 3,
-        GrantWord::Granted(_) => 4,
-        GrantWord::Denied(_) => 5,
     }
 }
 
