@@ -137,10 +137,7 @@ impl Service {
     }
 
     /// Serves until `stop` is cancelled; then lets open requests end for up to ten seconds.
-    ///
-    /// # Errors
-    /// When the listener fails.
-    pub async fn run(self, stop: CancellationToken) -> std::io::Result<()> {
+    pub async fn run(self, stop: CancellationToken) {
         let router = router(&self.gateway, &self.stop, self.beside);
         let ending = {
             let (stop, streams) = (stop.clone(), self.stop.clone());
@@ -170,7 +167,6 @@ impl Service {
             () = overdue => {}
             () = revoked => {}
         }
-        Ok(())
     }
 }
 

@@ -225,14 +225,14 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Exit {
 }
 
 /// What is wrong with the policy once every server has started or failed, when that is something
-/// else than what was `told`.
-async fn settled(host: &Host, keeper: &PolicyKeeper, told: &[String]) -> Vec<String> {
+/// else than `before`.
+async fn settled(host: &Host, keeper: &PolicyKeeper, before: &[String]) -> Vec<String> {
     let (mut view, mut policy) = (host.view(), host.follow_policy());
     loop {
         let starts = |state| matches!(state, ServerState::Starting | ServerState::Waiting);
         if !view.borrow_and_update().servers.values().any(|server| starts(server.state)) {
             let warnings = keeper.warnings();
-            if warnings != told {
+            if warnings != before {
                 return warnings;
             }
         }
@@ -397,7 +397,8 @@ async fn over_http(
     #[cfg(feature = "chat")]
     super::chat::serve(&args.chat, host, &mut service)?;
     output::print(&format!("{event}\n"), Exit::Ok);
-    service.run(stop).await.map_err(|error| error.to_string())
+    service.run(stop).await;
+    Ok(())
 }
 
 /// The same beside the dashboard, whose person answers and watches the clients.
@@ -422,14 +423,11 @@ pub fn beside(
     let deck = deck.keep_policy().alongside(move |host, policy| {
         Box::pin(async move {
             let _local = policy.and_then(|policy| local(&host, &policy, &known));
-            let served = match door.service(host, callback) {
-                Ok(service) => {
-                    service.run(CancellationToken::new()).await.map_err(|e| e.to_string())
+            match door.service(host, callback) {
+                Ok(service) => service.run(CancellationToken::new()).await,
+                Err(error) => {
+                    tracing::error!(target: "mcpdeck::gateway", "the service cannot start: {error}");
                 }
-                Err(error) => Err(error),
-            };
-            if let Err(error) = served {
-                tracing::error!(target: "mcpdeck::gateway", "the service ended: {error}");
             }
         })
     });
