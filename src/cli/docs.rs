@@ -140,53 +140,24 @@ pub struct Topic {
     pub text: &'static str,
 }
 
+/// The topic of this name, whose text stands in the file of that name.
+macro_rules! topic {
+    ($name:literal, $about:literal) => {
+        Topic { name: $name, about: $about, text: include_str!(concat!("topics/", $name, ".txt")) }
+    };
+}
+
 /// Every topic that is a text.
 pub const TOPICS: [Topic; 9] = [
-    Topic {
-        name: "configuration",
-        about: "mcp.json: its keys, references, inputs",
-        text: include_str!("topics/configuration.txt"),
-    },
-    Topic {
-        name: "calls",
-        about: "calling tools, answering servers",
-        text: include_str!("topics/calls.txt"),
-    },
-    Topic {
-        name: "check",
-        about: "checks for CI: formats, verdicts, expectations",
-        text: include_str!("topics/check.txt"),
-    },
-    Topic {
-        name: "dev",
-        about: "what happens while you edit a file or a server",
-        text: include_str!("topics/dev.txt"),
-    },
-    Topic {
-        name: "trust",
-        about: "what may run without being asked about",
-        text: include_str!("topics/trust.txt"),
-    },
-    Topic {
-        name: "serve",
-        about: "the gateway to all servers: clients, tokens, grants, the operator",
-        text: include_str!("topics/serve.txt"),
-    },
-    Topic {
-        name: "chat",
-        about: "chat with a model that calls the tools",
-        text: include_str!("topics/chat.txt"),
-    },
-    Topic {
-        name: "environment",
-        about: "variables, files, exit codes",
-        text: include_str!("topics/environment.txt"),
-    },
-    Topic {
-        name: "protection",
-        about: "what is protected, and what is not",
-        text: include_str!("topics/protection.txt"),
-    },
+    topic!("configuration", "mcp.json: its keys, references, inputs"),
+    topic!("calls", "calling tools, answering servers"),
+    topic!("check", "checks for CI: formats, verdicts, expectations"),
+    topic!("dev", "what happens while you edit a file or a server"),
+    topic!("trust", "what may run without being asked about"),
+    topic!("serve", "the gateway to all servers: clients, tokens, grants, the operator"),
+    topic!("chat", "chat with a model that calls the tools"),
+    topic!("environment", "variables, files, exit codes"),
+    topic!("protection", "what is protected, and what is not"),
 ];
 
 /// The topics as a list; `keys` is no text of its own.
