@@ -43,8 +43,7 @@ pub enum HistoryRecord {
         /// How long it took, without waiting for a person.
         millis: u64,
     },
-    /// A form as it is; empty when it was emptied. Kept in a file of its own, see
-    /// [`drafts`](super::drafts).
+    /// A form as it is; empty when it was emptied. Kept in a file of its own: see [`save`].
     #[serde(rename_all = "camelCase")]
     Draft {
         /// What it calls.

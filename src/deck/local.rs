@@ -1,7 +1,8 @@
 //! The local socket of a running service: for a dashboard that attaches to it, and for the bridge of
 //! a browser. One JSON object a line, each answered by one; only the user's own programs get in.
 //!
-//! Owns the socket and who may say what; [`attach`] and [`native`] own what is said.
+//! Owns the socket and who may say what; the dashboard that attaches and [`native`]
+//! own what is said.
 
 pub mod native;
 

@@ -7,7 +7,7 @@
 //! - hand every message that arrives to [`Tap::line`](super::wire::tap::Tap::line) as text without a
 //!   line break, in the order in which it came, and every byte to
 //!   [`Tap::arrived`](super::wire::tap::Tap::arrived);
-//! - account for what nobody asked for with [`remote::Unasked`], and wait as long as it says;
+//! - account for what nobody asked for with `remote::Unasked`, and wait as long as it says;
 //! - when the connection is over, say so with [`Tap::ended`](super::wire::tap::Tap::ended);
 //! - open it in [`session::connect`](super::session::connect).
 //!
