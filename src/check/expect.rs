@@ -141,27 +141,27 @@ impl Expectations {
     fn of(written: &Written) -> Result<Self, String> {
         let file: Self = written.decode()?;
         let mut wrong = Vec::new();
-        let mut told = |pointer: &[&str], message: &str| {
+        let mut report = |pointer: &[&str], message: &str| {
             let escaped = pointer.iter().map(|step| step.replace('~', "~0").replace('/', "~1"));
             let pointer = escaped.fold(String::new(), |all, step| all + "/" + &step);
             wrong.push(written.problem(&pointer, message));
         };
-        unknown_rules(&file.rules, &["rules"], &mut told);
+        unknown_rules(&file.rules, &["rules"], &mut report);
         for (server, expected) in &file.servers {
-            unknown_rules(&expected.rules, &["servers", server, "rules"], &mut told);
+            unknown_rules(&expected.rules, &["servers", server, "rules"], &mut report);
             for (index, call) in expected.calls.iter().enumerate() {
                 let at = ["servers", server, "calls", &index.to_string()];
                 if let Err(error) = call.is_one() {
-                    told(&at, error);
+                    report(&at, error);
                 }
                 if let Err(error) = call.expect.compile() {
-                    told(&[&at[..], &["expect"]].concat(), &error);
+                    report(&[&at[..], &["expect"]].concat(), &error);
                 }
             }
             for (index, pattern) in expected.forbidden.iter().enumerate() {
                 if let Err(error) = globset::Glob::new(pattern) {
                     let at = ["servers", server, "forbidden", &index.to_string()];
-                    told(&at, &error.to_string());
+                    report(&at, &error.to_string());
                 }
             }
         }
@@ -209,14 +209,14 @@ impl Expectations {
     }
 }
 
-fn unknown_rules(levels: &Levels, at: &[&str], told: &mut dyn FnMut(&[&str], &str)) {
+fn unknown_rules(levels: &Levels, at: &[&str], report: &mut dyn FnMut(&[&str], &str)) {
     for id in levels.keys() {
         let group = rule::all().any(|r| r.id.split('/').next() == Some(id.as_str()));
         if group || id.starts_with("config/") {
             continue;
         }
         if let Err(message) = rule::RuleId::parse(id) {
-            told(&[at, &[id.as_str()]].concat(), &message);
+            report(&[at, &[id.as_str()]].concat(), &message);
         }
     }
 }

@@ -81,19 +81,19 @@ impl Written {
             Err(error) => error.to_string(),
         };
         let verdict = Validator::compile(&schema_of::<T>()).map(|schema| schema.check(&value));
-        let mut told: Vec<String> = match verdict {
+        let mut problems: Vec<String> = match verdict {
             Ok(Verdict::Invalid(all)) => {
                 all.iter().map(|v| self.problem(&v.pointer, &v.message)).collect()
             }
             _ => Vec::new(),
         };
-        told.dedup();
-        let more = told.len().saturating_sub(MOST);
-        told.truncate(MOST);
+        problems.dedup();
+        let more = problems.len().saturating_sub(MOST);
+        problems.truncate(MOST);
         if more > 0 {
-            told.push(format!("{}: and {more} more", self.name));
+            problems.push(format!("{}: and {more} more", self.name));
         }
-        Err(if told.is_empty() { self.problem("", &error) } else { told.join("\n") })
+        Err(if problems.is_empty() { self.problem("", &error) } else { problems.join("\n") })
     }
 
     /// A complaint about the value at a JSON pointer, or about what is nearest to it.
@@ -156,13 +156,13 @@ mod tests {
     #[test]
     fn syntax_types_and_unknown_keys_are_told_with_their_lines() {
         assert!(wrong("{\n  \"servers\": [}").starts_with("f.json:2:"), "{}", wrong("{\n [}"));
-        let told = wrong(
+        let problems = wrong(
             "{\n  // mine\n  \"servers\": {\n    \"s\": {\n      \"tools\": [],\n      \"forbiden\": [\"x\"]\n    }\n  },\n  \"budgets\": {\"contextTokens\": \"many\"}\n}",
         );
-        assert!(told.contains("f.json:5:"), "{told}");
-        assert!(told.contains("forbiden"), "{told}");
-        assert!(told.contains("f.json:9:32: /budgets/contextTokens: "), "{told}");
-        assert_eq!(told.lines().count(), 3, "{told}");
+        assert!(problems.contains("f.json:5:"), "{problems}");
+        assert!(problems.contains("forbiden"), "{problems}");
+        assert!(problems.contains("f.json:9:32: /budgets/contextTokens: "), "{problems}");
+        assert_eq!(problems.lines().count(), 3, "{problems}");
     }
 
     #[test]

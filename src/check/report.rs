@@ -185,10 +185,10 @@ pub fn github_summary(report: &Report) -> String {
             Dur(server.took),
         );
     }
-    let told: Vec<_> = report.all().filter(|(_, f)| f.severity > Severity::Note).collect();
-    if !told.is_empty() {
+    let serious: Vec<_> = report.all().filter(|(_, f)| f.severity > Severity::Note).collect();
+    if !serious.is_empty() {
         out.push_str("\n| | server | rule | finding |\n| --- | --- | --- | --- |\n");
-        for (server, finding) in told {
+        for (server, finding) in serious {
             let place = finding.prefix();
             let _ = writeln!(
                 out,

@@ -202,9 +202,9 @@ impl Subject {
 
 fn changed(view: &ServerView) -> Vec<(String, String)> {
     let changes = view.changes.iter().flat_map(|(_, changes)| &changes.changed);
-    let told = changes.map(|(list, name, fields)| {
+    let described = changes.map(|(list, name, fields)| {
         let fields: Vec<&str> = fields.iter().map(|field| field.pointer.as_str()).collect();
         (format!("{}/{}", list.key(), brief(name, 80)), brief(&fields.join(", "), 160))
     });
-    told.collect()
+    described.collect()
 }

@@ -414,7 +414,7 @@ impl Here {
         let env = load::environment(&common);
         let loaded = env.and_then(|env| load::load_files(&load::files(&common, &env), &env));
         let known = Known::of(&Environment::of_process());
-        // What is wrong with a file is told by what comes after completion.
+        // The command that is being completed reports what is wrong with a file.
         Self { common, plain, loaded: loaded.unwrap_or_default(), known }
     }
 
@@ -539,7 +539,7 @@ fn arguments(current: &OsStr, list: fn(&Offers) -> &[Offer]) -> Candidates {
     let here = Here::look();
     let parameters = here.parameters(current, list);
     match typed.split_once('=') {
-        // A value nobody has told is a path perhaps.
+        // A value without suggestions may be a path.
         Some((key, value)) if parameters.is_empty() => {
             let files = PathCompleter::any().complete(OsStr::new(value));
             files.into_iter().map(|file| file.add_prefix(format!("{key}="))).collect()

@@ -458,19 +458,19 @@ mod tests {
             assert!(message.contains(part), "{message}");
         }
         let args = ["mcpdeck", "npx", "-y", "a b"].map(str::to_owned);
-        let told = mistaken(args.into_iter()).expect("a program");
-        assert!(told.ends_with("mcpdeck -- npx -y 'a b'"), "{told}");
+        let answer = mistaken(args.into_iter()).expect("a program");
+        assert!(answer.ends_with("mcpdeck -- npx -y 'a b'"), "{answer}");
     }
 
     #[test]
     fn only_a_first_word_that_nothing_knows_is_the_mistake() {
-        let told = |words: &[&str]| {
+        let answer = |words: &[&str]| {
             mistaken([&["mcpdeck"], words].concat().into_iter().map(str::to_owned))
         };
-        let check = told(&["check", "mcp.json"]).expect("no command");
+        let check = answer(&["check", "mcp.json"]).expect("no command");
         assert!(check.contains("did you mean `mcpdeck --check`?"), "{check}");
         for words in [&["call", "x", "--bad"][..], &["--chek"], &["http://a/mcp", "x"], &["help"]] {
-            assert_eq!(told(words), None, "{words:?}");
+            assert_eq!(answer(words), None, "{words:?}");
         }
     }
 }

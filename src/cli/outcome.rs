@@ -76,14 +76,14 @@ impl Aside {
     /// Names on stderr every request that was refused: a result made without it reads like any
     /// other.
     fn complain(&self) {
-        let mut told: Vec<((&str, &str), usize)> = Vec::new();
+        let mut denied: Vec<((&str, &str), usize)> = Vec::new();
         for (server, method) in &self.denied {
-            match told.iter_mut().find(|(one, _)| *one == (server, method)) {
+            match denied.iter_mut().find(|(one, _)| *one == (server, method)) {
                 Some((_, times)) => *times += 1,
-                None => told.push(((server, method), 1)),
+                None => denied.push(((server, method), 1)),
             }
         }
-        for ((server, method), times) in told {
+        for ((server, method), times) in denied {
             let method = SafeText::cut(method, 60);
             let times = if times == 1 { String::new() } else { format!(" {times} times") };
             output::complain(&format!(

@@ -128,7 +128,7 @@ impl Environment {
             self.vars.extend(lines.into_iter().map(|line| (line.name, Secret::new(line.value))));
             return Ok(());
         }
-        let told = problems.into_iter().map(|problem| {
+        let diagnostics = problems.into_iter().map(|problem| {
             let (range, message) = match problem {
                 EnvProblem::NoEquals(range) => (range, "this line has no `=`".to_owned()),
                 EnvProblem::BadName(range) => {
@@ -139,7 +139,7 @@ impl Environment {
             };
             source.diagnostic("config/env-file", Severity::Error, range, message)
         });
-        Err(told.collect())
+        Err(diagnostics.collect())
     }
 }
 

@@ -328,7 +328,7 @@ fn server(
     out.reads.extend(reads);
     let first = scope.inputs.iter().find(|id| unanswered.iter().any(|(open, _)| open == *id));
     let waiting = first.filter(|_| sound).and_then(|input| {
-        let told = problems.list.len();
+        let reported = problems.list.len();
         let mut waiting = STAND_INS.iter().find_map(|stand_in| {
             let scope = Scope { stand_in: Some(*stand_in), ..scope.clone() };
             let mut reader = Reader {
@@ -342,7 +342,7 @@ fn server(
             };
             let config = entry::read(&entry, &mut reader);
             // What there is to say has been said.
-            reader.problems.list.truncate(told);
+            reader.problems.list.truncate(reported);
             config
         })?;
         waiting.hold = Some(Hold::Input(input.clone()));

@@ -90,7 +90,7 @@ impl Session {
     }
 
     /// What the client is told because of a notice, when it is told anything.
-    fn told(
+    fn notification(
         &self,
         gateway: &Gateway,
         client: &Client,
@@ -172,12 +172,12 @@ pub(super) async fn follow(
             }
         }
     };
-    let told = async {
+    let notices = async {
         loop {
             match notices.recv().await {
                 Ok(notice) => {
-                    if let Some(told) = session.told(&gateway, &client, &notice) {
-                        to.tell(told).await;
+                    if let Some(message) = session.notification(&gateway, &client, &notice) {
+                        to.tell(message).await;
                     }
                 }
                 Err(broadcast::error::RecvError::Lagged(_)) => {}
@@ -185,7 +185,7 @@ pub(super) async fn follow(
             }
         }
     };
-    tokio::join!(lists, told);
+    tokio::join!(lists, notices);
 }
 
 /// Follows the lists that a client sees: what servers offer, and what the policy shows of it.

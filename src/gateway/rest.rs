@@ -124,13 +124,13 @@ pub(crate) async fn restart(
 ) -> Answer {
     client.allows(Scope::ServerConnect)?;
     let server = ServerName::new(&body(request)?.server);
-    let told = |error: &crate::error::Error| Outside::about(error, server.as_str(), &client);
+    let outside = |error: &crate::error::Error| Outside::about(error, server.as_str(), &client);
     let what = (TargetKind::Server, "");
     gateway
         .host
         .check(&client.principal(), Action::Connect, &server, what)
-        .map_err(|e| told(&e))?;
-    gateway.host.restart(&server).await.map_err(|error| told(&error))?;
+        .map_err(|e| outside(&e))?;
+    gateway.host.restart(&server).await.map_err(|error| outside(&error))?;
     Ok(Json(json!({"server": server, "state": "ready"})))
 }
 

@@ -299,7 +299,7 @@ fn dependents(config: &McpConfig) -> HashMap<ServerName, Vec<ServerName>> {
 // their end. Owns who waits for whom; stops and starts nothing.
 
 /// Tells whoever waits for a reload that it is done, once the last of what belongs to it is dropped.
-type Told = Arc<DropGuard>;
+type Reported = Arc<DropGuard>;
 
 /// See the module.
 #[derive(Default)]
@@ -316,14 +316,14 @@ struct Leaving {
 struct Gone {
     name: ServerName,
     /// Dropped when its end has been told.
-    told: Told,
+    reported: Reported,
 }
 
 /// A new server that takes the place of others and waits until they are gone.
 struct Heir {
     fresh: Fresh,
     of: Vec<ServerName>,
-    told: Told,
+    reported: Reported,
 }
 
 impl Leaving {
@@ -332,14 +332,14 @@ impl Leaving {
         &mut self,
         was: ServerConfig,
         end: impl Future<Output = ()> + Send + 'static,
-        told: Told,
+        reported: Reported,
     ) {
         let (name, gone) = (was.name.clone(), CancellationToken::new());
         self.were.insert(name.clone(), (was, gone.clone()));
         self.ends.spawn(async move {
             let _gone = gone.drop_guard();
             end.await;
-            Gone { name, told }
+            Gone { name, reported }
         });
     }
 
@@ -350,7 +350,7 @@ impl Leaving {
     }
 
     /// Keeps a new server back when it takes the place of one that leaves; gives it back when not.
-    fn hold_back(&mut self, fresh: Fresh, told: &Told) -> Option<Fresh> {
+    fn hold_back(&mut self, fresh: Fresh, reported: &Reported) -> Option<Fresh> {
         let live = fresh.0.live();
         let takes_place_of = |was: &ServerConfig| {
             was.name == live.config.name || is_same(&was.transport, &live.config.transport)
@@ -361,18 +361,18 @@ impl Leaving {
         if of.is_empty() {
             return Some(fresh);
         }
-        self.heirs.push(Heir { fresh, of, told: Arc::clone(told) });
+        self.heirs.push(Heir { fresh, of, reported: Arc::clone(reported) });
         None
     }
 
     /// A server is gone: gives those that waited for it and for nobody else.
-    fn gone(&mut self, name: &ServerName) -> Vec<(Fresh, Told)> {
+    fn gone(&mut self, name: &ServerName) -> Vec<(Fresh, Reported)> {
         self.were.remove(name);
         for heir in &mut self.heirs {
             heir.of.retain(|of| of != name);
         }
         let free = self.heirs.extract_if(.., |heir| heir.of.is_empty());
-        free.map(|heir| (heir.fresh, heir.told)).collect()
+        free.map(|heir| (heir.fresh, heir.reported)).collect()
     }
 
     /// Waits for the end of all that leave. Who waited for their place gets it no more.
@@ -450,7 +450,7 @@ impl Supervisor {
     async fn reload(&mut self, config: McpConfig) -> Result<CancellationToken, Error> {
         check(&config)?;
         let done = CancellationToken::new();
-        let told: Told = Arc::new(done.clone().drop_guard());
+        let reported: Reported = Arc::new(done.clone().drop_guard());
         // Who still waits for its turn is planned anew.
         for heir in self.leaving.heirs.drain(..) {
             self.config.servers.shift_remove(&heir.fresh.0.name);
@@ -459,13 +459,13 @@ impl Supervisor {
         let reason = SafeText::line("stopping: it was taken out of the configuration");
         for (name, end) in self.stops(&plan.removed, &Input::Retire(Next::Leave, reason)) {
             if let Some(was) = self.config.servers.get(&name) {
-                self.leaving.add(was.clone(), end, Arc::clone(&told));
+                self.leaving.add(was.clone(), end, Arc::clone(&reported));
             }
         }
         self.config = config;
         self.deck.facts.record(loaded(&self.config)).await;
         for fresh in self.arrange(&plan) {
-            if let Some(fresh) = self.leaving.hold_back(fresh, &told) {
+            if let Some(fresh) = self.leaving.hold_back(fresh, &reported) {
                 self.bring_up(fresh).await;
             }
         }
@@ -481,14 +481,14 @@ impl Supervisor {
         self.reap().await;
         self.forget(&gone.name).await;
         let heirs = self.leaving.gone(&gone.name);
-        let mut told = vec![gone.told];
+        let mut reported = vec![gone.reported];
         for (fresh, of) in heirs {
             self.bring_up(fresh).await;
-            told.push(of);
+            reported.push(of);
         }
         self.follow_sources();
         self.deck.facts.flush().await;
-        drop(told);
+        drop(reported);
     }
 
     /// Puts the slots of the new configuration in place, in file order; gives the new ones.

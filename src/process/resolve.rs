@@ -565,8 +565,8 @@ pub(super) fn refused(launch: &Launch, error: &io::Error) -> SpawnError {
         }
     }
     #[cfg(windows)]
-    if let Some(told) = windows(launch, error) {
-        return told;
+    if let Some(known) = windows(launch, error) {
+        return known;
     }
     new(SpawnErrorKind::Os, format!("{name} could not be started: {error}"))
 }
@@ -596,16 +596,16 @@ fn windows(launch: &Launch, error: &io::Error) -> Option<SpawnError> {
     }
     Some(match error.raw_os_error()? {
         BAD_EXE_FORMAT | EXE_MACHINE_TYPE_MISMATCH => {
-            let told = new(
+            let refused = new(
                 SpawnErrorKind::Format,
                 format!("{name} is not a program that this machine can execute"),
             );
             match interpreter(&launch.program) {
-                Some(interpreter) => told.help(format!(
+                Some(interpreter) => refused.help(format!(
                     "start it with its interpreter, {interpreter:?} as `command` and the file first \
                      in `args`"
                 )),
-                None => told.help("wrong architecture, or a script, which needs its interpreter"),
+                None => refused.help("wrong architecture, or a script, which needs its interpreter"),
             }
         }
         ACCESS_DENIED => new(SpawnErrorKind::NotExecutable, format!("{name}: {error}")),

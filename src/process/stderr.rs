@@ -183,7 +183,7 @@ struct Cutter<'a> {
 struct Dropped {
     lines: u64,
     bytes: u64,
-    told: Option<Instant>,
+    reported: Option<Instant>,
 }
 
 impl<'a> Cutter<'a> {
@@ -269,7 +269,7 @@ impl<'a> Cutter<'a> {
         if !self.line.is_empty() {
             self.emit();
         }
-        self.dropped.told = None;
+        self.dropped.reported = None;
         self.tell_dropped();
     }
 
@@ -280,12 +280,12 @@ impl<'a> Cutter<'a> {
     fn tell_dropped(&mut self) {
         const EVERY: Duration = Duration::from_secs(1);
         let now = Instant::now();
-        let due = self.dropped.told.is_none_or(|at| now.saturating_duration_since(at) >= EVERY);
+        let due = self.dropped.reported.is_none_or(|at| now.saturating_duration_since(at) >= EVERY);
         if self.dropped.lines == 0 || !due {
             return;
         }
         let Dropped { lines, bytes, .. } = std::mem::take(&mut self.dropped);
-        self.dropped.told = Some(now);
+        self.dropped.reported = Some(now);
         self.push(
             LogLevel::Warning,
             SafeText::line(&format!(

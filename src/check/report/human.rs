@@ -109,8 +109,8 @@ fn section(out: &mut String, style: Style, title: &str, findings: &[Finding]) {
 }
 
 fn write_server(out: &mut String, style: Style, server: &ServerReport) {
-    let told = server.findings.iter().any(|f| style.shows(f));
-    if !told && server.verdict == Verdict::Ok && style.detail != Detail::Full {
+    let has_findings = server.findings.iter().any(|f| style.shows(f));
+    if !has_findings && server.verdict == Verdict::Ok && style.detail != Detail::Full {
         return;
     }
     let name = style.paint(Ink::Bold, &brief(&server.name, 60));

@@ -184,11 +184,11 @@ fn lists(subject: &Subject, findings: &mut Vec<Finding>) {
     let templates = |f: &&crate::mcp::Finding| {
         f.kind == FindingKind::PartialList && f.request.as_deref() == Some(method)
     };
-    if let Some(told) = subject.protocol.iter().find(templates)
+    if let Some(earlier) = subject.protocol.iter().find(templates)
         && !subject.partial.iter().any(|(list, _)| *list == ListKind::ResourceTemplates)
     {
         let place = ListKind::ResourceTemplates.key();
-        let mut found = finding("list/partial", place, told.message.to_string());
+        let mut found = finding("list/partial", place, earlier.message.to_string());
         found.severity = Severity::Note;
         found.help = format!("nothing is missing; a server answers `{method}` with an empty list");
         findings.push(found);
@@ -209,9 +209,9 @@ fn whole(list: ListKind, reason: &str) -> Option<String> {
 
 fn version(subject: &Subject, findings: &mut Vec<Finding>) {
     let Some(version) = subject.protocol_version.as_deref() else { return };
-    let told = subject.protocol.iter().find(|f| f.kind == FindingKind::Version);
-    if let Some(told) = told {
-        findings.push(finding("protocol/version", "", brief(&told.message, 300)));
+    let earlier = subject.protocol.iter().find(|f| f.kind == FindingKind::Version);
+    if let Some(earlier) = earlier {
+        findings.push(finding("protocol/version", "", brief(&earlier.message, 300)));
     } else if !VERSIONS.contains(&version) {
         let message = format!("version `{}` is not one the specification has", brief(version, 40));
         findings.push(finding("protocol/version", "", message));
@@ -266,7 +266,7 @@ fn stop(subject: &Subject, findings: &mut Vec<Finding>) {
     let swept = exit.map_or(0, |exit| exit.swept);
     if swept > 0 || seen(FindingKind::Leftover).is_some() {
         let message = match (swept, seen(FindingKind::Leftover)) {
-            (0, Some(told)) => brief(&told.message, 300),
+            (0, Some(earlier)) => brief(&earlier.message, 300),
             (1, _) => "one process was still running after the server had ended".to_owned(),
             (n, _) => format!("{n} processes were still running after the server had ended"),
         };

@@ -150,15 +150,18 @@ fn parameters(entry: &Entry<'_>, findings: &mut Vec<Finding>) {
         return;
     };
     // A parameter that is a reference, a constant or titled is described elsewhere.
-    let told = |schema: &Value| {
+    let describes = |schema: &Value| {
         let Some(object) = schema.as_object() else { return true };
         let says = |key: &str| {
             object.get(key).and_then(Value::as_str).is_some_and(|t| !t.trim().is_empty())
         };
         says("description") || object.contains_key("$ref") || object.contains_key("const")
     };
-    let silent: Vec<String> =
-        all.iter().filter(|(_, schema)| !told(schema)).map(|(name, _)| brief(name, 40)).collect();
+    let silent: Vec<String> = all
+        .iter()
+        .filter(|(_, schema)| !describes(schema))
+        .map(|(name, _)| brief(name, 40))
+        .collect();
     if silent.is_empty() {
         return;
     }

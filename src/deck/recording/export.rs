@@ -54,7 +54,7 @@ impl Part {
 }
 
 /// What a recording tells, its messages put together.
-pub(super) struct Told {
+pub(super) struct Contents {
     pub(super) header: Header,
     pub(super) operations: Operations,
     /// Request and answer of each operation.
@@ -88,21 +88,21 @@ pub fn export(
             }
         }
         Format::Html => {
-            let page = html(&told(&header, lines, bodies)?);
+            let page = html(&contents(&header, lines, bodies)?);
             to.write_all(page.as_bytes())?;
         }
-        Format::Har => serde_json::to_writer(&mut *to, &har(&told(&header, lines, bodies)?))?,
-        Format::Otlp => serde_json::to_writer(&mut *to, &otlp(&told(&header, lines, bodies)?))?,
+        Format::Har => serde_json::to_writer(&mut *to, &har(&contents(&header, lines, bodies)?))?,
+        Format::Otlp => serde_json::to_writer(&mut *to, &otlp(&contents(&header, lines, bodies)?))?,
     }
     to.flush()
 }
 
-fn told(
+fn contents(
     header: &Header,
     lines: impl Iterator<Item = io::Result<Line>>,
     with_bodies: bool,
-) -> io::Result<Told> {
-    let mut told = Told {
+) -> io::Result<Contents> {
+    let mut contents = Contents {
         header: header.clone(),
         operations: Operations::new(usize::MAX),
         bodies: HashMap::new(),
@@ -113,13 +113,13 @@ fn told(
     for line in lines {
         match line? {
             Line::Frame(frame) => {
-                told.frames += 1;
-                match told.operations.frame(&frame) {
+                contents.frames += 1;
+                match contents.operations.frame(&frame) {
                     Step::Began(number) if with_bodies => {
-                        told.bodies.insert(number, [frame.body.into(), String::new()]);
+                        contents.bodies.insert(number, [frame.body.into(), String::new()]);
                     }
                     Step::Ended(number) => {
-                        if let Some([_, answer]) = told.bodies.get_mut(&number) {
+                        if let Some([_, answer]) = contents.bodies.get_mut(&number) {
                             *answer = frame.body.into();
                         }
                     }
@@ -127,20 +127,20 @@ fn told(
                 }
             }
             Line::Fact(record) => {
-                told.operations.fact(&record);
-                told.facts.push(record);
+                contents.operations.fact(&record);
+                contents.facts.push(record);
             }
-            Line::Missed { frames, .. } => told.missed += frames,
+            Line::Missed { frames, .. } => contents.missed += frames,
             Line::Header(_) | Line::Log(_) | Line::Chat { .. } | Line::End { .. } => {}
         }
     }
-    Ok(told)
+    Ok(contents)
 }
 
 /// <http://www.softwareishard.com/blog/har-12-spec/>
-fn har(told: &Told) -> Value {
-    let entries = told.operations.iter().map(|(number, operation)| {
-        let [request, answer] = told.bodies.get(&number).cloned().unwrap_or_default();
+fn har(contents: &Contents) -> Value {
+    let entries = contents.operations.iter().map(|(number, operation)| {
+        let [request, answer] = contents.bodies.get(&number).cloned().unwrap_or_default();
         let ms = |span: Duration| span.as_secs_f64() * 1e3;
         let (status, text) = match operation.outcome {
             Outcome::Ok => (200, "OK"),
@@ -150,7 +150,7 @@ fn har(told: &Told) -> Value {
         };
         let url =
             format!("mcp://{}/{}", operation.server.as_str(), operation.name().replace(' ', "/"));
-        let ended = operation.ended.unwrap_or(told.operations.latest());
+        let ended = operation.ended.unwrap_or(contents.operations.latest());
         json!({
             "startedDateTime": operation.asked.to_rfc3339(),
             "time": ms(ended.since(operation.asked)),
@@ -173,7 +173,7 @@ fn har(told: &Told) -> Value {
             "_direction": operation.direction, "_outcome": operation.outcome.as_str(),
         })
     });
-    let (name, version) = told.header.product.split_once(' ').unwrap_or(("mcpdeck", ""));
+    let (name, version) = contents.header.product.split_once(' ').unwrap_or(("mcpdeck", ""));
     json!({"log": {
         "version": "1.2", "creator": {"name": name, "version": version},
         "entries": entries.collect::<Vec<_>>(),
@@ -182,17 +182,18 @@ fn har(told: &Told) -> Value {
 
 /// <https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding>, with the attributes of the
 /// conventions for MCP.
-fn otlp(told: &Told) -> Value {
-    let seed = format!("{}{}", told.header.began.0, told.header.product);
+fn otlp(contents: &Contents) -> Value {
+    let seed = format!("{}{}", contents.header.began.0, contents.header.product);
     let id = |kind: &str, number: u64, bytes: usize| {
         let digest = Sha256::digest(format!("{seed}{kind}{number}"));
         digest.iter().take(bytes).fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
     };
     let text = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
     let mut scopes: Vec<(ServerName, Vec<Value>)> = Vec::new();
-    for (number, operation) in told.operations.iter() {
+    for (number, operation) in contents.operations.iter() {
         let mut root = (number, operation);
-        while let Some(parent) = root.1.parent.and_then(|n| Some((n, told.operations.get(n)?))) {
+        while let Some(parent) = root.1.parent.and_then(|n| Some((n, contents.operations.get(n)?)))
+        {
             root = parent;
         }
         let mut attributes = vec![text("mcp.method.name", &operation.method)];
@@ -201,7 +202,7 @@ fn otlp(told: &Told) -> Value {
             let kind = operation.outcome.as_str().replace(' ', "_");
             attributes.push(text("error.type", &kind));
         }
-        let ended = operation.ended.unwrap_or(told.operations.latest());
+        let ended = operation.ended.unwrap_or(contents.operations.latest());
         let is_out = operation.direction == Direction::Out;
         let mut events = Vec::new();
         if operation.sent > operation.asked {
@@ -258,8 +259,8 @@ const ROWS: usize = 5_000;
 const BODY: usize = 2_000;
 
 /// The page.
-pub(super) fn html(told: &Told) -> String {
-    let (header, frames, missed) = (&told.header, told.frames, told.missed);
+pub(super) fn html(contents: &Contents) -> String {
+    let (header, frames, missed) = (&contents.header, contents.frames, contents.missed);
     let mut page = String::new();
     let began = header.began.to_rfc3339();
     let _ = write!(
@@ -275,7 +276,7 @@ pub(super) fn html(told: &Told) -> String {
         "<h2>Operations</h2><table><tr><th>at<th>server<th>method<th>target<th>ms<th>result",
     );
     let at = |moment: crate::base::Timestamp| moment.since(header.began).as_secs_f64();
-    for (number, row) in told.operations.iter().take(ROWS) {
+    for (number, row) in contents.operations.iter().take(ROWS) {
         let class = match row.outcome {
             Outcome::Ok => "ok",
             Outcome::Open => "open",
@@ -283,7 +284,7 @@ pub(super) fn html(told: &Told) -> String {
         };
         let ms =
             row.ended.map(|ended| format!("{:.1}", ended.since(row.asked).as_secs_f64() * 1e3));
-        let [request, answer] = told.bodies.get(&number).cloned().unwrap_or_default();
+        let [request, answer] = contents.bodies.get(&number).cloned().unwrap_or_default();
         let _ = write!(
             page,
             "<tr class={class}><td>{:.3} s<td>{}<td>{}{}<td>{}<td class=n>{}<td><details><summary>{}\
@@ -300,12 +301,12 @@ pub(super) fn html(told: &Told) -> String {
         );
     }
     page.push_str("</table>");
-    let skipped = told.operations.iter().count().saturating_sub(ROWS);
+    let skipped = contents.operations.iter().count().saturating_sub(ROWS);
     if skipped > 0 {
         let _ = write!(page, "<p>{skipped} more operations are in the recording.");
     }
     page.push_str("<h2>Servers</h2><table><tr><th>at<th>server<th>event<th>");
-    let shown = told.facts.iter().filter(|record| {
+    let shown = contents.facts.iter().filter(|record| {
         let is_shown = matches!(
             record.fact,
             Fact::StateChanged { .. }

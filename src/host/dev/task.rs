@@ -287,7 +287,7 @@ async fn tell(
     server: crate::base::ServerName,
     mut watched: watch::Receiver<Watched>,
 ) {
-    let mut told = None;
+    let mut published = None;
     loop {
         let now = watched.borrow_and_update().clone();
         let note = match &now.mode {
@@ -302,8 +302,8 @@ async fn tell(
             (note, _) => note,
         };
         let (files, note) = (now.files as u64, note.map(|note| SafeText::line(&note)));
-        if told.as_ref() != Some(&(files, note.clone())) {
-            told = Some((files, note.clone()));
+        if published.as_ref() != Some(&(files, note.clone())) {
+            published = Some((files, note.clone()));
             let server = server.clone();
             deck.facts.record(Fact::SourcesWatched { server, files, note }).await;
         }

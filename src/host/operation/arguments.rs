@@ -308,8 +308,8 @@ mod tests {
         {
             assert!(!may_cause(&cut, &found(real.0, real.1)), "{real:?}");
         }
-        let told = unchecked(&cut);
-        assert_eq!((told.pointer.as_str(), told.keyword.as_str()), ("/items", "unknown"));
-        assert!(told.message.contains("first 7 of 90"), "{}", told.message);
+        let violation = unchecked(&cut);
+        assert_eq!((violation.pointer.as_str(), violation.keyword.as_str()), ("/items", "unknown"));
+        assert!(violation.message.contains("first 7 of 90"), "{}", violation.message);
     }
 }

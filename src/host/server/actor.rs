@@ -461,9 +461,9 @@ impl Actor {
 
     async fn check_dependencies(&mut self) {
         let input = self.dependencies();
-        let told = self.slot.live();
+        let live = self.slot.live();
         let same = matches!(&input, Input::Blocked(reason)
-            if told.reason.as_ref() == Some(reason) && told.state == ServerState::Waiting);
+            if live.reason.as_ref() == Some(reason) && live.state == ServerState::Waiting);
         if !same {
             self.give(input).await;
         }
@@ -570,8 +570,8 @@ impl Actor {
             self.list_changed(ListKind::Tools);
         }
         if before.roots != config.roots {
-            let told = opened.session.roots_changed();
-            self.work.push(told.map(|()| Happened::Nothing).boxed());
+            let sent = opened.session.roots_changed();
+            self.work.push(sent.map(|()| Happened::Nothing).boxed());
         }
         let level = config.log_level.filter(|_| before.log_level != config.log_level);
         let asked =

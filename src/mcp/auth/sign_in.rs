@@ -177,8 +177,9 @@ impl Wanted<'_> {
         let exchange = Arc::new(self.exchange.clone());
         let manager =
             AuthorizationManager::new_with_oauth_http_client(self.resource.clone(), exchange).await;
-        let mut manager = manager.map_err(told)?;
-        let found = manager.resolve_metadata_from_challenge(self.challenge).await.map_err(told)?;
+        let mut manager = manager.map_err(failure)?;
+        let found =
+            manager.resolve_metadata_from_challenge(self.challenge).await.map_err(failure)?;
         let metadata = found.metadata;
         manager.set_metadata(metadata.clone());
         check("authorization endpoint", &metadata.authorization_endpoint)?;
@@ -218,7 +219,7 @@ impl Wanted<'_> {
         let client = self.client(&mut found, known, loopback.redirect_uri()).await?;
         self.store.save_client(&client.kept()).map_err(AuthFailure::failed)?;
         let scopes: Vec<&str> = found.scopes.iter().map(String::as_str).collect();
-        let url = found.manager.get_authorization_url(&scopes).await.map_err(told)?;
+        let url = found.manager.get_authorization_url(&scopes).await.map_err(failure)?;
         let url = Url::parse(&url).map_err(AuthFailure::refused)?;
         self.exchange.policy.check(&url).map_err(AuthFailure::refused)?;
         let resource = query(&url, "resource").unwrap_or_else(|| self.resource.to_string());
@@ -247,7 +248,7 @@ impl Wanted<'_> {
         let (code, issuer) = done?;
         let answer =
             found.manager.exchange_code_for_token_with_issuer(&code, &state, issuer.as_deref());
-        let answer = answer.await.map_err(told)?;
+        let answer = answer.await.map_err(failure)?;
         let answer = serde_json::to_vec(&answer).map_err(AuthFailure::failed)?;
         let granted = grant::granted(&answer)
             .ok_or_else(|| AuthFailure::refused("the token is not a bearer token"))?;
@@ -279,7 +280,7 @@ impl Wanted<'_> {
         } else if metadata.registration_endpoint.is_some() {
             let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
             let made = manager.register_client("mcpdeck", &redirect_uri, &scopes).await;
-            let made = made.map_err(told)?;
+            let made = made.map_err(failure)?;
             (made.client_id, made.client_secret, ClientOrigin::Registered)
         } else {
             return Err(AuthFailure::refused(format!(
@@ -290,7 +291,7 @@ impl Wanted<'_> {
         };
         let mut config = OAuthClientConfig::new(&id, &redirect_uri);
         config.client_secret.clone_from(&secret);
-        manager.configure_client(config).map_err(told)?;
+        manager.configure_client(config).map_err(failure)?;
         let auth = client_auth(metadata, secret.is_some());
         Ok(StoredClient { issuer: issuer.clone(), id, secret, auth, redirect_uri, origin })
     }
@@ -440,7 +441,7 @@ fn client_auth(metadata: &AuthorizationMetadata, secret: bool) -> ClientAuth {
 }
 
 /// An error of rmcp with its cause.
-fn told(error: AuthError) -> AuthFailure {
+fn failure(error: AuthError) -> AuthFailure {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(&error);
     while let Some(inner) = cause {

@@ -102,8 +102,8 @@ impl Drop for Abandon<'_> {
         let shaking = self.core.view.get().is_none();
         self.request.give_up();
         let why = if shaking { Tap::OVERTAKEN } else { self.why };
-        let told = self.core.era() == Era::Modern && transport.is_http() || shaking;
-        if tap.abandon(self.id, why) && !told {
+        let needs_no_notice = self.core.era() == Era::Modern && transport.is_http() || shaking;
+        if tap.abandon(self.id, why) && !needs_no_notice {
             let reason = format!("the request {why}");
             let params = json!({"requestId": self.id, "reason": reason});
             tap.notify("notifications/cancelled", params);

@@ -50,14 +50,14 @@ enum Stage {
 
 /// A task as the server tells of it.
 #[derive(Debug)]
-struct Told {
+struct TaskStatus {
     stage: Stage,
     message: Option<String>,
     pause: Duration,
     ttl: Option<Duration>,
 }
 
-impl Told {
+impl TaskStatus {
     /// One that was begun, with nothing said of how it is.
     const UNSAID: Self = Self { stage: Stage::Working, message: None, pause: PAUSE, ttl: None };
 
@@ -146,8 +146,8 @@ impl Core {
                 .server(&self.tap.context.server)
                 .request(format!("tools/call {name}")));
         };
-        let told = Told::read(task, self).unwrap_or(Told::UNSAID);
-        told.check_status(task, self);
+        let status = TaskStatus::read(task, self).unwrap_or(TaskStatus::UNSAID);
+        status.check_status(task, self);
         let task = Task {
             unwanted: Unwanted {
                 core: Arc::clone(self),
@@ -159,7 +159,7 @@ impl Core {
             attended,
             began: Instant::now(),
         };
-        let done = task.until_over(told).await;
+        let done = task.until_over(status).await;
         match &done {
             Ok(_) => task.unwanted.disarm(),
             Err(_) => task.unwanted.say().await,
@@ -177,30 +177,30 @@ struct Task {
 
 impl Task {
     /// Asks after it until it is over or waits for input, and fetches its result.
-    async fn until_over(&self, mut told: Told) -> Result<Payload, Error> {
+    async fn until_over(&self, mut status: TaskStatus) -> Result<Payload, Error> {
         loop {
-            self.tell(&told);
-            match told.stage {
-                Stage::Working => told = self.ask_after(&told).await?,
+            self.tell(&status);
+            match status.stage {
+                Stage::Working => status = self.ask_after(&status).await?,
                 Stage::Waits | Stage::Strange => {
-                    return Box::pin(self.with_questions(told)).await;
+                    return Box::pin(self.with_questions(status)).await;
                 }
                 Stage::Completed | Stage::Failed | Stage::Cancelled => break,
             }
         }
         self.unwanted.disarm();
-        match told.stage {
-            Stage::Cancelled => Err(Self::cancelled(&told)),
-            _ => Self::concluded(&told, self.result().await),
+        match status.stage {
+            Stage::Cancelled => Err(Self::cancelled(&status)),
+            _ => Self::concluded(&status, self.result().await),
         }
     }
 
     /// Waits for the result while the task goes on: what it needs is asked meanwhile, and that it is
     /// still at work is a sign of life.
-    async fn with_questions(&self, told: Told) -> Result<Payload, Error> {
+    async fn with_questions(&self, status: TaskStatus) -> Result<Payload, Error> {
         let enough = CancellationToken::new();
         let mut result = std::pin::pin!(self.result());
-        let mut news = std::pin::pin!(self.watch(told, &enough));
+        let mut news = std::pin::pin!(self.watch(status, &enough));
         tokio::select! {
             biased;
             result = &mut result => {
@@ -214,8 +214,8 @@ impl Task {
                     self.unwanted.disarm();
                 }
                 match over {
-                    Some(told) if told.stage == Stage::Cancelled => Err(Self::cancelled(&told)),
-                    Some(told) => Self::concluded(&told, result.await),
+                    Some(status) if status.stage == Stage::Cancelled => Err(Self::cancelled(&status)),
+                    Some(status) => Self::concluded(&status, result.await),
                     None => result.await,
                 }
             }
@@ -223,34 +223,38 @@ impl Task {
     }
 
     /// Asks after it until it is over (`Some`), nothing more is to be learnt, or that is enough.
-    async fn watch(&self, mut told: Told, enough: &CancellationToken) -> Option<Told> {
+    async fn watch(
+        &self,
+        mut status: TaskStatus,
+        enough: &CancellationToken,
+    ) -> Option<TaskStatus> {
         loop {
             tokio::select! {
                 biased;
                 () = enough.cancelled() => return None,
-                () = self.pause(&told) => {}
+                () = self.pause(&status) => {}
             }
-            told = self.now(&told).await.ok()?;
-            self.tell(&told);
-            if told.is_over() {
-                return Some(told);
+            status = self.now(&status).await.ok()?;
+            self.tell(&status);
+            if status.is_over() {
+                return Some(status);
             }
         }
     }
 
     /// What the server says of it, after the pause it asked for.
-    async fn ask_after(&self, told: &Told) -> Result<Told, Error> {
+    async fn ask_after(&self, status: &TaskStatus) -> Result<TaskStatus, Error> {
         let core = &self.unwanted.core;
-        let paused = core.bounded(self.pause(told), &self.unwanted.pending).await;
+        let paused = core.bounded(self.pause(status), &self.unwanted.pending).await;
         paused.map_err(|error| {
             let asked = self.unwanted.about("tasks/get");
             error.server(&core.tap.context.server).request(asked.name())
         })?;
-        self.now(told).await
+        self.now(status).await
     }
 
-    async fn pause(&self, told: &Told) {
-        let mut pause = told.pause.min(self.unwanted.pending.timeout / 2).max(SHORTEST);
+    async fn pause(&self, status: &TaskStatus) {
+        let mut pause = status.pause.min(self.unwanted.pending.timeout / 2).max(SHORTEST);
         if self.unwanted.pending.is_held() {
             pause = pause.max(WHILE_HELD);
         }
@@ -262,19 +266,19 @@ impl Task {
     }
 
     /// `tasks/get`
-    async fn now(&self, before: &Told) -> Result<Told, Error> {
+    async fn now(&self, before: &TaskStatus) -> Result<TaskStatus, Error> {
         let core = &self.unwanted.core;
         let asked = self.unwanted.about("tasks/get");
         let answer = core.round_trip(asked, &self.unwanted.pending).await;
         let answer = answer.map_err(|error| self.forgotten(error, before))?;
-        let Some(told) = Told::read(&answer, core) else {
+        let Some(status) = TaskStatus::read(&answer, core) else {
             let message = "the server was asked after its task, and its answer has no `status`";
             return Err(Error::new(ErrorCode::Protocol, message));
         };
         if before.stage != Stage::Strange {
-            told.check_status(&answer, core);
+            status.check_status(&answer, core);
         }
-        Ok(told)
+        Ok(status)
     }
 
     /// `tasks/result`; answered when the task is over.
@@ -283,28 +287,28 @@ impl Task {
         self.unwanted.core.round_trip(asked, &self.unwanted.pending).await
     }
 
-    fn tell(&self, told: &Told) {
-        self.unwanted.pending.doing(told.message.as_deref());
+    fn tell(&self, status: &TaskStatus) {
+        self.unwanted.pending.doing(status.message.as_deref());
     }
 
     /// The result of a task that is over; one that failed says why in two places.
-    fn concluded(told: &Told, result: Result<Payload, Error>) -> Result<Payload, Error> {
+    fn concluded(status: &TaskStatus, result: Result<Payload, Error>) -> Result<Payload, Error> {
         result.map_err(|mut error| {
-            if told.stage == Stage::Failed && error.code == ErrorCode::Protocol {
-                error.message = format!("the task failed{}; {}", told.words(), error.message);
+            if status.stage == Stage::Failed && error.code == ErrorCode::Protocol {
+                error.message = format!("the task failed{}; {}", status.words(), error.message);
             }
             error
         })
     }
 
-    fn cancelled(told: &Told) -> Error {
-        let message = format!("the server cancelled the task{}", told.words());
+    fn cancelled(status: &TaskStatus) -> Error {
+        let message = format!("the server cancelled the task{}", status.words());
         Error::new(ErrorCode::Protocol, message)
             .help("somebody else ended it, or its server did: call again if it is still wanted")
     }
 
     /// A server that refuses to tell of a task mostly does not know it any more.
-    fn forgotten(&self, mut error: Error, before: &Told) -> Error {
+    fn forgotten(&self, mut error: Error, before: &TaskStatus) -> Error {
         if error.rpc.as_ref().and_then(|rpc| rpc.code) != Some(UNKNOWN) {
             return error;
         }

@@ -161,7 +161,7 @@ pub(crate) fn unreachable(error: &reqwest::Error, redactor: &Redactor) -> String
     };
     let cause = cause.to_string();
     let text = match explain(&cause) {
-        Some(told) => format!("{what}: {told} ({cause})"),
+        Some(explained) => format!("{what}: {explained} ({cause})"),
         None => format!("{what}: {cause}"),
     };
     SafeText::line(&redactor.redact(&text)).to_string()
@@ -312,7 +312,7 @@ mod tests {
             ("invalid peer certificate: BadSignature", "made anew"),
             ("invalid peer certificate: BadEncoding", "openssl"),
         ] {
-            assert!(explain(cause).is_some_and(|told| told.contains(said)), "{cause}");
+            assert!(explain(cause).is_some_and(|explained| explained.contains(said)), "{cause}");
         }
         assert_eq!(explain("connection refused"), None);
     }

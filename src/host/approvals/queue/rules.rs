@@ -38,7 +38,7 @@ pub(super) struct Rate {
 #[derive(Default)]
 pub(super) struct Refused {
     untold: Option<Flood>,
-    told: Option<Instant>,
+    reported: Option<Instant>,
 }
 
 /// Refused requests that are told together.
@@ -101,11 +101,11 @@ impl Refused {
 
     /// What is to be told now, if anything.
     pub(super) fn tell(&mut self, now: Instant) -> Option<Flood> {
-        if self.told.is_some_and(|told| now.duration_since(told) < TELLING) {
+        if self.reported.is_some_and(|reported| now.duration_since(reported) < TELLING) {
             return None;
         }
         let flood = self.untold.take()?;
-        self.told = Some(now);
+        self.reported = Some(now);
         Some(flood)
     }
 }

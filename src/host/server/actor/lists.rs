@@ -153,7 +153,8 @@ impl Actor {
             .listed_before
             .then(|| ListChanges::between(&self.capabilities, &capabilities).map(Arc::new))
             .flatten();
-        let told = !self.listed_before || changes.is_some() || *self.capabilities != *capabilities;
+        let is_news =
+            !self.listed_before || changes.is_some() || *self.capabilities != *capabilities;
         self.listed_before = true;
         self.capabilities = Arc::clone(&capabilities);
         self.slot.publish(|live| {
@@ -164,7 +165,7 @@ impl Actor {
             let server = server.clone();
             self.deck.facts.record(Fact::Found { server, finding }).await;
         }
-        if told {
+        if is_news {
             self.deck.facts.record(Fact::Listed { server, capabilities, changes }).await;
         }
     }

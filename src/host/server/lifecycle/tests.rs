@@ -368,7 +368,7 @@ impl World {
         prop_assert!(owed, "{phase:?} with {:?}", self.process);
         prop_assert_eq!(self.timer, *phase == Phase::Backoff);
         prop_assert_eq!(self.finished, *phase == Phase::Gone);
-        let told = match phase {
+        let expected = match phase {
             Phase::Ready => Some(ServerState::Ready),
             Phase::Wedged | Phase::Backoff | Phase::Failed | Phase::Dying { .. } => {
                 Some(ServerState::Unavailable)
@@ -378,7 +378,7 @@ impl World {
             Phase::Sleeping => Some(ServerState::Sleeping),
             _ => self.announced,
         };
-        prop_assert_eq!(told, self.announced, "{:?}", phase);
+        prop_assert_eq!(expected, self.announced, "{:?}", phase);
         Ok(())
     }
 }

@@ -82,8 +82,8 @@ impl Tap {
                 problem = Some(reason);
             }
             Some(Misfit::Useless(reason)) => {
-                let told = (FindingKind::WrongShape, reason.as_str());
-                return self.spoilt(id, entry, told, source.raw, "has the wrong shape");
+                let finding = (FindingKind::WrongShape, reason.as_str());
+                return self.spoilt(id, entry, finding, source.raw, "has the wrong shape");
             }
         }
         self.recorded(&entry, id, MessageKind::Response, source.raw, problem.as_deref());

@@ -122,14 +122,14 @@ impl Tap {
 
     /// Text that is no message, called by the way it came.
     pub(super) fn stray(&self, text: &[u8]) {
-        let told = if self.context.seen.is_http() {
+        let finding = if self.context.seen.is_http() {
             "what came over HTTP is not JSON-RPC"
         } else if text.starts_with(b"Content-Length:") {
             "a header as of language servers (`Content-Length`); MCP has one message on each line"
         } else {
             "a line on stdout that is not JSON-RPC"
         };
-        self.junk(text, told);
+        self.junk(text, finding);
     }
 
     /// A line that is no message.
