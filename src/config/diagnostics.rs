@@ -102,6 +102,12 @@ impl Diagnostic {
     pub const fn is_error(&self) -> bool {
         matches!(self.severity, Severity::Error)
     }
+
+    /// Says what to do.
+    pub(crate) fn help(&mut self, help: impl Into<String>) -> &mut Self {
+        self.help = Some(help.into());
+        self
+    }
 }
 
 // Collects the problems of one file, each with its place.
@@ -174,14 +180,6 @@ impl<'a> Problems<'a> {
         self.list.push(problem);
         let last = self.list.len() - 1;
         &mut self.list[last]
-    }
-}
-
-impl Diagnostic {
-    /// Says what to do.
-    pub(crate) fn help(&mut self, help: impl Into<String>) -> &mut Self {
-        self.help = Some(help.into());
-        self
     }
 }
 

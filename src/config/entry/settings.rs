@@ -49,7 +49,7 @@ pub(crate) fn read(
     let mut server: ServerConfig = part(entry, reader, &Value::Object(set.clone()));
     server.name = entry.name.clone();
     server.retry.is_given = set.contains_key("retry");
-    let limits = set.remove("limits").unwrap_or_default();
+    let limits = set.remove("limits").unwrap_or_else(|| json!({}));
     server.content = part(entry, reader, &limits);
     if let Some(transport) = transport {
         server.transport = transport;
