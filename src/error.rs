@@ -53,9 +53,7 @@ impl ErrorCode {
     pub fn as_str(self) -> &'static str {
         self.into()
     }
-}
 
-impl ErrorCode {
     /// What to do when nothing better is known: every error names a next step.
     const fn advice(self) -> &'static str {
         match self {
@@ -224,9 +222,7 @@ impl Error {
         self.help = Some(help.into());
         self
     }
-}
 
-impl Error {
     /// Says what to do in general, where nothing particular was said.
     pub(crate) fn advised(mut self) -> Self {
         if self.help.is_none() {

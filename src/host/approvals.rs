@@ -153,9 +153,7 @@ impl RuleKind {
             | RequestKind::Other(_) => None,
         }
     }
-}
 
-impl RuleKind {
     /// The method whose requests it covers.
     pub const fn method(self) -> &'static str {
         match self {

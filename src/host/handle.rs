@@ -385,28 +385,9 @@ impl Host {
         Err(Error::new(ErrorCode::ServerStartup, format!("did not start: {reason}"))
             .server(&slot.name))
     }
-}
 
-fn refused(failure: &AuthFailure, server: &ServerName) -> Error {
-    Error::new(ErrorCode::ServerUnavailable, failure.to_string()).server(server)
-}
+    // Looking: the view, the journal, telemetry, metrics, the cache. Nothing here waits.
 
-fn send(slot: &Slot, command: Command) -> Result<(), Error> {
-    use tokio::sync::mpsc::error::TrySendError;
-    slot.commands.try_send(command).map_err(|error| match error {
-        TrySendError::Full(_) => {
-            Error::new(ErrorCode::RateLimited, "busy: too many commands wait for this server")
-                .server(&slot.name)
-        }
-        TrySendError::Closed(_) => {
-            Error::new(ErrorCode::ServerUnavailable, "the server was removed").server(&slot.name)
-        }
-    })
-}
-
-// Looking: the view, the journal, telemetry, metrics, the cache. Nothing here waits.
-
-impl Host {
     /// All servers that can be called, those that sleep included, with all their capabilities (requirements K2, H1). Servers
     /// that are down stand in the view, with their last known lists and the reason.
     pub fn get_tools(&self) -> Vec<(ServerName, Arc<Capabilities>)> {
@@ -537,11 +518,9 @@ impl Host {
     pub fn clock(&self) -> Clock {
         self.inner.deck.clock
     }
-}
 
-// Requests to servers (requirement R1): who is meant, and off it goes.
+    // Requests to servers (requirement R1): who is meant, and off it goes.
 
-impl Host {
     /// Calls a tool with the server's defaults.
     ///
     /// # Errors
@@ -827,6 +806,23 @@ impl Host {
         let own = PendingRequest::own(live.config.request_timeout);
         live.session()?.request(request, own).await.map(|_| ()).map_err(Error::advised)
     }
+}
+
+fn refused(failure: &AuthFailure, server: &ServerName) -> Error {
+    Error::new(ErrorCode::ServerUnavailable, failure.to_string()).server(server)
+}
+
+fn send(slot: &Slot, command: Command) -> Result<(), Error> {
+    use tokio::sync::mpsc::error::TrySendError;
+    slot.commands.try_send(command).map_err(|error| match error {
+        TrySendError::Full(_) => {
+            Error::new(ErrorCode::RateLimited, "busy: too many commands wait for this server")
+                .server(&slot.name)
+        }
+        TrySendError::Closed(_) => {
+            Error::new(ErrorCode::ServerUnavailable, "the server was removed").server(&slot.name)
+        }
+    })
 }
 
 /// A name that leads nowhere is a rejected request: named in the error, and a record of the log

@@ -268,136 +268,9 @@ impl ServerView {
             dev: None,
         }
     }
-}
 
-/// Everything a front end needs to draw.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct HostView {
-    /// Number of the last fact folded in.
-    pub seq: u64,
-    /// Moment of the last fact folded in.
-    pub at: Timestamp,
-    /// Configuration files in use.
-    #[serde(serialize_with = "crate::base::text::path::many")]
-    pub files: Vec<PathBuf>,
-    /// Problems of the configuration in use.
-    pub diagnostics: Vec<Diagnostic>,
-    /// Problems of a newer configuration that was not taken into use.
-    pub rejected: Vec<Diagnostic>,
-    /// Last reload.
-    pub reload: Option<(Timestamp, ConfigChange)>,
-    /// Servers in file order.
-    pub servers: IndexMap<ServerName, Arc<ServerView>>,
-    /// The order of the file.
-    #[serde(default)]
-    pub order: IndexSet<ServerName>,
-    /// Requests of servers that are open, oldest first.
-    pub pending: IndexMap<ApprovalId, Arc<PendingRequest>>,
-    /// Requests that ended, newest last, at most [`HostView::SETTLED`].
-    pub settled: VecDeque<(Timestamp, Arc<PendingRequest>, crate::host::approvals::Settlement)>,
-    /// Tasks of the host that failed.
-    pub failures: Vec<(Timestamp, SafeText, SafeText)>,
-    /// Whether the host is stopping.
-    pub stopping: bool,
-}
+    // How a fact about one server changes its view. Called by [`super::HostView::apply`] alone.
 
-impl HostView {
-    /// Most settled requests kept.
-    pub const SETTLED: usize = 200;
-    /// Most bytes of settled requests kept; the newest is kept whatever its size.
-    pub const SETTLED_BYTES: usize = 8 << 20;
-    /// Most failures of the host's tasks kept.
-    pub const FAILURES: usize = 100;
-
-    /// Folds one fact in. The only place where the view changes.
-    pub fn apply(&mut self, record: &Record) {
-        self.seq = record.seq;
-        self.at = record.at;
-        match &record.fact {
-            Fact::ConfigLoaded { files, diagnostics, order } => {
-                self.files.clone_from(files);
-                self.order = order.iter().cloned().collect();
-                self.sort_servers();
-                self.diagnostics.clone_from(diagnostics);
-                self.rejected.clear();
-            }
-            Fact::ConfigRejected { diagnostics } => self.rejected.clone_from(diagnostics),
-            Fact::Reloaded(change) => self.reload = Some((record.at, change.clone())),
-            Fact::ServerRemoved { server } => {
-                self.servers.shift_remove(server);
-            }
-            Fact::RequestArrived { request } => {
-                self.pending.insert(request.id, Arc::clone(request));
-            }
-            Fact::RequestSettled { id, settlement, .. } => {
-                if let Some(request) = self.pending.shift_remove(id) {
-                    self.settled.push_back((record.at, request, settlement.clone()));
-                    self.trim_settled();
-                }
-            }
-            Fact::RequestExtended { id, deadline, .. } => {
-                if let Some(request) = self.pending.get_mut(id) {
-                    Arc::make_mut(request).deadline = *deadline;
-                }
-            }
-            Fact::TaskFailed { task, message } => {
-                if self.failures.len() == Self::FAILURES {
-                    self.failures.remove(0);
-                }
-                self.failures.push((record.at, task.clone(), message.clone()));
-            }
-            Fact::ShutdownBegan => self.stopping = true,
-            fact => {
-                if let Some(name) = fact.server() {
-                    let known = self.servers.contains_key(name);
-                    let entry = self
-                        .servers
-                        .entry(name.clone())
-                        .or_insert_with(|| Arc::new(ServerView::new(name.clone(), record.at)));
-                    Arc::make_mut(entry).apply(record.at, fact);
-                    if !known {
-                        self.place_newest();
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl HostView {
-    fn sort_servers(&mut self) {
-        let order = &self.order;
-        let place = |name: &ServerName| order.get_index_of(name).unwrap_or(usize::MAX);
-        self.servers.sort_by(|a, _, b, _| place(a).cmp(&place(b)));
-    }
-
-    /// A server that is added by a reload takes its place among those that were there.
-    fn place_newest(&mut self) {
-        let order = &self.order;
-        let place = |name: &ServerName| order.get_index_of(name).unwrap_or(usize::MAX);
-        let Some((name, _)) = self.servers.last() else { return };
-        let (mine, last) = (place(name), self.servers.len() - 1);
-        let before = |at: usize| self.servers.get_index(at).is_some_and(|(n, _)| place(n) > mine);
-        if last > 0 && before(last - 1) {
-            let to = self.servers.as_slice()[..last].partition_point(|n, _| place(n) <= mine);
-            self.servers.move_index(last, to);
-        }
-    }
-
-    fn trim_settled(&mut self) {
-        let mut bytes: usize = self.settled.iter().map(|(_, request, _)| request.bytes).sum();
-        while self.settled.len() > Self::SETTLED
-            || (bytes > Self::SETTLED_BYTES && self.settled.len() > 1)
-        {
-            let Some((_, request, _)) = self.settled.pop_front() else { break };
-            bytes -= request.bytes;
-        }
-    }
-}
-
-// How a fact about one server changes its view. Called by [`super::HostView::apply`] alone.
-
-impl ServerView {
     fn apply(&mut self, at: Timestamp, fact: &Fact) {
         match fact {
             Fact::ServerAdded { transport, target, dependencies, limits, .. } => {
@@ -526,6 +399,129 @@ impl ServerView {
             }
         }
         self.changes = self.changes.take().map(|(_, kept)| (at, kept));
+    }
+}
+
+/// Everything a front end needs to draw.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostView {
+    /// Number of the last fact folded in.
+    pub seq: u64,
+    /// Moment of the last fact folded in.
+    pub at: Timestamp,
+    /// Configuration files in use.
+    #[serde(serialize_with = "crate::base::text::path::many")]
+    pub files: Vec<PathBuf>,
+    /// Problems of the configuration in use.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Problems of a newer configuration that was not taken into use.
+    pub rejected: Vec<Diagnostic>,
+    /// Last reload.
+    pub reload: Option<(Timestamp, ConfigChange)>,
+    /// Servers in file order.
+    pub servers: IndexMap<ServerName, Arc<ServerView>>,
+    /// The order of the file.
+    #[serde(default)]
+    pub order: IndexSet<ServerName>,
+    /// Requests of servers that are open, oldest first.
+    pub pending: IndexMap<ApprovalId, Arc<PendingRequest>>,
+    /// Requests that ended, newest last, at most [`HostView::SETTLED`].
+    pub settled: VecDeque<(Timestamp, Arc<PendingRequest>, crate::host::approvals::Settlement)>,
+    /// Tasks of the host that failed.
+    pub failures: Vec<(Timestamp, SafeText, SafeText)>,
+    /// Whether the host is stopping.
+    pub stopping: bool,
+}
+
+impl HostView {
+    /// Most settled requests kept.
+    pub const SETTLED: usize = 200;
+    /// Most bytes of settled requests kept; the newest is kept whatever its size.
+    pub const SETTLED_BYTES: usize = 8 << 20;
+    /// Most failures of the host's tasks kept.
+    pub const FAILURES: usize = 100;
+
+    /// Folds one fact in. The only place where the view changes.
+    pub fn apply(&mut self, record: &Record) {
+        self.seq = record.seq;
+        self.at = record.at;
+        match &record.fact {
+            Fact::ConfigLoaded { files, diagnostics, order } => {
+                self.files.clone_from(files);
+                self.order = order.iter().cloned().collect();
+                self.sort_servers();
+                self.diagnostics.clone_from(diagnostics);
+                self.rejected.clear();
+            }
+            Fact::ConfigRejected { diagnostics } => self.rejected.clone_from(diagnostics),
+            Fact::Reloaded(change) => self.reload = Some((record.at, change.clone())),
+            Fact::ServerRemoved { server } => {
+                self.servers.shift_remove(server);
+            }
+            Fact::RequestArrived { request } => {
+                self.pending.insert(request.id, Arc::clone(request));
+            }
+            Fact::RequestSettled { id, settlement, .. } => {
+                if let Some(request) = self.pending.shift_remove(id) {
+                    self.settled.push_back((record.at, request, settlement.clone()));
+                    self.trim_settled();
+                }
+            }
+            Fact::RequestExtended { id, deadline, .. } => {
+                if let Some(request) = self.pending.get_mut(id) {
+                    Arc::make_mut(request).deadline = *deadline;
+                }
+            }
+            Fact::TaskFailed { task, message } => {
+                if self.failures.len() == Self::FAILURES {
+                    self.failures.remove(0);
+                }
+                self.failures.push((record.at, task.clone(), message.clone()));
+            }
+            Fact::ShutdownBegan => self.stopping = true,
+            fact => {
+                if let Some(name) = fact.server() {
+                    let known = self.servers.contains_key(name);
+                    let entry = self
+                        .servers
+                        .entry(name.clone())
+                        .or_insert_with(|| Arc::new(ServerView::new(name.clone(), record.at)));
+                    Arc::make_mut(entry).apply(record.at, fact);
+                    if !known {
+                        self.place_newest();
+                    }
+                }
+            }
+        }
+    }
+
+    fn sort_servers(&mut self) {
+        let order = &self.order;
+        let place = |name: &ServerName| order.get_index_of(name).unwrap_or(usize::MAX);
+        self.servers.sort_by(|a, _, b, _| place(a).cmp(&place(b)));
+    }
+
+    /// A server that is added by a reload takes its place among those that were there.
+    fn place_newest(&mut self) {
+        let order = &self.order;
+        let place = |name: &ServerName| order.get_index_of(name).unwrap_or(usize::MAX);
+        let Some((name, _)) = self.servers.last() else { return };
+        let (mine, last) = (place(name), self.servers.len() - 1);
+        let before = |at: usize| self.servers.get_index(at).is_some_and(|(n, _)| place(n) > mine);
+        if last > 0 && before(last - 1) {
+            let to = self.servers.as_slice()[..last].partition_point(|n, _| place(n) <= mine);
+            self.servers.move_index(last, to);
+        }
+    }
+
+    fn trim_settled(&mut self) {
+        let mut bytes: usize = self.settled.iter().map(|(_, request, _)| request.bytes).sum();
+        while self.settled.len() > Self::SETTLED
+            || (bytes > Self::SETTLED_BYTES && self.settled.len() > 1)
+        {
+            let Some((_, request, _)) = self.settled.pop_front() else { break };
+            bytes -= request.bytes;
+        }
     }
 }
 

@@ -51,6 +51,62 @@ impl Capabilities {
             }
         }
     }
+
+    /// Puts a freshly fetched list in the place of the old one.
+    pub fn replace(&mut self, kind: ListKind, list: &FetchedList) {
+        self.rejected.retain(|entry| entry.list != kind);
+        self.partial.retain(|(list, _)| *list != kind);
+        let mut taken = Taken { kind, seen: HashSet::new(), rejected: list.rejected.clone() };
+        match kind {
+            ListKind::Tools => self.tools = taken.decode(list, tool),
+            ListKind::Prompts => self.prompts = taken.decode(list, prompt),
+            ListKind::Resources => self.resources = taken.decode(list, resource),
+            ListKind::ResourceTemplates => self.templates = taken.decode(list, template),
+        }
+        self.rejected.append(&mut taken.rejected);
+        self.rejected.sort_by_key(|entry| (entry.list, entry.index));
+        if let Some(reason) = &list.partial {
+            self.partial.push((kind, reason.clone()));
+        }
+    }
+
+    /// Takes secrets out of everything that is kept and shown: titles, descriptions, schemas.
+    /// Names and URIs are sent back as they came.
+    pub fn mask(&mut self, masks: &Redactor) {
+        if masks.is_empty() {
+            return;
+        }
+        for entry in &mut self.tools {
+            if let Some(shown) = masked(&entry.raw, masks, tool) {
+                *entry = Arc::new(Tool { name: Arc::clone(&entry.name), ..shown });
+            }
+        }
+        for entry in &mut self.prompts {
+            if let Some(mut shown) = masked(&entry.raw, masks, prompt) {
+                for (argument, sent) in shown.arguments.iter_mut().zip(&entry.arguments) {
+                    argument.name = Arc::clone(&sent.name);
+                }
+                *entry = Arc::new(Prompt { name: Arc::clone(&entry.name), ..shown });
+            }
+        }
+        for entry in &mut self.resources {
+            if let Some(shown) = masked(&entry.raw, masks, resource) {
+                *entry = Arc::new(Resource { uri: Arc::clone(&entry.uri), ..shown });
+            }
+        }
+        for entry in &mut self.templates {
+            if let Some(shown) = masked(&entry.raw, masks, template) {
+                let uri_template = Arc::clone(&entry.uri_template);
+                *entry = Arc::new(ResourceTemplate { uri_template, ..shown });
+            }
+        }
+        for entry in &mut self.rejected {
+            if let Some(shown) = masks.redact_json(&entry.raw) {
+                entry.raw = Arc::new(shown);
+                entry.reason = SafeText::line(&masks.redact(&entry.reason));
+            }
+        }
+    }
 }
 
 /// Which list.
@@ -280,26 +336,6 @@ pub const MAX_NAME: usize = 1_024;
 /// Longest URI or URI template, in bytes.
 pub const MAX_URI: usize = 8_192;
 
-impl Capabilities {
-    /// Puts a freshly fetched list in the place of the old one.
-    pub fn replace(&mut self, kind: ListKind, list: &FetchedList) {
-        self.rejected.retain(|entry| entry.list != kind);
-        self.partial.retain(|(list, _)| *list != kind);
-        let mut taken = Taken { kind, seen: HashSet::new(), rejected: list.rejected.clone() };
-        match kind {
-            ListKind::Tools => self.tools = taken.decode(list, tool),
-            ListKind::Prompts => self.prompts = taken.decode(list, prompt),
-            ListKind::Resources => self.resources = taken.decode(list, resource),
-            ListKind::ResourceTemplates => self.templates = taken.decode(list, template),
-        }
-        self.rejected.append(&mut taken.rejected);
-        self.rejected.sort_by_key(|entry| (entry.list, entry.index));
-        if let Some(reason) = &list.partial {
-            self.partial.push((kind, reason.clone()));
-        }
-    }
-}
-
 /// The entry as it may be shown, when a secret stands in it. What it is asked for by stays.
 fn masked<T>(
     raw: &Value,
@@ -308,46 +344,6 @@ fn masked<T>(
 ) -> Option<T> {
     let raw = Arc::new(masks.redact_json(raw)?);
     one(&raw, raw.as_object()?).ok().map(|(_, entry)| entry)
-}
-
-impl Capabilities {
-    /// Takes secrets out of everything that is kept and shown: titles, descriptions, schemas.
-    /// Names and URIs are sent back as they came.
-    pub fn mask(&mut self, masks: &Redactor) {
-        if masks.is_empty() {
-            return;
-        }
-        for entry in &mut self.tools {
-            if let Some(shown) = masked(&entry.raw, masks, tool) {
-                *entry = Arc::new(Tool { name: Arc::clone(&entry.name), ..shown });
-            }
-        }
-        for entry in &mut self.prompts {
-            if let Some(mut shown) = masked(&entry.raw, masks, prompt) {
-                for (argument, sent) in shown.arguments.iter_mut().zip(&entry.arguments) {
-                    argument.name = Arc::clone(&sent.name);
-                }
-                *entry = Arc::new(Prompt { name: Arc::clone(&entry.name), ..shown });
-            }
-        }
-        for entry in &mut self.resources {
-            if let Some(shown) = masked(&entry.raw, masks, resource) {
-                *entry = Arc::new(Resource { uri: Arc::clone(&entry.uri), ..shown });
-            }
-        }
-        for entry in &mut self.templates {
-            if let Some(shown) = masked(&entry.raw, masks, template) {
-                let uri_template = Arc::clone(&entry.uri_template);
-                *entry = Arc::new(ResourceTemplate { uri_template, ..shown });
-            }
-        }
-        for entry in &mut self.rejected {
-            if let Some(shown) = masks.redact_json(&entry.raw) {
-                entry.raw = Arc::new(shown);
-                entry.reason = SafeText::line(&masks.redact(&entry.reason));
-            }
-        }
-    }
 }
 
 struct Taken {

@@ -356,28 +356,7 @@ impl Keymap {
         }
         out
     }
-}
 
-/// A row of the table that works where it is shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
-    /// Where it is bound.
-    pub scope: Scope,
-    /// Its chords, the one to show first.
-    pub chords: Vec<Chord>,
-    /// What it does.
-    pub action: Action,
-    /// Place in the footer; 0 keeps it out.
-    pub footer: u8,
-}
-
-// Keys in sentences: texts name an action in braces, and what is shown is the key it has now, so
-// that no sentence lies after a person has moved a key.
-
-/// What stands for a key that was taken away: the palette still finds the action.
-const UNBOUND: &str = "the palette";
-
-impl Keymap {
     /// `text` with every `{name}` of an action replaced by the first of its keys that works in
     /// these scopes, innermost first. What is no name of an action stays as it is.
     pub fn spelled(&self, scopes: &[Scope], text: &'static str) -> Ink {
@@ -430,6 +409,25 @@ impl Keymap {
         Action::by_id(name).map(|_| Vec::new())
     }
 }
+
+/// A row of the table that works where it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Where it is bound.
+    pub scope: Scope,
+    /// Its chords, the one to show first.
+    pub chords: Vec<Chord>,
+    /// What it does.
+    pub action: Action,
+    /// Place in the footer; 0 keeps it out.
+    pub footer: u8,
+}
+
+// Keys in sentences: texts name an action in braces, and what is shown is the key it has now, so
+// that no sentence lies after a person has moved a key.
+
+/// What stands for a key that was taken away: the palette still finds the action.
+const UNBOUND: &str = "the palette";
 
 #[cfg(test)]
 mod tests {

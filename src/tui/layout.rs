@@ -71,9 +71,7 @@ impl Layout {
             footer: row(whole.height - 1),
         })
     }
-}
 
-impl Layout {
     /// Where an open screen is: everything between the tabs and the end.
     pub fn screen(&self) -> Rect {
         let top = self.rule.bottom();

@@ -338,6 +338,23 @@ impl Model {
             Err(_) => ink!("{}", at.0),
         }
     }
+
+    // Servers of the files that are not there because their entry cannot be used.
+
+    /// Servers of the files that are not there because their entry cannot be used, each with its
+    /// first problem; an error before anything else.
+    pub fn left_out(&self) -> Vec<(&ServerName, &Diagnostic)> {
+        let mut out: Vec<(&ServerName, &Diagnostic)> = Vec::new();
+        let errors = self.view.diagnostics.iter().filter(|d| d.is_error());
+        let dependents = self.view.diagnostics.iter().filter(|d| d.rule == "config/left-out");
+        for diagnostic in errors.chain(dependents) {
+            let Some(name) = &diagnostic.server else { continue };
+            if self.server(name).is_none() && !out.iter().any(|(known, _)| *known == name) {
+                out.push((name, diagnostic));
+            }
+        }
+        out
+    }
 }
 
 fn seconds_text(seconds: u64) -> Ink {
@@ -479,25 +496,6 @@ impl<T> Feed<T> {
         let start = seq.max(self.first);
         let skip = usize::try_from(start - self.first).unwrap_or(usize::MAX).min(self.items.len());
         self.items.range(skip..).enumerate().map(move |(n, item)| (start + n as u64, item))
-    }
-}
-
-// Servers of the files that are not there because their entry cannot be used.
-
-impl Model {
-    /// Servers of the files that are not there because their entry cannot be used, each with its
-    /// first problem; an error before anything else.
-    pub fn left_out(&self) -> Vec<(&ServerName, &Diagnostic)> {
-        let mut out: Vec<(&ServerName, &Diagnostic)> = Vec::new();
-        let errors = self.view.diagnostics.iter().filter(|d| d.is_error());
-        let dependents = self.view.diagnostics.iter().filter(|d| d.rule == "config/left-out");
-        for diagnostic in errors.chain(dependents) {
-            let Some(name) = &diagnostic.server else { continue };
-            if self.server(name).is_none() && !out.iter().any(|(known, _)| *known == name) {
-                out.push((name, diagnostic));
-            }
-        }
-        out
     }
 }
 

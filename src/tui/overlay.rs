@@ -119,6 +119,58 @@ impl Reader {
     pub fn new(title: Ink, doc: Doc) -> Self {
         Self { title, doc, top: 0, subject: Subject::Fixed, raw: None, narrow: None }
     }
+
+    fn act(&mut self, action: Action, inner: Rect, out: &mut Out) -> Verdict {
+        let page = isize::try_from(inner.height).unwrap_or(1) - 1;
+        if let Some(delta) = action.steps(page) {
+            self.scroll(delta, inner);
+            return Verdict::Stay;
+        }
+        match action {
+            Action::Open | Action::Right if matches!(self.subject, Subject::Tour(_)) => {
+                return Verdict::Pick(Pick::TourPage(1));
+            }
+            Action::Left if matches!(self.subject, Subject::Tour(_)) => {
+                return Verdict::Pick(Pick::TourPage(-1));
+            }
+            Action::Back if self.narrow.is_some() => {
+                if let Some((_, whole)) = self.narrow.take() {
+                    self.doc = whole;
+                }
+            }
+            Action::Filter if self.subject == Subject::Help => {
+                let whole = self.doc.clone();
+                self.narrow.get_or_insert((TextInput::default(), whole));
+            }
+            Action::Back | Action::Open => return Verdict::Close,
+            Action::Help if self.subject == Subject::Help => return Verdict::Close,
+            Action::Copy | Action::CopyAll => out.copy(self.text()),
+            Action::Save => out.effect(Effect::Save {
+                name: "mcpdeck-text.txt".into(),
+                content: self.text().into_bytes(),
+            }),
+            _ => return Verdict::Pass,
+        }
+        Verdict::Stay
+    }
+
+    /// A key of what it is narrowed by.
+    fn key(&mut self, key: KeyEvent) -> bool {
+        let Some((typed, whole)) = &mut self.narrow else { return false };
+        let taken = typed.key(key);
+        self.doc = whole.narrowed(typed.text());
+        self.top = 0;
+        taken
+    }
+
+    fn text(&self) -> String {
+        self.raw.clone().unwrap_or_else(|| self.doc.to_text())
+    }
+
+    fn scroll(&mut self, delta: isize, inner: Rect) {
+        let last = self.doc.len().saturating_sub(usize::from(inner.height));
+        self.top = self.top.saturating_add_signed(delta).min(last);
+    }
 }
 
 impl Overlay {
@@ -307,60 +359,6 @@ impl Overlay {
                 }
             }
         }
-    }
-}
-
-impl Reader {
-    fn act(&mut self, action: Action, inner: Rect, out: &mut Out) -> Verdict {
-        let page = isize::try_from(inner.height).unwrap_or(1) - 1;
-        if let Some(delta) = action.steps(page) {
-            self.scroll(delta, inner);
-            return Verdict::Stay;
-        }
-        match action {
-            Action::Open | Action::Right if matches!(self.subject, Subject::Tour(_)) => {
-                return Verdict::Pick(Pick::TourPage(1));
-            }
-            Action::Left if matches!(self.subject, Subject::Tour(_)) => {
-                return Verdict::Pick(Pick::TourPage(-1));
-            }
-            Action::Back if self.narrow.is_some() => {
-                if let Some((_, whole)) = self.narrow.take() {
-                    self.doc = whole;
-                }
-            }
-            Action::Filter if self.subject == Subject::Help => {
-                let whole = self.doc.clone();
-                self.narrow.get_or_insert((TextInput::default(), whole));
-            }
-            Action::Back | Action::Open => return Verdict::Close,
-            Action::Help if self.subject == Subject::Help => return Verdict::Close,
-            Action::Copy | Action::CopyAll => out.copy(self.text()),
-            Action::Save => out.effect(Effect::Save {
-                name: "mcpdeck-text.txt".into(),
-                content: self.text().into_bytes(),
-            }),
-            _ => return Verdict::Pass,
-        }
-        Verdict::Stay
-    }
-
-    /// A key of what it is narrowed by.
-    fn key(&mut self, key: KeyEvent) -> bool {
-        let Some((typed, whole)) = &mut self.narrow else { return false };
-        let taken = typed.key(key);
-        self.doc = whole.narrowed(typed.text());
-        self.top = 0;
-        taken
-    }
-
-    fn text(&self) -> String {
-        self.raw.clone().unwrap_or_else(|| self.doc.to_text())
-    }
-
-    fn scroll(&mut self, delta: isize, inner: Rect) {
-        let last = self.doc.len().saturating_sub(usize::from(inner.height));
-        self.top = self.top.saturating_add_signed(delta).min(last);
     }
 }
 

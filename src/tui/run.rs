@@ -574,6 +574,50 @@ impl Dashboard {
         self.pacer.drawn(now);
         Ok(())
     }
+
+    // What the loop does with the terminal itself: the clipboard, the shell, an editor.
+
+    /// OSC 52: the terminal puts it on the clipboard, also through ssh. The text is base64, so
+    /// nothing in it can reach the terminal as a sequence.
+    fn copy(&mut self, text: &str) -> io::Result<()> {
+        let encoded = base64::engine::general_purpose::STANDARD.encode(text);
+        self.session.write(format!("\x1b]52;c;{encoded}\x07").as_bytes())
+    }
+
+    fn resized(&mut self) -> io::Result<()> {
+        let (width, height) = self.session.size()?;
+        self.app.update(Message::Resize(width, height));
+        Ok(())
+    }
+
+    async fn suspend(&mut self) -> io::Result<()> {
+        self.input.pause();
+        self.session.leave()?;
+        self.signals.stop_job().await;
+        self.session.resume()?;
+        self.input.resume();
+        self.resized()
+    }
+
+    /// Hands the terminal to another program and takes it back.
+    async fn lend<T>(&mut self, work: impl Future<Output = T>) -> io::Result<T> {
+        self.input.pause();
+        self.session.leave()?;
+        let done = work.await;
+        self.session.resume()?;
+        self.input.resume();
+        self.resized()?;
+        Ok(done)
+    }
+
+    /// Says what went wrong while another program had the terminal.
+    async fn lent(&mut self, done: Result<(), SafeText>) -> io::Result<()> {
+        if let Err(reason) = done {
+            let error = Error::new(ErrorCode::Internal, reason.as_str());
+            Box::pin(self.update(Message::Failed(error))).await?;
+        }
+        Ok(())
+    }
 }
 
 // How the app is set up: from the options, the environment and the files of the person, which are
@@ -636,50 +680,4 @@ fn cell_pixels() -> Option<graphics::CellPixels> {
         |pixels: u16, cells: u16| pixels.checked_div(cells).filter(|n| (2..=256).contains(n));
     let (width, height) = (cell(size.width, size.columns)?, cell(size.height, size.rows)?);
     Some(graphics::CellPixels { width, height })
-}
-
-// What the loop does with the terminal itself: the clipboard, the shell, an editor.
-
-impl Dashboard {
-    /// OSC 52: the terminal puts it on the clipboard, also through ssh. The text is base64, so
-    /// nothing in it can reach the terminal as a sequence.
-    fn copy(&mut self, text: &str) -> io::Result<()> {
-        let encoded = base64::engine::general_purpose::STANDARD.encode(text);
-        self.session.write(format!("\x1b]52;c;{encoded}\x07").as_bytes())
-    }
-
-    fn resized(&mut self) -> io::Result<()> {
-        let (width, height) = self.session.size()?;
-        self.app.update(Message::Resize(width, height));
-        Ok(())
-    }
-
-    async fn suspend(&mut self) -> io::Result<()> {
-        self.input.pause();
-        self.session.leave()?;
-        self.signals.stop_job().await;
-        self.session.resume()?;
-        self.input.resume();
-        self.resized()
-    }
-
-    /// Hands the terminal to another program and takes it back.
-    async fn lend<T>(&mut self, work: impl Future<Output = T>) -> io::Result<T> {
-        self.input.pause();
-        self.session.leave()?;
-        let done = work.await;
-        self.session.resume()?;
-        self.input.resume();
-        self.resized()?;
-        Ok(done)
-    }
-
-    /// Says what went wrong while another program had the terminal.
-    async fn lent(&mut self, done: Result<(), SafeText>) -> io::Result<()> {
-        if let Err(reason) = done {
-            let error = Error::new(ErrorCode::Internal, reason.as_str());
-            Box::pin(self.update(Message::Failed(error))).await?;
-        }
-        Ok(())
-    }
 }

@@ -307,6 +307,146 @@ impl Runner {
             let _ = messages.send(Message::CallEnded(token, Box::new(outcome))).await;
         });
     }
+
+    /// Does one of these effects; others are not its business.
+    fn about_files(&mut self, effect: Effect) {
+        match effect {
+            Effect::Save { name, content } => self.tell(match state::save_new(&name, &content) {
+                Ok(path) => {
+                    Message::Done(SafeText::line(&format!("saved {}", whole(path).display())))
+                }
+                Err(error) => failed(&format!("{} was not saved: {error}", name.display())),
+            }),
+            Effect::SaveAs { path, content, existing } => {
+                self.beside(move || save_as(&path, content, existing));
+            }
+            Effect::SavePrefs(prefs) => {
+                let file = self.files.prefs.as_ref();
+                let written = file.map(|file| state::write_prefs(file, &self.prefs, &prefs));
+                self.prefs = *prefs;
+                self.kept("preferences", written);
+            }
+            Effect::Record(record) => {
+                let file = self.files.history.as_ref();
+                let written = file.map(|file| History::append(file, &record));
+                self.kept("calls and drafts", written);
+            }
+            Effect::SaveCall(name, call) => self.save_call(&name, *call),
+            Effect::ReadFile(token, path) => {
+                self.beside(move || Message::FileRead(token, content(&path)));
+            }
+            Effect::Baseline(baseline) => {
+                let file = self.files.lock.clone();
+                self.beside(move || {
+                    let known = match &baseline {
+                        Baseline::Lock => {
+                            file.ok_or_else(|| NO_LOCK.to_owned()).and_then(|f| Lock::read(&f))
+                        }
+                        Baseline::Recording(path) => Lock::of_recording(path),
+                    };
+                    Message::Baseline(baseline, known.map_err(|problem| SafeText::line(&problem)))
+                });
+            }
+            Effect::Lock(change) => {
+                let file = self.files.lock.clone();
+                self.beside(move || {
+                    match file.ok_or_else(|| NO_LOCK.to_owned()).and_then(|f| lock(&f, change)) {
+                        Ok(known) => Message::Baseline(Baseline::Lock, Ok(known)),
+                        Err(problem) => failed(&problem),
+                    }
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// Something that should outlive the program will not: said once, logged every time.
+    fn kept(&mut self, what: &'static str, written: Option<std::io::Result<()>>) {
+        let Some(Err(error)) = written else { return };
+        tracing::warn!(%error, "not kept: {what}");
+        if self.not_kept.insert(what) {
+            let text = format!("not kept beyond this session: {what}: {error}");
+            self.tell(Message::Warned(SafeText::line(&text)));
+        }
+    }
+
+    fn save_call(&self, name: &str, call: SavedCall) {
+        let Some(file) = &self.files.calls else {
+            let reason = "there is no configuration file to save calls beside";
+            return self.tell(Message::Failed(Error::new(ErrorCode::Configuration, reason)));
+        };
+        self.tell(match SavedCalls::put(file, name, call) {
+            Ok(()) => Message::Done(SafeText::line(&format!("saved {name} in {}", file.display()))),
+            Err(error) => Message::Failed(Error::new(ErrorCode::Configuration, error.to_string())),
+        });
+    }
+
+    // Effects about requests of servers: answered, decided by rules, denied together, given time,
+    // drafted, kept, opened.
+
+    fn about_requests(&self, effect: Effect) {
+        match effect {
+            Effect::Answer(id, answer) => self.ask(|host| host.answer(id, answer)),
+            Effect::ApprovalRule(server, kind, rule) => {
+                self.ask(|host| host.set_approval_rule(&server, kind, rule));
+            }
+            Effect::Deny(answers) => self.deny(answers),
+            Effect::MoreTime(id, more) => {
+                self.ask(|host| host.extend_request(id, more).map(|_| ()));
+            }
+            Effect::Draft(id, params) => match self.host() {
+                Ok(host) => {
+                    let messages = self.messages.clone();
+                    tokio::spawn(async move {
+                        let drafted = host.draft(id, params).await;
+                        let _ = messages.send(Message::Drafted(id, drafted)).await;
+                    });
+                }
+                Err(error) => self.tell(Message::Drafted(id, Err(error))),
+            },
+            Effect::KeepAnswer(answer) => self.keep_answer(*answer),
+            Effect::OpenUrl(id, url) => {
+                let messages = self.messages.clone();
+                tokio::spawn(async move {
+                    let opened = browser::open(url).await;
+                    let _ = messages.send(Message::Opened(id, opened)).await;
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn deny(&self, answers: Vec<(ApprovalId, Answer)>) {
+        let host = match self.host() {
+            Ok(host) => host,
+            Err(error) => return self.tell(Message::Failed(error)),
+        };
+        let all = answers.len();
+        let denied = answers.into_iter().filter(|(id, no)| host.answer(*id, no.clone()).is_ok());
+        let text = match denied.count() {
+            denied if denied == all => format!("denied {denied}"),
+            denied => format!("denied {denied}; {} were no longer open", all - denied),
+        };
+        self.tell(Message::Done(SafeText::line(&text)));
+    }
+
+    fn keep_answer(&self, answer: ScriptedAnswer) {
+        let name = answer.name.clone().unwrap_or_default();
+        let Some(file) = &self.files.answers else {
+            let text = format!("kept {name} until you leave: there is no configuration file");
+            return self.tell(Message::Done(SafeText::line(&text)));
+        };
+        match Answers::put(file, answer) {
+            Ok(kept) => {
+                self.tell(Message::KeptAnswers(kept));
+                let text = format!("kept {name} in {}", file.display());
+                self.tell(Message::Done(SafeText::line(&text)));
+            }
+            Err(problem) => {
+                self.tell(Message::Failed(Error::new(ErrorCode::Configuration, problem)));
+            }
+        }
+    }
 }
 
 /// Takes the values of the configuration out of a result: one may be shown to others, copied and
@@ -385,81 +525,6 @@ async fn run_command(
 /// There is no lock file beside nothing.
 const NO_LOCK: &str = "there is no configuration file, so no lock file beside it";
 
-impl Runner {
-    /// Does one of these effects; others are not its business.
-    fn about_files(&mut self, effect: Effect) {
-        match effect {
-            Effect::Save { name, content } => self.tell(match state::save_new(&name, &content) {
-                Ok(path) => {
-                    Message::Done(SafeText::line(&format!("saved {}", whole(path).display())))
-                }
-                Err(error) => failed(&format!("{} was not saved: {error}", name.display())),
-            }),
-            Effect::SaveAs { path, content, existing } => {
-                self.beside(move || save_as(&path, content, existing));
-            }
-            Effect::SavePrefs(prefs) => {
-                let file = self.files.prefs.as_ref();
-                let written = file.map(|file| state::write_prefs(file, &self.prefs, &prefs));
-                self.prefs = *prefs;
-                self.kept("preferences", written);
-            }
-            Effect::Record(record) => {
-                let file = self.files.history.as_ref();
-                let written = file.map(|file| History::append(file, &record));
-                self.kept("calls and drafts", written);
-            }
-            Effect::SaveCall(name, call) => self.save_call(&name, *call),
-            Effect::ReadFile(token, path) => {
-                self.beside(move || Message::FileRead(token, content(&path)));
-            }
-            Effect::Baseline(baseline) => {
-                let file = self.files.lock.clone();
-                self.beside(move || {
-                    let known = match &baseline {
-                        Baseline::Lock => {
-                            file.ok_or_else(|| NO_LOCK.to_owned()).and_then(|f| Lock::read(&f))
-                        }
-                        Baseline::Recording(path) => Lock::of_recording(path),
-                    };
-                    Message::Baseline(baseline, known.map_err(|problem| SafeText::line(&problem)))
-                });
-            }
-            Effect::Lock(change) => {
-                let file = self.files.lock.clone();
-                self.beside(move || {
-                    match file.ok_or_else(|| NO_LOCK.to_owned()).and_then(|f| lock(&f, change)) {
-                        Ok(known) => Message::Baseline(Baseline::Lock, Ok(known)),
-                        Err(problem) => failed(&problem),
-                    }
-                });
-            }
-            _ => {}
-        }
-    }
-
-    /// Something that should outlive the program will not: said once, logged every time.
-    fn kept(&mut self, what: &'static str, written: Option<std::io::Result<()>>) {
-        let Some(Err(error)) = written else { return };
-        tracing::warn!(%error, "not kept: {what}");
-        if self.not_kept.insert(what) {
-            let text = format!("not kept beyond this session: {what}: {error}");
-            self.tell(Message::Warned(SafeText::line(&text)));
-        }
-    }
-
-    fn save_call(&self, name: &str, call: SavedCall) {
-        let Some(file) = &self.files.calls else {
-            let reason = "there is no configuration file to save calls beside";
-            return self.tell(Message::Failed(Error::new(ErrorCode::Configuration, reason)));
-        };
-        self.tell(match SavedCalls::put(file, name, call) {
-            Ok(()) => Message::Done(SafeText::line(&format!("saved {name} in {}", file.display()))),
-            Err(error) => Message::Failed(Error::new(ErrorCode::Configuration, error.to_string())),
-        });
-    }
-}
-
 /// Writes a file that a person named.
 fn save_as(path: &Path, content: Content, existing: Existing) -> Message {
     let path = state::at_home(path);
@@ -522,73 +587,4 @@ fn lock(file: &Path, change: LockChange) -> Result<Lock, String> {
     }
     lock.write(file).map_err(|error| format!("{}: {error}", file.display()))?;
     Ok(lock)
-}
-
-// Effects about requests of servers: answered, decided by rules, denied together, given time,
-// drafted, kept, opened.
-
-impl Runner {
-    fn about_requests(&self, effect: Effect) {
-        match effect {
-            Effect::Answer(id, answer) => self.ask(|host| host.answer(id, answer)),
-            Effect::ApprovalRule(server, kind, rule) => {
-                self.ask(|host| host.set_approval_rule(&server, kind, rule));
-            }
-            Effect::Deny(answers) => self.deny(answers),
-            Effect::MoreTime(id, more) => {
-                self.ask(|host| host.extend_request(id, more).map(|_| ()));
-            }
-            Effect::Draft(id, params) => match self.host() {
-                Ok(host) => {
-                    let messages = self.messages.clone();
-                    tokio::spawn(async move {
-                        let drafted = host.draft(id, params).await;
-                        let _ = messages.send(Message::Drafted(id, drafted)).await;
-                    });
-                }
-                Err(error) => self.tell(Message::Drafted(id, Err(error))),
-            },
-            Effect::KeepAnswer(answer) => self.keep_answer(*answer),
-            Effect::OpenUrl(id, url) => {
-                let messages = self.messages.clone();
-                tokio::spawn(async move {
-                    let opened = browser::open(url).await;
-                    let _ = messages.send(Message::Opened(id, opened)).await;
-                });
-            }
-            _ => {}
-        }
-    }
-
-    fn deny(&self, answers: Vec<(ApprovalId, Answer)>) {
-        let host = match self.host() {
-            Ok(host) => host,
-            Err(error) => return self.tell(Message::Failed(error)),
-        };
-        let all = answers.len();
-        let denied = answers.into_iter().filter(|(id, no)| host.answer(*id, no.clone()).is_ok());
-        let text = match denied.count() {
-            denied if denied == all => format!("denied {denied}"),
-            denied => format!("denied {denied}; {} were no longer open", all - denied),
-        };
-        self.tell(Message::Done(SafeText::line(&text)));
-    }
-
-    fn keep_answer(&self, answer: ScriptedAnswer) {
-        let name = answer.name.clone().unwrap_or_default();
-        let Some(file) = &self.files.answers else {
-            let text = format!("kept {name} until you leave: there is no configuration file");
-            return self.tell(Message::Done(SafeText::line(&text)));
-        };
-        match Answers::put(file, answer) {
-            Ok(kept) => {
-                self.tell(Message::KeptAnswers(kept));
-                let text = format!("kept {name} in {}", file.display());
-                self.tell(Message::Done(SafeText::line(&text)));
-            }
-            Err(problem) => {
-                self.tell(Message::Failed(Error::new(ErrorCode::Configuration, problem)));
-            }
-        }
-    }
 }

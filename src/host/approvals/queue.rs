@@ -157,6 +157,96 @@ impl ApprovalQueue {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock()
     }
+
+    // Drafts of a registered model: asked for by a person, given to that person, sent to nobody.
+
+    /// Registers what drafts answers.
+    pub fn set_drafter(&self, drafter: Option<Arc<dyn Drafter>>) {
+        *self.drafter.write() = drafter;
+    }
+
+    /// The name of what drafts answers, when something does.
+    pub fn drafter_name(&self) -> Option<SafeText> {
+        self.drafter().map(|drafter| SafeText::line(drafter.name()))
+    }
+
+    fn drafter(&self) -> Option<Arc<dyn Drafter>> {
+        self.drafter.read().clone()
+    }
+
+    /// Asks for a draft of the answer to a request that waits for a person.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] without a drafter, [`ErrorCode::Cancelled`] when the request is
+    /// no longer open or is withdrawn meanwhile, [`ErrorCode::Internal`] with the drafter's words.
+    pub async fn draft(
+        &self,
+        id: ApprovalId,
+        params: Option<Arc<Value>>,
+    ) -> Result<Drafted, Error> {
+        let missing = || Error::new(ErrorCode::Configuration, "no model is registered to draft");
+        let drafter = self.drafter().ok_or_else(missing)?;
+        let (request, mut patience) = {
+            let inner = self.lock();
+            let waiting = inner.waiting.get(&id).ok_or_else(|| closed(id))?;
+            (Arc::clone(&waiting.request), waiting.patience.subscribe())
+        };
+        let params = params.unwrap_or_else(|| Arc::clone(&request.params));
+        let failed = |why: &str| Error::new(ErrorCode::Internal, format!("no draft: {why}"));
+        let drafting = AssertUnwindSafe(async { drafter.draft(request, params).await });
+        let over = async { while patience.changed().await.is_ok() {} };
+        tokio::select! {
+            biased;
+            // The sender goes with the request.
+            () = over => Err(closed(id)),
+            drafted = drafting.catch_unwind() => match drafted {
+                Ok(Ok(result)) => Ok(Drafted { by: SafeText::line(drafter.name()), result }),
+                Ok(Err(why)) => Err(failed(&why)),
+                Err(panic) => Err(failed(&panic_text(&*panic))),
+            }
+        }
+    }
+
+    fn seat(&self, asked: &ServerRequest) -> Result<Duration, Full> {
+        let now = Instant::now();
+        let mut inner = self.lock();
+        let rules = inner.servers.entry(asked.server.clone()).or_default();
+        let full = if rules.open >= rules.max_open {
+            Some(Full::Open(rules.max_open))
+        } else if !asked.kind.is_own() && !rules.rate.admit(now) {
+            Some(Full::Minute(rules.rate.most))
+        } else {
+            None
+        };
+        let Some(full) = full else {
+            rules.open += 1;
+            return Ok(rules.max_waiting);
+        };
+        rules.refused.count(asked.kind.method(), full);
+        let flood = rules.refused.tell(now);
+        drop(inner);
+        self.tell_flood(&asked.server, flood);
+        Err(full)
+    }
+
+    fn tell_flood(&self, server: &ServerName, flood: Option<Flood>) {
+        let Some(Flood { count, method, full }) = flood else { return };
+        let now = self.facts.clock().now();
+        let mut finding = Finding::new(FindingKind::Flood, now, full.reason());
+        finding.count = count;
+        finding.request = Some(method);
+        self.facts.post(Fact::Found { server: server.clone(), finding });
+    }
+
+    fn leave(&self, id: ApprovalId, server: &ServerName) {
+        let mut inner = self.lock();
+        inner.waiting.remove(&id);
+        let Some(rules) = inner.servers.get_mut(server) else { return };
+        rules.open = rules.open.saturating_sub(1);
+        let flood = rules.refused.tell(Instant::now());
+        drop(inner);
+        self.tell_flood(server, flood);
+    }
 }
 
 fn closed(id: ApprovalId) -> Error {
@@ -381,57 +471,6 @@ fn describe(kind: &RequestKind, answer: &Answer) -> String {
     }
 }
 
-// Drafts of a registered model: asked for by a person, given to that person, sent to nobody.
-
-impl ApprovalQueue {
-    /// Registers what drafts answers.
-    pub fn set_drafter(&self, drafter: Option<Arc<dyn Drafter>>) {
-        *self.drafter.write() = drafter;
-    }
-
-    /// The name of what drafts answers, when something does.
-    pub fn drafter_name(&self) -> Option<SafeText> {
-        self.drafter().map(|drafter| SafeText::line(drafter.name()))
-    }
-
-    fn drafter(&self) -> Option<Arc<dyn Drafter>> {
-        self.drafter.read().clone()
-    }
-
-    /// Asks for a draft of the answer to a request that waits for a person.
-    ///
-    /// # Errors
-    /// [`ErrorCode::Configuration`] without a drafter, [`ErrorCode::Cancelled`] when the request is
-    /// no longer open or is withdrawn meanwhile, [`ErrorCode::Internal`] with the drafter's words.
-    pub async fn draft(
-        &self,
-        id: ApprovalId,
-        params: Option<Arc<Value>>,
-    ) -> Result<Drafted, Error> {
-        let missing = || Error::new(ErrorCode::Configuration, "no model is registered to draft");
-        let drafter = self.drafter().ok_or_else(missing)?;
-        let (request, mut patience) = {
-            let inner = self.lock();
-            let waiting = inner.waiting.get(&id).ok_or_else(|| closed(id))?;
-            (Arc::clone(&waiting.request), waiting.patience.subscribe())
-        };
-        let params = params.unwrap_or_else(|| Arc::clone(&request.params));
-        let failed = |why: &str| Error::new(ErrorCode::Internal, format!("no draft: {why}"));
-        let drafting = AssertUnwindSafe(async { drafter.draft(request, params).await });
-        let over = async { while patience.changed().await.is_ok() {} };
-        tokio::select! {
-            biased;
-            // The sender goes with the request.
-            () = over => Err(closed(id)),
-            drafted = drafting.catch_unwind() => match drafted {
-                Ok(Ok(result)) => Ok(Drafted { by: SafeText::line(drafter.name()), result }),
-                Ok(Err(why)) => Err(failed(&why)),
-                Err(panic) => Err(failed(&panic_text(&*panic))),
-            }
-        }
-    }
-}
-
 // One open request: its seat in the queue, its facts, and its withdrawal when it is dropped.
 
 /// Holds a place among the open requests of a server. Dropping it unsettled withdraws the request.
@@ -530,49 +569,6 @@ impl Drop for Open {
                 _ => "the call that asked is over",
             });
         }
-    }
-}
-
-impl ApprovalQueue {
-    fn seat(&self, asked: &ServerRequest) -> Result<Duration, Full> {
-        let now = Instant::now();
-        let mut inner = self.lock();
-        let rules = inner.servers.entry(asked.server.clone()).or_default();
-        let full = if rules.open >= rules.max_open {
-            Some(Full::Open(rules.max_open))
-        } else if !asked.kind.is_own() && !rules.rate.admit(now) {
-            Some(Full::Minute(rules.rate.most))
-        } else {
-            None
-        };
-        let Some(full) = full else {
-            rules.open += 1;
-            return Ok(rules.max_waiting);
-        };
-        rules.refused.count(asked.kind.method(), full);
-        let flood = rules.refused.tell(now);
-        drop(inner);
-        self.tell_flood(&asked.server, flood);
-        Err(full)
-    }
-
-    fn tell_flood(&self, server: &ServerName, flood: Option<Flood>) {
-        let Some(Flood { count, method, full }) = flood else { return };
-        let now = self.facts.clock().now();
-        let mut finding = Finding::new(FindingKind::Flood, now, full.reason());
-        finding.count = count;
-        finding.request = Some(method);
-        self.facts.post(Fact::Found { server: server.clone(), finding });
-    }
-
-    fn leave(&self, id: ApprovalId, server: &ServerName) {
-        let mut inner = self.lock();
-        inner.waiting.remove(&id);
-        let Some(rules) = inner.servers.get_mut(server) else { return };
-        rules.open = rules.open.saturating_sub(1);
-        let flood = rules.refused.tell(Instant::now());
-        drop(inner);
-        self.tell_flood(server, flood);
     }
 }
 

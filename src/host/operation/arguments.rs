@@ -170,6 +170,48 @@ impl Operation {
             Answer::Refuse { message, .. } => Err(Some(message)),
         }
     }
+
+    // Structured results after they came, against `outputSchema` (requirement R3).
+
+    /// Where `structuredContent` does not fit `outputSchema`. Of a large answer the beginning is
+    /// checked, and that is said.
+    pub(super) async fn check_output(
+        &self,
+        live: &Live,
+        tool: &Tool,
+        result: &Payload,
+    ) -> Vec<Violation> {
+        let Some(schema) = &tool.output_schema else { return Vec::new() };
+        let whole = |message: String, keyword: &str| {
+            vec![Violation { pointer: String::new(), message, keyword: keyword.to_owned() }]
+        };
+        let cut = result.cut().and_then(Cut::of_structured);
+        let Some(content) = result.get("structuredContent") else {
+            if result.cut().is_some() {
+                return whole("too large to be checked".to_owned(), "unknown");
+            }
+            let message = "no `structuredContent`, although the tool has an `outputSchema`";
+            return whole(message.to_owned(), "required");
+        };
+        let limits = Limits::from(&live.config.content);
+        let validator = self.deck.validators.get_async(schema, limits).await;
+        let validator = match validator.as_ref() {
+            Err(problem) => {
+                return whole(format!("`outputSchema` is unusable: {problem}"), "schema");
+            }
+            Ok(validator) => validator,
+        };
+        let mut violations = match validator.check_async(content).await {
+            Verdict::Valid => Vec::new(),
+            Verdict::Invalid(violations) => violations,
+            Verdict::Unknown(why) => whole(why, "unknown"),
+        };
+        if let Some(cut) = cut {
+            violations.retain(|violation| !may_cause(&cut, violation));
+            violations.push(unchecked(&cut));
+        }
+        violations
+    }
 }
 
 fn refused(violations: Vec<Violation>) -> Error {
@@ -212,50 +254,6 @@ fn against_prompt(prompt: &Prompt, arguments: &Value) -> Option<Error> {
         }
     }
     (!violations.is_empty()).then(|| refused(violations))
-}
-
-// Structured results after they came, against `outputSchema` (requirement R3).
-
-impl Operation {
-    /// Where `structuredContent` does not fit `outputSchema`. Of a large answer the beginning is
-    /// checked, and that is said.
-    pub(super) async fn check_output(
-        &self,
-        live: &Live,
-        tool: &Tool,
-        result: &Payload,
-    ) -> Vec<Violation> {
-        let Some(schema) = &tool.output_schema else { return Vec::new() };
-        let whole = |message: String, keyword: &str| {
-            vec![Violation { pointer: String::new(), message, keyword: keyword.to_owned() }]
-        };
-        let cut = result.cut().and_then(Cut::of_structured);
-        let Some(content) = result.get("structuredContent") else {
-            if result.cut().is_some() {
-                return whole("too large to be checked".to_owned(), "unknown");
-            }
-            let message = "no `structuredContent`, although the tool has an `outputSchema`";
-            return whole(message.to_owned(), "required");
-        };
-        let limits = Limits::from(&live.config.content);
-        let validator = self.deck.validators.get_async(schema, limits).await;
-        let validator = match validator.as_ref() {
-            Err(problem) => {
-                return whole(format!("`outputSchema` is unusable: {problem}"), "schema");
-            }
-            Ok(validator) => validator,
-        };
-        let mut violations = match validator.check_async(content).await {
-            Verdict::Valid => Vec::new(),
-            Verdict::Invalid(violations) => violations,
-            Verdict::Unknown(why) => whole(why, "unknown"),
-        };
-        if let Some(cut) = cut {
-            violations.retain(|violation| !may_cause(&cut, violation));
-            violations.push(unchecked(&cut));
-        }
-        violations
-    }
 }
 
 /// Whether children that were not taken can be the reason.

@@ -108,6 +108,31 @@ impl Grant {
         };
         format!("grant {} ({word})", self.id)
     }
+
+    /// Whether what it was given for is what is there now.
+    fn binds(&self, target: &Target<'_>) -> bool {
+        let Some(covers) = self.covers.get(target.server) else { return false };
+        if target.about.is_none_or(|about| about.command != covers.command) {
+            return false;
+        }
+        target.kind != TargetKind::Tool
+            || target.definition.is_some() && covers.tools.get(target.name) == target.definition
+    }
+
+    /// Binds an `ALLOW_ALWAYS` to what a server offers now, unless it is bound to that server
+    /// already; gives whether that changed it.
+    pub fn bind(
+        &mut self,
+        server: &str,
+        command: Digest,
+        tools: &BTreeMap<String, Digest>,
+    ) -> bool {
+        if self.effect != GrantKind::Always || self.covers.contains_key(server) {
+            return false;
+        }
+        self.covers.insert(server.to_owned(), Covers { command, tools: tools.clone() });
+        true
+    }
 }
 
 /// All grants, compiled.
@@ -302,32 +327,5 @@ impl Compiled {
             return GrantWord::Stale(Arc::clone(&self.rule));
         }
         GrantWord::Granted(Arc::clone(&self.rule))
-    }
-}
-
-impl Grant {
-    /// Whether what it was given for is what is there now.
-    fn binds(&self, target: &Target<'_>) -> bool {
-        let Some(covers) = self.covers.get(target.server) else { return false };
-        if target.about.is_none_or(|about| about.command != covers.command) {
-            return false;
-        }
-        target.kind != TargetKind::Tool
-            || target.definition.is_some() && covers.tools.get(target.name) == target.definition
-    }
-
-    /// Binds an `ALLOW_ALWAYS` to what a server offers now, unless it is bound to that server
-    /// already; gives whether that changed it.
-    pub fn bind(
-        &mut self,
-        server: &str,
-        command: Digest,
-        tools: &BTreeMap<String, Digest>,
-    ) -> bool {
-        if self.effect != GrantKind::Always || self.covers.contains_key(server) {
-            return false;
-        }
-        self.covers.insert(server.to_owned(), Covers { command, tools: tools.clone() });
-        true
     }
 }

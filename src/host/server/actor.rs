@@ -353,36 +353,7 @@ impl Actor {
         }
         None
     }
-}
 
-// Small steps of the actor: what is told, published, waited for.
-
-/// The fact that a server is in the deck, with what it is.
-pub fn introduction(config: &ServerConfig) -> Fact {
-    Fact::ServerAdded {
-        server: config.name.clone(),
-        transport: config.transport.kind(),
-        target: target(config),
-        dependencies: config.dependencies.clone(),
-        limits: config.content,
-    }
-}
-
-/// Command line or URL to show, secrets masked.
-fn target(config: &ServerConfig) -> SafeText {
-    let text = match &config.transport {
-        TransportConfig::Stdio(stdio) => {
-            let words = std::iter::once(&stdio.command).chain(&stdio.args);
-            words.map(String::as_str).collect::<Vec<_>>().join(" ")
-        }
-        TransportConfig::Http(http)
-        | TransportConfig::Sse(http)
-        | TransportConfig::WebSocket(http) => http.url.to_string(),
-    };
-    SafeText::line(&Redactor::new(config.secrets()).redact(&text))
-}
-
-impl Actor {
     async fn announce(
         &mut self,
         state: ServerState,
@@ -587,6 +558,33 @@ impl Actor {
             live.reason = Some(reason.clone());
         });
     }
+}
+
+// Small steps of the actor: what is told, published, waited for.
+
+/// The fact that a server is in the deck, with what it is.
+pub fn introduction(config: &ServerConfig) -> Fact {
+    Fact::ServerAdded {
+        server: config.name.clone(),
+        transport: config.transport.kind(),
+        target: target(config),
+        dependencies: config.dependencies.clone(),
+        limits: config.content,
+    }
+}
+
+/// Command line or URL to show, secrets masked.
+fn target(config: &ServerConfig) -> SafeText {
+    let text = match &config.transport {
+        TransportConfig::Stdio(stdio) => {
+            let words = std::iter::once(&stdio.command).chain(&stdio.args);
+            words.map(String::as_str).collect::<Vec<_>>().join(" ")
+        }
+        TransportConfig::Http(http)
+        | TransportConfig::Sse(http)
+        | TransportConfig::WebSocket(http) => http.url.to_string(),
+    };
+    SafeText::line(&Redactor::new(config.secrets()).redact(&text))
 }
 
 fn missing_reason(live: &Live, hopeless: bool) -> String {

@@ -363,78 +363,7 @@ impl Core {
             Error::new(ErrorCode::ServerUnavailable, self.tap.ending().to_owned())
         })
     }
-}
 
-fn timed_out(after: Duration, end: Patience) -> Error {
-    let (how, help) = match end {
-        Patience::Exhausted => (
-            "in all, the limit of a call (`limits.maxCall`)",
-            "raise `limits.maxCall` in its entry if calls take longer; progress does not extend it",
-        ),
-        _ => (
-            "without any message from the server",
-            "raise `timeout` if the server needs longer; progress notifications extend it",
-        ),
-    };
-    let message = format!("no answer within {:.1} s {how}", after.as_secs_f64());
-    Error::new(ErrorCode::Timeout, message).help(help)
-}
-
-impl SessionHandle for Live {
-    fn view(&self) -> Arc<SessionView> {
-        self.core.view()
-    }
-
-    fn request(
-        &self,
-        request: Request,
-        pending: Arc<PendingRequest>,
-    ) -> BoxFuture<'static, Result<Payload, Error>> {
-        let core = Arc::clone(&self.core);
-        Box::pin(async move { core.perform(request, &pending).await })
-    }
-
-    fn list(&self, kind: ListKind) -> BoxFuture<'static, Result<FetchedList, Error>> {
-        let core = Arc::clone(&self.core);
-        Box::pin(async move { core.fetch(kind).await })
-    }
-
-    fn roots_changed(&self) -> BoxFuture<'static, ()> {
-        if self.core.era() == Era::Legacy {
-            self.core.tap.notify("notifications/roots/list_changed", Value::Null);
-        }
-        Box::pin(std::future::ready(()))
-    }
-
-    fn close(&self, reason: Error) -> BoxFuture<'static, ()> {
-        let core = Arc::clone(&self.core);
-        Box::pin(async move {
-            let message = reason.message.clone();
-            let _ = core.closing.set(reason);
-            core.tap.end(&message);
-            core.transport.close().await;
-        })
-    }
-}
-
-// The modern subscription (2026-07-28, `subscriptions/listen`): one long request that names what
-// the host wants to hear of, opened anew when that changes or the server ends it.
-
-/// What the host wants to hear of.
-#[derive(Default)]
-pub struct Subscriptions {
-    uris: Mutex<BTreeSet<String>>,
-    changed: Notify,
-}
-
-/// Resources one server may be asked to watch.
-const MOST: usize = 1024;
-/// Longest pause between two attempts.
-const LONGEST: Duration = Duration::from_secs(30);
-/// A subscription that lived this long was a good one.
-const GOOD: Duration = Duration::from_secs(10);
-
-impl Core {
     pub(super) fn subscribe(&self, uri: &str) -> Result<Value, Error> {
         let mut uris = self.uris();
         if uris.len() == MOST {
@@ -518,3 +447,72 @@ impl Core {
         (!filter.is_empty()).then_some(Value::Object(filter))
     }
 }
+
+fn timed_out(after: Duration, end: Patience) -> Error {
+    let (how, help) = match end {
+        Patience::Exhausted => (
+            "in all, the limit of a call (`limits.maxCall`)",
+            "raise `limits.maxCall` in its entry if calls take longer; progress does not extend it",
+        ),
+        _ => (
+            "without any message from the server",
+            "raise `timeout` if the server needs longer; progress notifications extend it",
+        ),
+    };
+    let message = format!("no answer within {:.1} s {how}", after.as_secs_f64());
+    Error::new(ErrorCode::Timeout, message).help(help)
+}
+
+impl SessionHandle for Live {
+    fn view(&self) -> Arc<SessionView> {
+        self.core.view()
+    }
+
+    fn request(
+        &self,
+        request: Request,
+        pending: Arc<PendingRequest>,
+    ) -> BoxFuture<'static, Result<Payload, Error>> {
+        let core = Arc::clone(&self.core);
+        Box::pin(async move { core.perform(request, &pending).await })
+    }
+
+    fn list(&self, kind: ListKind) -> BoxFuture<'static, Result<FetchedList, Error>> {
+        let core = Arc::clone(&self.core);
+        Box::pin(async move { core.fetch(kind).await })
+    }
+
+    fn roots_changed(&self) -> BoxFuture<'static, ()> {
+        if self.core.era() == Era::Legacy {
+            self.core.tap.notify("notifications/roots/list_changed", Value::Null);
+        }
+        Box::pin(std::future::ready(()))
+    }
+
+    fn close(&self, reason: Error) -> BoxFuture<'static, ()> {
+        let core = Arc::clone(&self.core);
+        Box::pin(async move {
+            let message = reason.message.clone();
+            let _ = core.closing.set(reason);
+            core.tap.end(&message);
+            core.transport.close().await;
+        })
+    }
+}
+
+// The modern subscription (2026-07-28, `subscriptions/listen`): one long request that names what
+// the host wants to hear of, opened anew when that changes or the server ends it.
+
+/// What the host wants to hear of.
+#[derive(Default)]
+pub struct Subscriptions {
+    uris: Mutex<BTreeSet<String>>,
+    changed: Notify,
+}
+
+/// Resources one server may be asked to watch.
+const MOST: usize = 1024;
+/// Longest pause between two attempts.
+const LONGEST: Duration = Duration::from_secs(30);
+/// A subscription that lived this long was a good one.
+const GOOD: Duration = Duration::from_secs(10);

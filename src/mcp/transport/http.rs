@@ -313,66 +313,7 @@ impl Http {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
-}
 
-impl Transport for Http {
-    fn send(self: Arc<Self>, message: Outgoing) -> BoxFuture<'static, Result<(), SendError>> {
-        Box::pin(async move {
-            let initialized = message.method == "notifications/initialized";
-            self.post(message).await?;
-            if initialized {
-                self.open_stream().await;
-            }
-            Ok(())
-        })
-    }
-
-    fn queue(&self, message: Vec<u8>) -> Result<(), SendError> {
-        let queued = self.queue.try_send(Queued::Message(message));
-        queued.map_err(|_| SendError::Unread(Self::QUEUED))
-    }
-
-    fn negotiated(&self, version: &str) {
-        self.state().version = Some(version.to_owned());
-    }
-
-    fn is_http(&self) -> bool {
-        true
-    }
-
-    /// Posts what is queued and ends the session, as far as the server takes part.
-    fn close(&self) -> BoxFuture<'_, ()> {
-        const PATIENCE: Duration = Duration::from_secs(1);
-        Box::pin(async {
-            let goodbye = async {
-                let (done, all) = tokio::sync::oneshot::channel();
-                if self.queue.send(Queued::Done(done)).await.is_ok() {
-                    let _ = all.await;
-                }
-                if self.state().session.is_some() {
-                    let request = self.client.delete(self.url.clone());
-                    let _ = self.run(self.in_session(request).0).await;
-                }
-            };
-            let _ = tokio::time::timeout(PATIENCE, goodbye).await;
-            self.state().stream = None;
-        })
-    }
-}
-
-fn closed_early() -> SendError {
-    SendError::Refused("the stream of the answer was closed before its final response".to_owned())
-}
-
-// What comes back on a request: a status, a body, or nothing at all; and the words for it.
-
-/// A body, as far as the limit lets it be read.
-enum Body {
-    Whole(Vec<u8>),
-    TooLong { head: Vec<u8>, total: u64 },
-}
-
-impl Http {
     /// A response that is no stream.
     async fn body(
         &self,
@@ -517,6 +458,63 @@ impl Http {
         }
         SafeText::line(&self.tap.context.redactor.redact(&text)).to_string()
     }
+}
+
+impl Transport for Http {
+    fn send(self: Arc<Self>, message: Outgoing) -> BoxFuture<'static, Result<(), SendError>> {
+        Box::pin(async move {
+            let initialized = message.method == "notifications/initialized";
+            self.post(message).await?;
+            if initialized {
+                self.open_stream().await;
+            }
+            Ok(())
+        })
+    }
+
+    fn queue(&self, message: Vec<u8>) -> Result<(), SendError> {
+        let queued = self.queue.try_send(Queued::Message(message));
+        queued.map_err(|_| SendError::Unread(Self::QUEUED))
+    }
+
+    fn negotiated(&self, version: &str) {
+        self.state().version = Some(version.to_owned());
+    }
+
+    fn is_http(&self) -> bool {
+        true
+    }
+
+    /// Posts what is queued and ends the session, as far as the server takes part.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        Box::pin(async {
+            let goodbye = async {
+                let (done, all) = tokio::sync::oneshot::channel();
+                if self.queue.send(Queued::Done(done)).await.is_ok() {
+                    let _ = all.await;
+                }
+                if self.state().session.is_some() {
+                    let request = self.client.delete(self.url.clone());
+                    let _ = self.run(self.in_session(request).0).await;
+                }
+            };
+            let _ = tokio::time::timeout(PATIENCE, goodbye).await;
+            self.state().stream = None;
+        })
+    }
+}
+
+fn closed_early() -> SendError {
+    SendError::Refused("the stream of the answer was closed before its final response".to_owned())
+}
+
+// What comes back on a request: a status, a body, or nothing at all; and the words for it.
+
+/// A body, as far as the limit lets it be read.
+enum Body {
+    Whole(Vec<u8>),
+    TooLong { head: Vec<u8>, total: u64 },
 }
 
 /// What a body is that begins in no way JSON in UTF-8 can.

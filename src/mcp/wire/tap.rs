@@ -326,39 +326,9 @@ impl Tap {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
-}
 
-impl State {
-    /// The requests of callers; one with several round trips more than once.
-    fn calls(&self) -> impl Iterator<Item = &Arc<PendingRequest>> {
-        let asked = self.pending.values().map(|entry| &entry.request);
-        asked.chain(self.in_tasks()).filter(|request| request.call.is_some())
-    }
+    // What the host sends: requests into the table before they are written, everything into the record.
 
-    /// The only request an unattributed answer can be meant for.
-    fn only_pending(&self) -> Option<i64> {
-        let mut ids = self.pending.iter().filter(|(_, entry)| !entry.listens());
-        let only = *ids.next()?.0;
-        ids.next().is_none().then_some(only)
-    }
-
-    fn remember(&mut self, id: i64, entry: Entry, why: &'static str) {
-        if self.abandoned.len() == Tap::ABANDONED {
-            self.abandoned.pop_front();
-        }
-        let call = entry.request.call;
-        let Entry { method, target, sent, .. } = entry;
-        self.abandoned.push_back(Abandoned { id, method, target, call, sent, why });
-    }
-}
-
-fn full_name(method: &SafeText, target: Option<&SafeText>) -> SafeText {
-    target.map_or_else(|| method.clone(), |target| SafeText::line(&format!("{method} {target}")))
-}
-
-// What the host sends: requests into the table before they are written, everything into the record.
-
-impl Tap {
     /// Takes a request into the table, before it is written: gives its id, which is its progress
     /// token too, and where its answer will be.
     pub fn admit(
@@ -456,11 +426,9 @@ impl Tap {
             self.ended(&reason);
         }
     }
-}
 
-// Which request an answer belongs to: the one it names, one that nobody waits for any more, or none.
+    // Which request an answer belongs to: the one it names, one that nobody waits for any more, or none.
 
-impl Tap {
     /// Whose answer names this id; what is nobody's is told here.
     fn owner(&self, id: &RequestId, source: &mut Source<'_>) -> Option<(i64, Entry)> {
         let mut state = self.state();
@@ -553,6 +521,34 @@ impl Tap {
         });
         None
     }
+}
+
+impl State {
+    /// The requests of callers; one with several round trips more than once.
+    fn calls(&self) -> impl Iterator<Item = &Arc<PendingRequest>> {
+        let asked = self.pending.values().map(|entry| &entry.request);
+        asked.chain(self.in_tasks()).filter(|request| request.call.is_some())
+    }
+
+    /// The only request an unattributed answer can be meant for.
+    fn only_pending(&self) -> Option<i64> {
+        let mut ids = self.pending.iter().filter(|(_, entry)| !entry.listens());
+        let only = *ids.next()?.0;
+        ids.next().is_none().then_some(only)
+    }
+
+    fn remember(&mut self, id: i64, entry: Entry, why: &'static str) {
+        if self.abandoned.len() == Tap::ABANDONED {
+            self.abandoned.pop_front();
+        }
+        let call = entry.request.call;
+        let Entry { method, target, sent, .. } = entry;
+        self.abandoned.push_back(Abandoned { id, method, target, call, sent, why });
+    }
+}
+
+fn full_name(method: &SafeText, target: Option<&SafeText>) -> SafeText {
+    target.map_or_else(|| method.clone(), |target| SafeText::line(&format!("{method} {target}")))
 }
 
 /// The number that an id is, also where it came back as text.

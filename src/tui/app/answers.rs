@@ -197,34 +197,7 @@ impl App {
     fn answered_request(&self) -> Option<Arc<PendingRequest>> {
         Some(Arc::clone(&self.answers.screens.get(&self.open_request()?)?.request))
     }
-}
 
-// What the engine says about requests: settled, withdrawn, drafted, opened. Drafts outlive their
-// requests, so that they can be copied.
-
-/// Most drafts of withdrawn requests that are kept to be copied.
-const KEPT: usize = 50;
-
-/// What became of a request that is open no more.
-enum End {
-    Answered,
-    Withdrawn(SafeText),
-    /// It ended among so many others that how is not kept any more.
-    Unseen,
-}
-
-fn end_of(id: ApprovalId, answering: &AnswerScreen, view: &HostView) -> End {
-    let settlement = view.settled.iter().rev().find(|(_, request, _)| request.id == id);
-    match settlement {
-        Some((_, _, Settlement::Withdrawn { reason })) => End::Withdrawn(reason.clone()),
-        Some(_) if answering.stage == Stage::Sent => End::Answered,
-        Some(_) => End::Withdrawn(SafeText::line("answered elsewhere")),
-        None if view.servers.contains_key(&answering.request.server) => End::Unseen,
-        None => End::Withdrawn(SafeText::line("its server was removed")),
-    }
-}
-
-impl App {
     /// Withdraws screens whose requests are no longer open, and lets go of those that are answered.
     pub(super) fn answers_followed(&mut self, view: &HostView) {
         let mut notice = None;
@@ -360,19 +333,7 @@ impl App {
     pub fn use_kept_answers(&mut self, answers: KeptAnswers) {
         self.answers.kept = answers;
     }
-}
 
-// Lists a person chooses from about requests: kept answers, tools, rules, servers; and the
-// question before many are denied.
-
-/// How many of the next requests a rule can be for.
-const NEXT_ONES: [u32; 4] = [1, 5, 10, 50];
-
-fn choice(words: Ink, hint: Ink, pick: ApprovalPick) -> Choice {
-    Choice::new(words, hint, Pick::Approval(pick))
-}
-
-impl App {
     pub(super) fn choose(&mut self, title: Ink, choices: Vec<Choice>) {
         self.push_overlay(Overlay::Palette(Palette::new(title, choices)));
     }
@@ -550,6 +511,41 @@ impl App {
         let title = ink!("deny all of {}?", name);
         self.push_overlay(Overlay::Confirm(Confirm::new(title, lines, yes)));
     }
+}
+
+// What the engine says about requests: settled, withdrawn, drafted, opened. Drafts outlive their
+// requests, so that they can be copied.
+
+/// Most drafts of withdrawn requests that are kept to be copied.
+const KEPT: usize = 50;
+
+/// What became of a request that is open no more.
+enum End {
+    Answered,
+    Withdrawn(SafeText),
+    /// It ended among so many others that how is not kept any more.
+    Unseen,
+}
+
+fn end_of(id: ApprovalId, answering: &AnswerScreen, view: &HostView) -> End {
+    let settlement = view.settled.iter().rev().find(|(_, request, _)| request.id == id);
+    match settlement {
+        Some((_, _, Settlement::Withdrawn { reason })) => End::Withdrawn(reason.clone()),
+        Some(_) if answering.stage == Stage::Sent => End::Answered,
+        Some(_) => End::Withdrawn(SafeText::line("answered elsewhere")),
+        None if view.servers.contains_key(&answering.request.server) => End::Unseen,
+        None => End::Withdrawn(SafeText::line("its server was removed")),
+    }
+}
+
+// Lists a person chooses from about requests: kept answers, tools, rules, servers; and the
+// question before many are denied.
+
+/// How many of the next requests a rule can be for.
+const NEXT_ONES: [u32; 4] = [1, 5, 10, 50];
+
+fn choice(words: Ink, hint: Ink, pick: ApprovalPick) -> Choice {
+    Choice::new(words, hint, Pick::Approval(pick))
 }
 
 /// "No", as the wire carries it for this kind.

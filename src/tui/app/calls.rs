@@ -91,35 +91,10 @@ impl App {
             effects.extend(screen.draft());
         }
     }
-}
 
-fn subject_of(view: &ServerView, list: ListKind, wire: &str) -> Option<Subject> {
-    let (server, capabilities) = (&view.name, &view.capabilities);
-    let subject = match list {
-        ListKind::Tools => {
-            let tool = capabilities.tools.iter().find(|t| &*t.name == wire)?;
-            Subject::tool(server, tool)
-        }
-        ListKind::Prompts => {
-            let prompt = capabilities.prompts.iter().find(|p| &*p.name == wire)?;
-            Subject::prompt(server, prompt)
-        }
-        ListKind::Resources => {
-            let resource = capabilities.resources.iter().find(|r| &*r.uri == wire)?;
-            Subject::resource(server, resource)
-        }
-        ListKind::ResourceTemplates => {
-            let template = capabilities.templates.iter().find(|t| &*t.uri_template == wire)?;
-            Subject::template(server, template)
-        }
-    };
-    Some(Subject { limits: view.limits, target: view.target.clone(), ..subject })
-}
+    // What call screens want done elsewhere: checks and pictures of the open one; files that are to be
+    // written; links that are followed; resources that changed on their server.
 
-// What call screens want done elsewhere: checks and pictures of the open one; files that are to be
-// written; links that are followed; resources that changed on their server.
-
-impl App {
     /// Work for other threads: comparisons of every screen, one check and one picture at a time of
     /// the open one.
     pub(super) fn call_work(&mut self, effects: &mut Vec<Effect>) {
@@ -244,21 +219,7 @@ impl App {
             }
         }
     }
-}
 
-/// The URI of `notifications/resources/updated` (MCP, server features, resources).
-fn updated_uri(body: &str) -> Option<String> {
-    let message: serde_json::Value = serde_json::from_str(body).ok()?;
-    message.pointer("/params/uri")?.as_str().map(str::to_owned)
-}
-
-// What happens to calls and forms from outside: time, answers, progress, logs, changed
-// definitions, files.
-
-/// Time between frames while a call runs and nothing else happens.
-const TICK: std::time::Duration = std::time::Duration::from_millis(100);
-
-impl App {
     /// Time went on: completions, elapsed time.
     pub(super) fn call_tick(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
         let running = self.calls.screens.iter().any(|screen| screen.in_flight() > 0);
@@ -404,14 +365,7 @@ impl App {
         }
         self.mark(Redraw::Now);
     }
-}
 
-// What can be called by its name: saved calls, and whatever the servers offer. Opens their screens.
-
-/// Most calls of the past that are listed.
-const PAST: usize = 500;
-
-impl App {
     /// Opens the call screen of an entry of a server.
     pub(super) fn open_call(
         &mut self,
@@ -564,76 +518,7 @@ impl App {
             offers.map(move |(verb, label, list, wire)| choice(verb, label, list, wire))
         })
     }
-}
 
-/// What of a server a target of the history names ([`Subject::key`]).
-fn named(server: &ServerName, view: &ServerView, target: &str) -> Option<Subject> {
-    if target.strip_prefix("request:") == Some(server.as_str()) {
-        return Some(request_of(view));
-    }
-    let of = |list, wire: &str| subject_of(view, list, wire);
-    if let Some(uri) = target.strip_prefix("uri:") {
-        let uri = uri.strip_prefix(server.as_str())?.strip_prefix(':')?;
-        let known = of(ListKind::Resources, uri).or_else(|| of(ListKind::ResourceTemplates, uri));
-        return known
-            .or_else(|| Some(Subject { limits: view.limits, ..Subject::uri(server, uri) }));
-    }
-    let (list, name) = match target.strip_prefix("prompt:") {
-        Some(name) => (ListKind::Prompts, name),
-        None => (ListKind::Tools, target),
-    };
-    of(list, name.strip_prefix(server.as_str())?.strip_prefix('.')?)
-}
-
-/// Any request to a server.
-fn request_of(view: &ServerView) -> Subject {
-    Subject { limits: view.limits, target: view.target.clone(), ..Subject::request(&view.name) }
-}
-
-/// The beginning of arguments, for a row.
-fn cut(text: &str) -> String {
-    text.chars().take(300).collect()
-}
-
-const fn kind(list: ListKind) -> &'static str {
-    match list {
-        ListKind::Tools => "tool",
-        ListKind::Prompts => "prompt",
-        ListKind::Resources => "resource",
-        ListKind::ResourceTemplates => "template",
-    }
-}
-
-// The everyday loop: a server restarts because its sources changed, and the last call to it is made
-// again. Says what happened; whether calls are repeated is the entry's (`dev.rerun`) or the
-// person's word.
-
-/// What is known of restarts, and of what the person wants repeated.
-#[derive(Default)]
-struct Again {
-    /// What the person switched, by server.
-    choices: HashMap<ServerName, Repeat>,
-    seen: HashMap<ServerName, Seen>,
-}
-
-/// Whether calls are made again.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Repeat {
-    Yes,
-    No,
-}
-
-/// What was seen of a server.
-#[derive(Default)]
-struct Seen {
-    taken: u64,
-    /// A restart that is under way, with what changed.
-    restarting: Option<SafeText>,
-    /// When the failed build began that was reported last.
-    reported: Option<Timestamp>,
-}
-
-impl App {
     /// The server of the open call screen.
     pub(super) fn open_server(&self) -> Option<ServerName> {
         let screen = self.calls.screens.get(self.open_call_number()?)?;
@@ -761,6 +646,113 @@ impl App {
         let wanted = screen.made_again(because, now);
         self.wanted(wanted, effects);
     }
+}
+
+fn subject_of(view: &ServerView, list: ListKind, wire: &str) -> Option<Subject> {
+    let (server, capabilities) = (&view.name, &view.capabilities);
+    let subject = match list {
+        ListKind::Tools => {
+            let tool = capabilities.tools.iter().find(|t| &*t.name == wire)?;
+            Subject::tool(server, tool)
+        }
+        ListKind::Prompts => {
+            let prompt = capabilities.prompts.iter().find(|p| &*p.name == wire)?;
+            Subject::prompt(server, prompt)
+        }
+        ListKind::Resources => {
+            let resource = capabilities.resources.iter().find(|r| &*r.uri == wire)?;
+            Subject::resource(server, resource)
+        }
+        ListKind::ResourceTemplates => {
+            let template = capabilities.templates.iter().find(|t| &*t.uri_template == wire)?;
+            Subject::template(server, template)
+        }
+    };
+    Some(Subject { limits: view.limits, target: view.target.clone(), ..subject })
+}
+
+/// The URI of `notifications/resources/updated` (MCP, server features, resources).
+fn updated_uri(body: &str) -> Option<String> {
+    let message: serde_json::Value = serde_json::from_str(body).ok()?;
+    message.pointer("/params/uri")?.as_str().map(str::to_owned)
+}
+
+// What happens to calls and forms from outside: time, answers, progress, logs, changed
+// definitions, files.
+
+/// Time between frames while a call runs and nothing else happens.
+const TICK: std::time::Duration = std::time::Duration::from_millis(100);
+
+// What can be called by its name: saved calls, and whatever the servers offer. Opens their screens.
+
+/// Most calls of the past that are listed.
+const PAST: usize = 500;
+
+/// What of a server a target of the history names ([`Subject::key`]).
+fn named(server: &ServerName, view: &ServerView, target: &str) -> Option<Subject> {
+    if target.strip_prefix("request:") == Some(server.as_str()) {
+        return Some(request_of(view));
+    }
+    let of = |list, wire: &str| subject_of(view, list, wire);
+    if let Some(uri) = target.strip_prefix("uri:") {
+        let uri = uri.strip_prefix(server.as_str())?.strip_prefix(':')?;
+        let known = of(ListKind::Resources, uri).or_else(|| of(ListKind::ResourceTemplates, uri));
+        return known
+            .or_else(|| Some(Subject { limits: view.limits, ..Subject::uri(server, uri) }));
+    }
+    let (list, name) = match target.strip_prefix("prompt:") {
+        Some(name) => (ListKind::Prompts, name),
+        None => (ListKind::Tools, target),
+    };
+    of(list, name.strip_prefix(server.as_str())?.strip_prefix('.')?)
+}
+
+/// Any request to a server.
+fn request_of(view: &ServerView) -> Subject {
+    Subject { limits: view.limits, target: view.target.clone(), ..Subject::request(&view.name) }
+}
+
+/// The beginning of arguments, for a row.
+fn cut(text: &str) -> String {
+    text.chars().take(300).collect()
+}
+
+const fn kind(list: ListKind) -> &'static str {
+    match list {
+        ListKind::Tools => "tool",
+        ListKind::Prompts => "prompt",
+        ListKind::Resources => "resource",
+        ListKind::ResourceTemplates => "template",
+    }
+}
+
+// The everyday loop: a server restarts because its sources changed, and the last call to it is made
+// again. Says what happened; whether calls are repeated is the entry's (`dev.rerun`) or the
+// person's word.
+
+/// What is known of restarts, and of what the person wants repeated.
+#[derive(Default)]
+struct Again {
+    /// What the person switched, by server.
+    choices: HashMap<ServerName, Repeat>,
+    seen: HashMap<ServerName, Seen>,
+}
+
+/// Whether calls are made again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Repeat {
+    Yes,
+    No,
+}
+
+/// What was seen of a server.
+#[derive(Default)]
+struct Seen {
+    taken: u64,
+    /// A restart that is under way, with what changed.
+    restarting: Option<SafeText>,
+    /// When the failed build began that was reported last.
+    reported: Option<Timestamp>,
 }
 
 /// What changed, and how long the build took.

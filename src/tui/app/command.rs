@@ -474,12 +474,10 @@ impl App {
         self.panes.traffic.write_prefs(prefs);
         effects.push(Effect::SavePrefs(Box::new(prefs.clone())));
     }
-}
 
-// What ends something asks once, everywhere the same: leaving, restarting, stopping, switching off.
-// It asks when calls, requests or drafts are open, unless the person turned the question off.
+    // What ends something asks once, everywhere the same: leaving, restarting, stopping, switching off.
+    // It asks when calls, requests or drafts are open, unless the person turned the question off.
 
-impl App {
     /// Does what ends the work of servers (of all without any), after a yes when there is work.
     pub(super) fn end(
         &mut self,
@@ -562,12 +560,10 @@ impl App {
     pub(super) fn end_title(what: &'static str, name: &ServerName) -> Ink {
         ink!("{} {}?", what, Model::name(name))
     }
-}
 
-// Adding, editing, copying, switching and removing servers from the dashboard. The files are
-// written by the engine thread; this holds the form and asks before anything is lost.
+    // Adding, editing, copying, switching and removing servers from the dashboard. The files are
+    // written by the engine thread; this holds the form and asks before anything is lost.
 
-impl App {
     /// Whether the files can be edited from here.
     pub(super) fn can_edit(&self) -> Availability {
         let any = !self.model.view.files.is_empty() || !self.model.files.is_empty();
@@ -694,11 +690,9 @@ impl App {
             Err(_) => self.mark(Redraw::Now),
         }
     }
-}
 
-// Saved filters of the traffic: asked for a name, listed, used, renamed, removed, taken back.
+    // Saved filters of the traffic: asked for a name, listed, used, renamed, removed, taken back.
 
-impl App {
     /// Does an action on the saved filters.
     pub(super) fn filter_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
         match action {

@@ -323,12 +323,10 @@ impl App {
         self.overlays.push(overlay);
         self.mark(Redraw::Now);
     }
-}
 
-// The inbox: opens what waits for the person, and follows what of the configuration waits. Shows it
-// when it comes, without taking keys that were meant for something else.
+    // The inbox: opens what waits for the person, and follows what of the configuration waits. Shows it
+    // when it comes, without taking keys that were meant for something else.
 
-impl App {
     /// Opens something that waits.
     pub(super) fn open_todo(&mut self, todo: &Todo, effects: &mut Vec<Effect>) {
         match todo {

@@ -174,16 +174,7 @@ impl App {
             self.remember(effects);
         }
     }
-}
 
-// The mouse: from the topmost overlay through the open screen to panes, tabs and footer.
-
-/// Two clicks on one cell within this time are a double click.
-const DOUBLE_CLICK: std::time::Duration = std::time::Duration::from_millis(400);
-/// Rows per notch of the wheel.
-const WHEEL: isize = 3;
-
-impl App {
     pub(super) fn mouse(&mut self, mouse: MouseEvent, effects: &mut Vec<Effect>) {
         let at = Position::new(mouse.column, mouse.row);
         let gesture = match mouse.kind {
@@ -251,55 +242,7 @@ impl App {
             self.perform(action, effects);
         }
     }
-}
 
-// Text selected with the mouse: a drag marks what is on the screen within one region, row by row,
-// and releasing the button copies it. What is copied is what was seen: safe text, secrets masked.
-
-/// What is marked: from where the button was pressed to where the mouse is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Drag {
-    region: Rect,
-    from: Position,
-    to: Position,
-}
-
-impl Drag {
-    /// The marked cells of every row, from the top.
-    fn rows(&self) -> impl Iterator<Item = (u16, std::ops::Range<u16>)> {
-        let order = |at: Position| (at.y, at.x);
-        let (first, last) = if order(self.from) <= order(self.to) {
-            (self.from, self.to)
-        } else {
-            (self.to, self.from)
-        };
-        let region = self.region;
-        (first.y..=last.y).map(move |y| {
-            let start = if y == first.y { first.x } else { region.left() };
-            let end = if y == last.y { last.x + 1 } else { region.right() };
-            (y, start..end)
-        })
-    }
-
-    /// What is marked, without the blanks at the ends of rows.
-    fn text(&self, buf: &Buffer) -> String {
-        let row = |(y, columns): (u16, std::ops::Range<u16>)| {
-            let mut text = String::new();
-            let mut x = columns.start;
-            while x < columns.end {
-                let symbol = buf.cell((x, y)).map_or(" ", |cell| cell.symbol());
-                text.push_str(symbol);
-                // The cell after a wide character is part of it.
-                x += (symbol.width() as u16).max(1);
-            }
-            text.trim_end().to_owned()
-        };
-        let rows: Vec<String> = self.rows().map(row).collect();
-        rows.join("\n").trim_end().to_owned()
-    }
-}
-
-impl App {
     /// The mouse moved with the button held down.
     pub(super) fn drag_to(&mut self, at: Position) {
         if self.drag.is_none() {
@@ -380,24 +323,7 @@ impl App {
         self.render(self.size, &mut buf);
         buf
     }
-}
 
-// The moment to read: what a person approves or answers is what was on the screen, the same and on
-// top of everything, for half a second. A key that comes sooner does nothing and says so.
-
-/// How long it has to stand there.
-const MOMENT: Duration = Duration::from_millis(500);
-
-/// What was drawn last that somebody may decide on, and since when it stands there unchanged.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Moment {
-    shown: Option<(u64, Timestamp)>,
-    /// The request that came up by itself after another one was answered: a second press of the key
-    /// that sent must not reach it.
-    pub(super) unasked: Option<ApprovalId>,
-}
-
-impl App {
     /// Notes what the frame that is drawn now shows.
     pub(super) fn note_moment(&mut self) {
         let now = self.model.now;
@@ -450,4 +376,72 @@ impl App {
         }
         Some(hash.finish())
     }
+}
+
+// The mouse: from the topmost overlay through the open screen to panes, tabs and footer.
+
+/// Two clicks on one cell within this time are a double click.
+const DOUBLE_CLICK: std::time::Duration = std::time::Duration::from_millis(400);
+/// Rows per notch of the wheel.
+const WHEEL: isize = 3;
+
+// Text selected with the mouse: a drag marks what is on the screen within one region, row by row,
+// and releasing the button copies it. What is copied is what was seen: safe text, secrets masked.
+
+/// What is marked: from where the button was pressed to where the mouse is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Drag {
+    region: Rect,
+    from: Position,
+    to: Position,
+}
+
+impl Drag {
+    /// The marked cells of every row, from the top.
+    fn rows(&self) -> impl Iterator<Item = (u16, std::ops::Range<u16>)> {
+        let order = |at: Position| (at.y, at.x);
+        let (first, last) = if order(self.from) <= order(self.to) {
+            (self.from, self.to)
+        } else {
+            (self.to, self.from)
+        };
+        let region = self.region;
+        (first.y..=last.y).map(move |y| {
+            let start = if y == first.y { first.x } else { region.left() };
+            let end = if y == last.y { last.x + 1 } else { region.right() };
+            (y, start..end)
+        })
+    }
+
+    /// What is marked, without the blanks at the ends of rows.
+    fn text(&self, buf: &Buffer) -> String {
+        let row = |(y, columns): (u16, std::ops::Range<u16>)| {
+            let mut text = String::new();
+            let mut x = columns.start;
+            while x < columns.end {
+                let symbol = buf.cell((x, y)).map_or(" ", |cell| cell.symbol());
+                text.push_str(symbol);
+                // The cell after a wide character is part of it.
+                x += (symbol.width() as u16).max(1);
+            }
+            text.trim_end().to_owned()
+        };
+        let rows: Vec<String> = self.rows().map(row).collect();
+        rows.join("\n").trim_end().to_owned()
+    }
+}
+
+// The moment to read: what a person approves or answers is what was on the screen, the same and on
+// top of everything, for half a second. A key that comes sooner does nothing and says so.
+
+/// How long it has to stand there.
+const MOMENT: Duration = Duration::from_millis(500);
+
+/// What was drawn last that somebody may decide on, and since when it stands there unchanged.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moment {
+    shown: Option<(u64, Timestamp)>,
+    /// The request that came up by itself after another one was answered: a second press of the key
+    /// that sent must not reach it.
+    pub(super) unasked: Option<ApprovalId>,
 }

@@ -329,105 +329,7 @@ impl AnswerScreen {
             }
         }
     }
-}
 
-/// What one press of "more time" adds.
-const MORE_TIME: Duration = Duration::from_secs(600);
-/// Largest draft that is handed to an editor outside, in bytes.
-const EDITED: usize = 4 << 20;
-
-const HELP: Help = (
-    "keys: answering",
-    &[
-        (Scope::Answer, "answering"),
-        (Scope::AnswerSampling, "a completion"),
-        (Scope::AnswerElicitation, "an elicitation"),
-        (Scope::AnswerReading, "while nothing is typed"),
-        (Scope::Form, "in the form"),
-        (Scope::FormLine, "on lines that take no text"),
-    ],
-);
-
-/// Where its words and its draft are drawn: above the line of keys.
-fn body(area: Rect) -> Rect {
-    Rect { height: area.height.saturating_sub(1), ..area }
-}
-
-impl Screen for AnswerScreen {
-    fn scopes(&self) -> Vec<Scope> {
-        let Some(form) = self.open_form() else { return scopes(self).to_vec() };
-        [&[Scope::Answer, Scope::AnswerElicitation], form.scopes()].concat()
-    }
-
-    fn help(&self) -> Help {
-        HELP
-    }
-
-    fn takes_letters(&self) -> bool {
-        self.is_typing()
-    }
-
-    fn key(&mut self, key: KeyEvent, bound: Option<Action>, cx: &Cx<'_>, out: &mut Out) -> bool {
-        self.now_is(cx.model.now);
-        if self.type_in_form(key, bound.is_some()) {
-            return true;
-        }
-        if bound.is_none() {
-            out.effects.extend(self.type_key(key));
-        }
-        bound.is_none()
-    }
-
-    fn act(&mut self, action: Action, _cx: &Cx<'_>, out: &mut Out) {
-        match action {
-            Action::SaveForm => self.ask_for_name(),
-            Action::MoreTime if self.stage == Stage::Open => {
-                out.effect(Effect::MoreTime(self.id(), MORE_TIME));
-            }
-            Action::MoreTime => {}
-            Action::Editor => {
-                let (token, text) = (FormToken::answer(self.id()), self.text());
-                let suffix = self.suffix();
-                if text.len() <= EDITED {
-                    out.effect(Effect::Edit { token, text, suffix });
-                }
-            }
-            Action::CopyForm => out.copy(self.text()),
-            Action::SaveMedia => self.save_media(out),
-            Action::Back if self.back() => {}
-            Action::Back => close(out),
-            action => out.effects.extend(self.apply(action)),
-        }
-    }
-
-    fn paste(&mut self, text: &str, _cx: &Cx<'_>, _out: &mut Out) {
-        Self::paste(self, text);
-    }
-
-    fn mouse(&mut self, gesture: Gesture, cx: &Cx<'_>, area: Rect, out: &mut Out) {
-        match gesture {
-            Gesture::Scroll { delta, .. } => self.scroll(delta),
-            Gesture::Click(at) | Gesture::DoubleClick(at) => {
-                let spot = draw::spot(self, cx, body(area), at);
-                out.effects.extend(spot.and_then(|spot| self.click(spot, at)));
-            }
-        }
-    }
-
-    fn prepare(&mut self, _cx: &Cx<'_>, area: Rect) {
-        self.lay_out(area.width.saturating_sub(3));
-    }
-
-    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        draw::render(self, cx, body(area), buf);
-    }
-
-    fn key_line(&self, keymap: &Keymap) -> KeyLine {
-        KeyLine::new(footer(keymap, self), keymap.help_label())
-    }
-}
-
-impl AnswerScreen {
     /// The other part.
     pub(super) fn focus_next(&mut self) {
         // Of one that is over, everything that was written can be reached and copied.
@@ -482,9 +384,7 @@ impl AnswerScreen {
         }
         true
     }
-}
 
-impl AnswerScreen {
     /// The mouse was pressed there.
     pub fn click(&mut self, spot: Spot, at: Position) -> Option<Effect> {
         match spot {
@@ -508,9 +408,7 @@ impl AnswerScreen {
             }
         }
     }
-}
 
-impl AnswerScreen {
     /// Whether plain keys are text.
     pub fn is_typing(&self) -> bool {
         self.stage == Stage::Open
@@ -689,6 +587,102 @@ impl AnswerScreen {
             (Part::Request, _) | (_, Draft::Raw(_) | Draft::Form(_)) => ".json",
             _ => ".md",
         }
+    }
+}
+
+/// What one press of "more time" adds.
+const MORE_TIME: Duration = Duration::from_secs(600);
+/// Largest draft that is handed to an editor outside, in bytes.
+const EDITED: usize = 4 << 20;
+
+const HELP: Help = (
+    "keys: answering",
+    &[
+        (Scope::Answer, "answering"),
+        (Scope::AnswerSampling, "a completion"),
+        (Scope::AnswerElicitation, "an elicitation"),
+        (Scope::AnswerReading, "while nothing is typed"),
+        (Scope::Form, "in the form"),
+        (Scope::FormLine, "on lines that take no text"),
+    ],
+);
+
+/// Where its words and its draft are drawn: above the line of keys.
+fn body(area: Rect) -> Rect {
+    Rect { height: area.height.saturating_sub(1), ..area }
+}
+
+impl Screen for AnswerScreen {
+    fn scopes(&self) -> Vec<Scope> {
+        let Some(form) = self.open_form() else { return scopes(self).to_vec() };
+        [&[Scope::Answer, Scope::AnswerElicitation], form.scopes()].concat()
+    }
+
+    fn help(&self) -> Help {
+        HELP
+    }
+
+    fn takes_letters(&self) -> bool {
+        self.is_typing()
+    }
+
+    fn key(&mut self, key: KeyEvent, bound: Option<Action>, cx: &Cx<'_>, out: &mut Out) -> bool {
+        self.now_is(cx.model.now);
+        if self.type_in_form(key, bound.is_some()) {
+            return true;
+        }
+        if bound.is_none() {
+            out.effects.extend(self.type_key(key));
+        }
+        bound.is_none()
+    }
+
+    fn act(&mut self, action: Action, _cx: &Cx<'_>, out: &mut Out) {
+        match action {
+            Action::SaveForm => self.ask_for_name(),
+            Action::MoreTime if self.stage == Stage::Open => {
+                out.effect(Effect::MoreTime(self.id(), MORE_TIME));
+            }
+            Action::MoreTime => {}
+            Action::Editor => {
+                let (token, text) = (FormToken::answer(self.id()), self.text());
+                let suffix = self.suffix();
+                if text.len() <= EDITED {
+                    out.effect(Effect::Edit { token, text, suffix });
+                }
+            }
+            Action::CopyForm => out.copy(self.text()),
+            Action::SaveMedia => self.save_media(out),
+            Action::Back if self.back() => {}
+            Action::Back => close(out),
+            action => out.effects.extend(self.apply(action)),
+        }
+    }
+
+    fn paste(&mut self, text: &str, _cx: &Cx<'_>, _out: &mut Out) {
+        Self::paste(self, text);
+    }
+
+    fn mouse(&mut self, gesture: Gesture, cx: &Cx<'_>, area: Rect, out: &mut Out) {
+        match gesture {
+            Gesture::Scroll { delta, .. } => self.scroll(delta),
+            Gesture::Click(at) | Gesture::DoubleClick(at) => {
+                let spot = draw::spot(self, cx, body(area), at);
+                out.effects.extend(spot.and_then(|spot| self.click(spot, at)));
+            }
+        }
+    }
+
+    fn prepare(&mut self, _cx: &Cx<'_>, area: Rect) {
+        self.lay_out(area.width.saturating_sub(3));
+    }
+
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        draw::render(self, cx, body(area), buf);
+    }
+
+    fn key_line(&self, keymap: &Keymap) -> KeyLine {
+        KeyLine::new(footer(keymap, self), keymap.help_label())
     }
 }
 

@@ -123,25 +123,7 @@ impl CallScreen {
     pub(super) fn run_mut(&mut self) -> Option<&mut Run> {
         self.runs.get_mut(self.shown)
     }
-}
 
-fn is_bare(value: &Value) -> bool {
-    value.as_object().is_some_and(serde_json::Map::is_empty)
-}
-
-/// What is known of changes of the resource that is looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Updates {
-    /// How often the server said so.
-    pub count: u64,
-    /// When it said so last.
-    pub at: Option<Timestamp>,
-    /// What is shown is older than that.
-    pub stale: bool,
-    again: bool,
-}
-
-impl CallScreen {
     /// The URI that is looked at, or would be.
     pub(super) fn uri(&self) -> Option<String> {
         match self.subject.kind {
@@ -271,9 +253,7 @@ impl CallScreen {
         let view = self.run().and_then(Run::view);
         view.map_or_else(Vec::new, |view| view.placements(&look, result))
     }
-}
 
-impl CallScreen {
     /// Makes the last call once more. The keys stay where they are, and so does what is shown
     /// unless it was the last call.
     pub fn made_again(&mut self, because: SafeText, now: Timestamp) -> Vec<Effect> {
@@ -325,4 +305,20 @@ impl CallScreen {
         self.focus == Focus::Result
             && self.run_mut().and_then(Run::view_mut).is_some_and(ResultView::stop_comparing)
     }
+}
+
+fn is_bare(value: &Value) -> bool {
+    value.as_object().is_some_and(serde_json::Map::is_empty)
+}
+
+/// What is known of changes of the resource that is looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Updates {
+    /// How often the server said so.
+    pub count: u64,
+    /// When it said so last.
+    pub at: Option<Timestamp>,
+    /// What is shown is older than that.
+    pub stale: bool,
+    again: bool,
 }

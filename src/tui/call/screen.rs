@@ -391,13 +391,7 @@ impl CallScreen {
         wanted.push(Effect::Close);
         wanted
     }
-}
 
-/// The same key within this time of the last one is held down: keyboards wait up to 660 ms before
-/// they repeat.
-const HELD: std::time::Duration = std::time::Duration::from_millis(700);
-
-impl CallScreen {
     /// Time went on.
     pub fn tick(&mut self, now: Timestamp) -> Vec<Effect> {
         self.now = now;
@@ -557,9 +551,7 @@ impl CallScreen {
         }
         self.typed()
     }
-}
 
-impl CallScreen {
     /// The line of keys at its foot: those that mean something now.
     pub(super) fn keys(&self) -> KeyLine {
         let mut keys = self.keymap.labels(self.scopes());
@@ -623,13 +615,7 @@ impl CallScreen {
         }
         Vec::new()
     }
-}
 
-fn choice(words: Ink, hint: &'static str, pick: CallPick) -> Choice {
-    Choice::new(words, ink!("{}", hint), Pick::Call(pick))
-}
-
-impl CallScreen {
     pub(super) fn offer_exports(&self) -> Vec<Effect> {
         let ways = Export::ALL.into_iter();
         let ways = ways.filter(|way| match way {
@@ -739,6 +725,14 @@ impl CallScreen {
         call.timeout = self.seconds;
         call
     }
+}
+
+/// The same key within this time of the last one is held down: keyboards wait up to 660 ms before
+/// they repeat.
+const HELD: std::time::Duration = std::time::Duration::from_millis(700);
+
+fn choice(words: Ink, hint: &'static str, pick: CallPick) -> Choice {
+    Choice::new(words, ink!("{}", hint), Pick::Call(pick))
 }
 
 const HELP: Help = (

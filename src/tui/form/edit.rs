@@ -353,68 +353,10 @@ impl FormState {
             merge(&self.document, &[Arc::clone(&self.document.root)], self.value.as_ref(), picks)
         })
     }
-}
 
-const fn list_is_set(list: Option<&Value>) -> bool {
-    matches!(list, Some(Value::Array(_)))
-}
+    // What a person can want of a form, and what it does. Which key means which command is decided by
+    // the key table.
 
-fn type_index(types: Types) -> usize {
-    let all = [Types::STRING, Types::NUMBER, Types::BOOLEAN, Types::OBJECT, Types::ARRAY];
-    all.iter().position(|t| *t == types).unwrap_or_default()
-}
-
-fn stepped(kind: &FieldKind, value: Option<&Value>, direction: Direction) -> Option<Value> {
-    match kind {
-        FieldKind::Number { integer, step, minimum, maximum } => {
-            let number =
-                next_number(value.and_then(Value::as_f64), *step, direction, (*minimum, *maximum));
-            if *integer || (number.fract() == 0.0 && step.fract() == 0.0) {
-                return (number.abs() < 9e15).then(|| Value::from(number as i64));
-            }
-            // Steps such as 0.1 do not add up exactly; what is shown is what was meant.
-            let rounded = format!("{number:.10}").parse::<f64>().ok()?;
-            serde_json::Number::from_f64(rounded).map(Value::Number)
-        }
-        FieldKind::Choice(options) if !options.is_empty() => {
-            let at = value.and_then(|v| options.iter().position(|o| same(o, v)));
-            let next = match (at, direction) {
-                (None, _) => 0,
-                (Some(i), Direction::Down) => (i + 1) % options.len(),
-                (Some(i), Direction::Up) => (i + options.len() - 1) % options.len(),
-            };
-            options.get(next).cloned()
-        }
-        FieldKind::Bool => Some(Value::Bool(!value.and_then(Value::as_bool).unwrap_or_default())),
-        _ => None,
-    }
-}
-
-type Bound = Option<(f64, bool)>;
-
-fn next_number(now: Option<f64>, step: f64, direction: Direction, limits: (Bound, Bound)) -> f64 {
-    let (minimum, maximum) = limits;
-    let lowest = minimum.map(|(m, exclusive)| {
-        let first = (m / step - 1e-9).ceil() * step;
-        if exclusive && first <= m { first + step } else { first }
-    });
-    let highest = maximum.map(|(m, exclusive)| {
-        let last = (m / step + 1e-9).floor() * step;
-        if exclusive && last >= m { last - step } else { last }
-    });
-    let next = match (now, direction) {
-        (None, _) => lowest.unwrap_or(0.0).max(0.0_f64.min(highest.unwrap_or(0.0))),
-        (Some(now), Direction::Up) => now + step,
-        (Some(now), Direction::Down) => now - step,
-    };
-    let next = lowest.map_or(next, |low| next.max(low));
-    highest.map_or(next, |high| next.min(high))
-}
-
-// What a person can want of a form, and what it does. Which key means which command is decided by
-// the key table.
-
-impl FormState {
     /// Does a command; gives whether it meant anything here.
     pub fn apply(&mut self, action: Action) -> bool {
         let at = self.current().map(|row| row.pointer.clone()).unwrap_or_default();
@@ -644,6 +586,62 @@ impl FormState {
         self.refresh();
         self.focus();
     }
+}
+
+const fn list_is_set(list: Option<&Value>) -> bool {
+    matches!(list, Some(Value::Array(_)))
+}
+
+fn type_index(types: Types) -> usize {
+    let all = [Types::STRING, Types::NUMBER, Types::BOOLEAN, Types::OBJECT, Types::ARRAY];
+    all.iter().position(|t| *t == types).unwrap_or_default()
+}
+
+fn stepped(kind: &FieldKind, value: Option<&Value>, direction: Direction) -> Option<Value> {
+    match kind {
+        FieldKind::Number { integer, step, minimum, maximum } => {
+            let number =
+                next_number(value.and_then(Value::as_f64), *step, direction, (*minimum, *maximum));
+            if *integer || (number.fract() == 0.0 && step.fract() == 0.0) {
+                return (number.abs() < 9e15).then(|| Value::from(number as i64));
+            }
+            // Steps such as 0.1 do not add up exactly; what is shown is what was meant.
+            let rounded = format!("{number:.10}").parse::<f64>().ok()?;
+            serde_json::Number::from_f64(rounded).map(Value::Number)
+        }
+        FieldKind::Choice(options) if !options.is_empty() => {
+            let at = value.and_then(|v| options.iter().position(|o| same(o, v)));
+            let next = match (at, direction) {
+                (None, _) => 0,
+                (Some(i), Direction::Down) => (i + 1) % options.len(),
+                (Some(i), Direction::Up) => (i + options.len() - 1) % options.len(),
+            };
+            options.get(next).cloned()
+        }
+        FieldKind::Bool => Some(Value::Bool(!value.and_then(Value::as_bool).unwrap_or_default())),
+        _ => None,
+    }
+}
+
+type Bound = Option<(f64, bool)>;
+
+fn next_number(now: Option<f64>, step: f64, direction: Direction, limits: (Bound, Bound)) -> f64 {
+    let (minimum, maximum) = limits;
+    let lowest = minimum.map(|(m, exclusive)| {
+        let first = (m / step - 1e-9).ceil() * step;
+        if exclusive && first <= m { first + step } else { first }
+    });
+    let highest = maximum.map(|(m, exclusive)| {
+        let last = (m / step + 1e-9).floor() * step;
+        if exclusive && last >= m { last - step } else { last }
+    });
+    let next = match (now, direction) {
+        (None, _) => lowest.unwrap_or(0.0).max(0.0_f64.min(highest.unwrap_or(0.0))),
+        (Some(now), Direction::Up) => now + step,
+        (Some(now), Direction::Down) => now - step,
+    };
+    let next = lowest.map_or(next, |low| next.max(low));
+    highest.map_or(next, |high| next.min(high))
 }
 
 // Dates and times stepped where the cursor stands: year, month, day, hour, minute or second

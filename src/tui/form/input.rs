@@ -452,6 +452,165 @@ impl FormState {
         }
         self.focus();
     }
+
+    pub(super) fn open_popup(&mut self, filter: String) {
+        let Some(row) = self.current() else { return };
+        let value = pointer::get(self.value.as_ref(), &row.pointer);
+        let label = |i: usize, option: &Value, field: &super::row::Field| {
+            let raw = plain(option);
+            match field.option_name(i, option) {
+                Some(name) if name != raw => SafeText::line(&format!("{name}  ({raw})")),
+                _ => SafeText::line(&raw),
+            }
+        };
+        let (chooses, entries, selected, marked) = match &row.kind {
+            RowKind::Variant { titles, active, .. } => {
+                (Chooses::Variant, titles.clone(), *active, HashSet::new())
+            }
+            RowKind::Types { types, active } => {
+                let words =
+                    types.iter().map(|t| SafeText::line(&super::row::type_words(*t, false)));
+                (Chooses::Type, words.collect(), *active, HashSet::new())
+            }
+            RowKind::Field { field, .. } => match &field.kind {
+                FieldKind::Choice(options) => {
+                    let at = value.and_then(|v| options.iter().position(|o| o == v)).unwrap_or(0);
+                    let entries = options.iter().enumerate().map(|(i, o)| label(i, o, field));
+                    (Chooses::One(options.to_vec()), entries.collect(), at, HashSet::new())
+                }
+                FieldKind::MultiChoice(options) => {
+                    let chosen = value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+                    let marked = chosen.iter().filter_map(|c| options.iter().position(|o| o == c));
+                    let entries = options.iter().enumerate().map(|(i, o)| label(i, o, field));
+                    (Chooses::Many(options.to_vec()), entries.collect(), 0, marked.collect())
+                }
+                _ => return,
+            },
+            _ => return,
+        };
+        self.popup = Some(Popup { row: self.cursor, chooses, entries, filter, selected, marked });
+    }
+
+    pub(super) fn type_popup(&mut self, key: KeyEvent) -> bool {
+        let Some(popup) = &mut self.popup else { return false };
+        let narrowed = popup.narrowed();
+        let last = narrowed.len().saturating_sub(1);
+        match key.code {
+            KeyCode::Up | KeyCode::BackTab => popup.selected = popup.selected.saturating_sub(1),
+            KeyCode::Down | KeyCode::Tab => popup.selected = (popup.selected + 1).min(last),
+            KeyCode::PageUp => popup.selected = popup.selected.saturating_sub(8),
+            KeyCode::PageDown => popup.selected = (popup.selected + 8).min(last),
+            KeyCode::Home => popup.selected = 0,
+            KeyCode::End => popup.selected = last,
+            KeyCode::Esc => self.popup = None,
+            KeyCode::Backspace => {
+                popup.filter.pop();
+                popup.selected = 0;
+            }
+            KeyCode::Char(' ') if matches!(popup.chooses, Chooses::Many(_)) => {
+                if let Some(index) = narrowed.get(popup.selected).copied() {
+                    self.mark(index);
+                }
+            }
+            KeyCode::Char(c)
+                if !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) =>
+            {
+                popup.filter.push(c);
+                popup.selected = 0;
+            }
+            KeyCode::Enter => {
+                let chosen = narrowed.get(popup.selected).copied();
+                self.choose(chosen);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn mark(&mut self, index: usize) {
+        let Some(popup) = &mut self.popup else { return };
+        let Chooses::Many(options) = &popup.chooses else { return };
+        let Some(option) = options.get(index).cloned() else { return };
+        let on = popup.marked.insert(index) || !popup.marked.remove(&index);
+        let Some(at) = self.rows.get(popup.row).map(|row| row.pointer.clone()) else { return };
+        let before = pointer::get(self.value.as_ref(), &at).and_then(Value::as_array);
+        let mut items = before.cloned().unwrap_or_default();
+        if on {
+            items.push(option);
+        } else {
+            items.retain(|item| item != &option);
+        }
+        self.set(&at, Value::Array(items));
+    }
+
+    fn choose(&mut self, chosen: Option<usize>) {
+        let Some(popup) = self.popup.take() else { return };
+        let Some(chosen) = chosen else { return };
+        match &popup.chooses {
+            Chooses::One(options) => {
+                let at = self.rows.get(popup.row).map(|row| row.pointer.clone());
+                if let (Some(at), Some(option)) = (at, options.get(chosen)) {
+                    self.set(&at, option.clone());
+                }
+            }
+            Chooses::Variant => self.choose_variant(popup.row, chosen),
+            Chooses::Type => self.choose_type(popup.row, chosen),
+            Chooses::Many(_) => {}
+        }
+    }
+
+    /// A click at a place of the `area` the form is drawn in.
+    pub fn click(&mut self, at: Position, area: Rect) -> Clicked {
+        match hit(self, area, at) {
+            Some(Spot::Entry(entry)) => self.click_entry(entry),
+            Some(Spot::Outside) => self.popup = None,
+            Some(Spot::Json) => self.enter_json(),
+            Some(Spot::Row(row)) => {
+                if self.json().is_some_and(|json| json.focused) {
+                    self.toggle_json();
+                    if self.json().is_some_and(|json| json.focused) {
+                        // It is no JSON: what was typed there is not thrown away by a click.
+                        return Clicked::Nothing;
+                    }
+                }
+                let again = self.cursor() == row;
+                if row == self.rows().len() {
+                    self.select(row);
+                    return Clicked::Submit;
+                }
+                if !again {
+                    self.select(row);
+                } else if !self.takes_text() {
+                    self.apply(Action::Open);
+                }
+            }
+            Some(Spot::Frame) | None => {}
+        }
+        Clicked::Nothing
+    }
+
+    fn click_entry(&mut self, entry: usize) {
+        let Some(popup) = &mut self.popup else { return };
+        if entry >= popup.narrowed().len() {
+            return;
+        }
+        popup.selected = entry;
+        let many = matches!(popup.chooses, Chooses::Many(_));
+        let code = if many { KeyCode::Char(' ') } else { KeyCode::Enter };
+        self.type_popup(KeyEvent::from(code));
+    }
+
+    /// The wheel turned by so many rows: the cursor goes along.
+    pub fn wheel(&mut self, rows: isize) {
+        for _ in 0..rows.unsigned_abs() {
+            if self.popup_is_open() {
+                let code = if rows < 0 { KeyCode::Up } else { KeyCode::Down };
+                self.type_popup(KeyEvent::from(code));
+            } else {
+                self.apply(if rows < 0 { Action::PreviousField } else { Action::NextField });
+            }
+        }
+    }
 }
 
 /// Edits as line editors do: what the text area takes, with `ctrl-u` to the start of the line.
@@ -562,114 +721,6 @@ impl Popup {
     }
 }
 
-impl FormState {
-    pub(super) fn open_popup(&mut self, filter: String) {
-        let Some(row) = self.current() else { return };
-        let value = pointer::get(self.value.as_ref(), &row.pointer);
-        let label = |i: usize, option: &Value, field: &super::row::Field| {
-            let raw = plain(option);
-            match field.option_name(i, option) {
-                Some(name) if name != raw => SafeText::line(&format!("{name}  ({raw})")),
-                _ => SafeText::line(&raw),
-            }
-        };
-        let (chooses, entries, selected, marked) = match &row.kind {
-            RowKind::Variant { titles, active, .. } => {
-                (Chooses::Variant, titles.clone(), *active, HashSet::new())
-            }
-            RowKind::Types { types, active } => {
-                let words =
-                    types.iter().map(|t| SafeText::line(&super::row::type_words(*t, false)));
-                (Chooses::Type, words.collect(), *active, HashSet::new())
-            }
-            RowKind::Field { field, .. } => match &field.kind {
-                FieldKind::Choice(options) => {
-                    let at = value.and_then(|v| options.iter().position(|o| o == v)).unwrap_or(0);
-                    let entries = options.iter().enumerate().map(|(i, o)| label(i, o, field));
-                    (Chooses::One(options.to_vec()), entries.collect(), at, HashSet::new())
-                }
-                FieldKind::MultiChoice(options) => {
-                    let chosen = value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-                    let marked = chosen.iter().filter_map(|c| options.iter().position(|o| o == c));
-                    let entries = options.iter().enumerate().map(|(i, o)| label(i, o, field));
-                    (Chooses::Many(options.to_vec()), entries.collect(), 0, marked.collect())
-                }
-                _ => return,
-            },
-            _ => return,
-        };
-        self.popup = Some(Popup { row: self.cursor, chooses, entries, filter, selected, marked });
-    }
-
-    pub(super) fn type_popup(&mut self, key: KeyEvent) -> bool {
-        let Some(popup) = &mut self.popup else { return false };
-        let narrowed = popup.narrowed();
-        let last = narrowed.len().saturating_sub(1);
-        match key.code {
-            KeyCode::Up | KeyCode::BackTab => popup.selected = popup.selected.saturating_sub(1),
-            KeyCode::Down | KeyCode::Tab => popup.selected = (popup.selected + 1).min(last),
-            KeyCode::PageUp => popup.selected = popup.selected.saturating_sub(8),
-            KeyCode::PageDown => popup.selected = (popup.selected + 8).min(last),
-            KeyCode::Home => popup.selected = 0,
-            KeyCode::End => popup.selected = last,
-            KeyCode::Esc => self.popup = None,
-            KeyCode::Backspace => {
-                popup.filter.pop();
-                popup.selected = 0;
-            }
-            KeyCode::Char(' ') if matches!(popup.chooses, Chooses::Many(_)) => {
-                if let Some(index) = narrowed.get(popup.selected).copied() {
-                    self.mark(index);
-                }
-            }
-            KeyCode::Char(c)
-                if !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) =>
-            {
-                popup.filter.push(c);
-                popup.selected = 0;
-            }
-            KeyCode::Enter => {
-                let chosen = narrowed.get(popup.selected).copied();
-                self.choose(chosen);
-            }
-            _ => return false,
-        }
-        true
-    }
-
-    fn mark(&mut self, index: usize) {
-        let Some(popup) = &mut self.popup else { return };
-        let Chooses::Many(options) = &popup.chooses else { return };
-        let Some(option) = options.get(index).cloned() else { return };
-        let on = popup.marked.insert(index) || !popup.marked.remove(&index);
-        let Some(at) = self.rows.get(popup.row).map(|row| row.pointer.clone()) else { return };
-        let before = pointer::get(self.value.as_ref(), &at).and_then(Value::as_array);
-        let mut items = before.cloned().unwrap_or_default();
-        if on {
-            items.push(option);
-        } else {
-            items.retain(|item| item != &option);
-        }
-        self.set(&at, Value::Array(items));
-    }
-
-    fn choose(&mut self, chosen: Option<usize>) {
-        let Some(popup) = self.popup.take() else { return };
-        let Some(chosen) = chosen else { return };
-        match &popup.chooses {
-            Chooses::One(options) => {
-                let at = self.rows.get(popup.row).map(|row| row.pointer.clone());
-                if let (Some(at), Some(option)) = (at, options.get(chosen)) {
-                    self.set(&at, option.clone());
-                }
-            }
-            Chooses::Variant => self.choose_variant(popup.row, chosen),
-            Chooses::Type => self.choose_type(popup.row, chosen),
-            Chooses::Many(_) => {}
-        }
-    }
-}
-
 // The mouse in a form: a click selects, a second one on the same line does what Enter does there;
 // the line that calls calls.
 
@@ -680,61 +731,6 @@ pub enum Clicked {
     Nothing,
     /// The line that calls, or saves, was clicked.
     Submit,
-}
-
-impl FormState {
-    /// A click at a place of the `area` the form is drawn in.
-    pub fn click(&mut self, at: Position, area: Rect) -> Clicked {
-        match hit(self, area, at) {
-            Some(Spot::Entry(entry)) => self.click_entry(entry),
-            Some(Spot::Outside) => self.popup = None,
-            Some(Spot::Json) => self.enter_json(),
-            Some(Spot::Row(row)) => {
-                if self.json().is_some_and(|json| json.focused) {
-                    self.toggle_json();
-                    if self.json().is_some_and(|json| json.focused) {
-                        // It is no JSON: what was typed there is not thrown away by a click.
-                        return Clicked::Nothing;
-                    }
-                }
-                let again = self.cursor() == row;
-                if row == self.rows().len() {
-                    self.select(row);
-                    return Clicked::Submit;
-                }
-                if !again {
-                    self.select(row);
-                } else if !self.takes_text() {
-                    self.apply(Action::Open);
-                }
-            }
-            Some(Spot::Frame) | None => {}
-        }
-        Clicked::Nothing
-    }
-
-    fn click_entry(&mut self, entry: usize) {
-        let Some(popup) = &mut self.popup else { return };
-        if entry >= popup.narrowed().len() {
-            return;
-        }
-        popup.selected = entry;
-        let many = matches!(popup.chooses, Chooses::Many(_));
-        let code = if many { KeyCode::Char(' ') } else { KeyCode::Enter };
-        self.type_popup(KeyEvent::from(code));
-    }
-
-    /// The wheel turned by so many rows: the cursor goes along.
-    pub fn wheel(&mut self, rows: isize) {
-        for _ in 0..rows.unsigned_abs() {
-            if self.popup_is_open() {
-                let code = if rows < 0 { KeyCode::Up } else { KeyCode::Down };
-                self.type_popup(KeyEvent::from(code));
-            } else {
-                self.apply(if rows < 0 { Action::PreviousField } else { Action::NextField });
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -333,6 +333,244 @@ impl FormState {
             _ => None,
         }
     }
+
+    /// Opens the JSON, gives it the keys, or gives them back to the fields and closes it.
+    pub(super) fn toggle_json(&mut self) {
+        match &mut self.json {
+            None => self.enter_json(),
+            Some(json) if json.focused => {
+                json.focused = false;
+                self.focus();
+            }
+            // Text that is no value yet stays until it is one.
+            Some(json) if json.problem.is_some() => self.enter_json(),
+            Some(_) => self.json = None,
+        }
+    }
+
+    /// Gives the keys to the JSON, which is opened when it is not.
+    pub(super) fn enter_json(&mut self) {
+        (self.editor, self.popup) = (None, None);
+        let value = self.value.as_ref();
+        self.json.get_or_insert_with(|| JsonEditor::new(value)).focused = true;
+    }
+
+    /// Whether the JSON is open.
+    pub const fn json(&self) -> Option<&JsonEditor> {
+        self.json.as_ref()
+    }
+
+    /// Takes JSON text back that is no value, or brings it back; gives whether it did either.
+    pub(super) fn undo_json(&mut self) -> bool {
+        let Some(json) = &mut self.json else { return false };
+        if json.problem.take().is_some() {
+            json.taken_back = Some(json.area.lines().join("\n"));
+            json.area = area(&pretty(self.value.as_ref()));
+            return true;
+        }
+        match json.taken_back.take() {
+            Some(text) => {
+                self.replace_json(&text);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Goes back from the JSON to the fields; text that is no value yet stays there.
+    pub fn leave_json(&mut self) -> bool {
+        let Some(json) = self.json.as_mut().filter(|json| json.focused) else { return false };
+        json.focused = false;
+        json.follow(self.value.as_ref());
+        self.focus();
+        true
+    }
+
+    pub(super) fn type_json(&mut self, key: KeyEvent) -> bool {
+        let Some(json) = &mut self.json else { return false };
+        let command = key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+        match key.code {
+            KeyCode::Esc | KeyCode::BackTab => return false,
+            KeyCode::Tab => {
+                json.area.insert_str("  ");
+            }
+            KeyCode::Char('p') if command => return false,
+            _ => {
+                let before = json.area.lines().to_vec();
+                edit(&mut json.area, key);
+                if json.area.lines() == before {
+                    return true;
+                }
+            }
+        }
+        self.json_typed();
+        true
+    }
+
+    /// Replaces the JSON text: from `$EDITOR`.
+    pub fn replace_json(&mut self, text: &str) {
+        if let Some(json) = &mut self.json {
+            json.area = area(text.trim_end());
+            self.json_typed();
+        }
+    }
+
+    pub(super) fn json_typed(&mut self) {
+        let Some(json) = &mut self.json else { return };
+        let text = json.area.lines().join("\n");
+        let parsed = if text.trim().is_empty() { Ok(None) } else { exact(&text).map(Some) };
+        match parsed {
+            Ok(value) => {
+                json.problem = None;
+                self.take_json(value);
+            }
+            Err(message) => json.problem = Some(message),
+        }
+    }
+
+    // What is kept of a form for later: its value, and what was typed that is no value yet. Does no I/O.
+
+    /// The form as it may be written to disk. Of a schema with secrets only values are kept: of text
+    /// that is no value yet nobody knows what it holds.
+    pub fn draft(&self) -> Draft {
+        let value = self.value.clone().map(|value| self.without_secrets(value));
+        let whole = !self.document.has_secrets();
+        let json = self.json.as_ref().filter(|json| whole && json.problem().is_some());
+        Draft {
+            value: value.unwrap_or_default(),
+            typed: if whole { self.half_typed() } else { BTreeMap::new() },
+            json: json.map(|json| json.area.lines().join("\n")),
+        }
+    }
+
+    /// Goes on where a draft was left.
+    pub fn take_up(&mut self, draft: Draft) {
+        if !draft.value.is_null() {
+            self.set_value(Some(draft.value));
+        }
+        self.type_again(draft.typed);
+        if let Some(text) = draft.json {
+            self.toggle_json();
+            self.replace_json(&text);
+        }
+    }
+
+    /// What was typed and is no value, by the JSON pointer of its field.
+    pub fn half_typed(&self) -> BTreeMap<String, String> {
+        let half = |(at, half): (&String, &HalfTyped)| {
+            (!half.message.is_empty() && !half.text.is_empty())
+                .then(|| (at.clone(), half.text.clone()))
+        };
+        self.drafts.iter().filter_map(half).collect()
+    }
+
+    /// Types what was typed before; fields that are gone, or take something else now, stay as they
+    /// are.
+    pub fn type_again(&mut self, typed: BTreeMap<String, String>) {
+        for (at, text) in typed {
+            let field = self.rows.iter().find_map(|row| match &row.kind {
+                RowKind::Field { field, .. } if row.pointer == at => Some(&field.kind),
+                _ => None,
+            });
+            let edits = match field {
+                Some(FieldKind::Number { .. }) => Edits::Number,
+                Some(FieldKind::Json(_)) => Edits::Json,
+                _ => continue,
+            };
+            self.take_typed(&at, edits, text);
+        }
+        let here = self.cursor;
+        self.editor = None;
+        self.select(here);
+    }
+
+    // What is remembered by place (text that is no value yet, choices, folds) goes with the places when
+    // items move or keys are renamed. Otherwise what was typed in one item would be shown in another,
+    // and the half of it that happened to be a value would be sent.
+
+    /// Items of a list moved; `to` gives where the item of an index is now, `None` when it is gone.
+    pub(super) fn items_moved(&mut self, list: &str, to: impl Fn(usize) -> Option<usize>) {
+        self.places_moved(|place| {
+            let below = place.strip_prefix(list).and_then(|rest| rest.strip_prefix('/'));
+            let (token, rest) = match below {
+                Some(below) => below.split_at(below.find('/').unwrap_or(below.len())),
+                None => return Some(place.to_owned()),
+            };
+            let Ok(index) = token.parse::<usize>() else { return Some(place.to_owned()) };
+            to(index).map(|index| format!("{list}/{index}{rest}"))
+        });
+    }
+
+    /// A place has another name.
+    pub(super) fn place_renamed(&mut self, at: &str, new: &str) {
+        self.places_moved(|place| {
+            let rest = place.strip_prefix(at).filter(|_| pointer::is_within(place, at));
+            Some(rest.map_or_else(|| place.to_owned(), |rest| format!("{new}{rest}")))
+        });
+    }
+
+    /// A place is gone, and everything below it.
+    pub(super) fn place_gone(&mut self, at: &str) {
+        self.places_moved(|place| (!pointer::is_within(place, at)).then(|| place.to_owned()));
+    }
+
+    /// What was typed in an item is in its copy too.
+    pub(super) fn drafts_copied(&mut self, from: &str, to: &str) {
+        let inside = self.drafts.iter().filter(|(place, _)| pointer::is_within(place, from));
+        let copies: Vec<_> =
+            inside.map(|(place, d)| (format!("{to}{}", &place[from.len()..]), d.clone())).collect();
+        self.drafts.extend(copies);
+    }
+
+    /// What was typed within a place and is no value is dropped, together with the part of it that
+    /// was one: it must not be what is sent instead.
+    pub(super) fn drop_drafts(&mut self, at: &str) {
+        let within = |place: &&String| pointer::is_within(place, at);
+        let places: Vec<String> = self.drafts.keys().filter(within).cloned().collect();
+        for place in places {
+            self.drafts.remove(&place);
+            let parent = pointer::split(&place).map(|(parent, _)| parent);
+            let parent = parent.and_then(|parent| pointer::get(self.value.as_ref(), parent));
+            if parent.is_some_and(Value::is_object) {
+                pointer::remove(&mut self.value, &place);
+            }
+        }
+    }
+
+    /// Objects that come into being because something in them is set begin with their constants.
+    pub(super) fn begin_above(&mut self, at: &str) {
+        for (end, _) in at.match_indices('/').skip(1) {
+            let above = &at[..end];
+            if pointer::get(self.value.as_ref(), above).is_some() {
+                continue;
+            }
+            let field = self.rows.iter().filter(|row| row.pointer == above).find_map(Row::field);
+            let Some(field) = field else { continue };
+            let constants = constants(&self.document, &field.merged);
+            if !constants.is_empty() {
+                pointer::set(&mut self.value, above, Value::Object(constants));
+            }
+        }
+    }
+
+    fn places_moved(&mut self, to: impl Fn(&str) -> Option<String>) {
+        fn keyed<T>(map: &mut HashMap<String, T>, to: impl Fn(&str) -> Option<String>) {
+            let moved = std::mem::take(map).into_iter();
+            map.extend(moved.filter_map(|(place, kept)| Some((to(&place)?, kept))));
+        }
+        let drafts: BTreeMap<_, _> = std::mem::take(&mut self.drafts);
+        let drafts = drafts.into_iter();
+        self.drafts = drafts.filter_map(|(place, draft)| Some((to(&place)?, draft))).collect();
+        keyed(&mut self.decisions.picks, &to);
+        keyed(&mut self.decisions.types, &to);
+        keyed(&mut self.decisions.folds, &to);
+        let as_json = std::mem::take(&mut self.decisions.as_json).into_iter();
+        self.decisions.as_json = as_json.filter_map(|place| to(&place)).collect();
+        let stash = std::mem::take(&mut self.stash).into_iter();
+        self.stash =
+            stash.filter_map(|((at, a, b), kept)| Some(((to(&at)?, a, b), kept))).collect();
+        self.editor = None;
+    }
 }
 
 /// Lines of one place are distinguished by this.
@@ -486,250 +724,6 @@ fn is_lossy(token: &str) -> bool {
     }
     let significant = mantissa.trim_start_matches(['-', '0', '.']).trim_end_matches('0');
     significant.bytes().filter(u8::is_ascii_digit).count() > 17
-}
-
-impl FormState {
-    /// Opens the JSON, gives it the keys, or gives them back to the fields and closes it.
-    pub(super) fn toggle_json(&mut self) {
-        match &mut self.json {
-            None => self.enter_json(),
-            Some(json) if json.focused => {
-                json.focused = false;
-                self.focus();
-            }
-            // Text that is no value yet stays until it is one.
-            Some(json) if json.problem.is_some() => self.enter_json(),
-            Some(_) => self.json = None,
-        }
-    }
-
-    /// Gives the keys to the JSON, which is opened when it is not.
-    pub(super) fn enter_json(&mut self) {
-        (self.editor, self.popup) = (None, None);
-        let value = self.value.as_ref();
-        self.json.get_or_insert_with(|| JsonEditor::new(value)).focused = true;
-    }
-
-    /// Whether the JSON is open.
-    pub const fn json(&self) -> Option<&JsonEditor> {
-        self.json.as_ref()
-    }
-
-    /// Takes JSON text back that is no value, or brings it back; gives whether it did either.
-    pub(super) fn undo_json(&mut self) -> bool {
-        let Some(json) = &mut self.json else { return false };
-        if json.problem.take().is_some() {
-            json.taken_back = Some(json.area.lines().join("\n"));
-            json.area = area(&pretty(self.value.as_ref()));
-            return true;
-        }
-        match json.taken_back.take() {
-            Some(text) => {
-                self.replace_json(&text);
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// Goes back from the JSON to the fields; text that is no value yet stays there.
-    pub fn leave_json(&mut self) -> bool {
-        let Some(json) = self.json.as_mut().filter(|json| json.focused) else { return false };
-        json.focused = false;
-        json.follow(self.value.as_ref());
-        self.focus();
-        true
-    }
-
-    pub(super) fn type_json(&mut self, key: KeyEvent) -> bool {
-        let Some(json) = &mut self.json else { return false };
-        let command = key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
-        match key.code {
-            KeyCode::Esc | KeyCode::BackTab => return false,
-            KeyCode::Tab => {
-                json.area.insert_str("  ");
-            }
-            KeyCode::Char('p') if command => return false,
-            _ => {
-                let before = json.area.lines().to_vec();
-                edit(&mut json.area, key);
-                if json.area.lines() == before {
-                    return true;
-                }
-            }
-        }
-        self.json_typed();
-        true
-    }
-
-    /// Replaces the JSON text: from `$EDITOR`.
-    pub fn replace_json(&mut self, text: &str) {
-        if let Some(json) = &mut self.json {
-            json.area = area(text.trim_end());
-            self.json_typed();
-        }
-    }
-
-    pub(super) fn json_typed(&mut self) {
-        let Some(json) = &mut self.json else { return };
-        let text = json.area.lines().join("\n");
-        let parsed = if text.trim().is_empty() { Ok(None) } else { exact(&text).map(Some) };
-        match parsed {
-            Ok(value) => {
-                json.problem = None;
-                self.take_json(value);
-            }
-            Err(message) => json.problem = Some(message),
-        }
-    }
-}
-
-// What is kept of a form for later: its value, and what was typed that is no value yet. Does no I/O.
-
-impl FormState {
-    /// The form as it may be written to disk. Of a schema with secrets only values are kept: of text
-    /// that is no value yet nobody knows what it holds.
-    pub fn draft(&self) -> Draft {
-        let value = self.value.clone().map(|value| self.without_secrets(value));
-        let whole = !self.document.has_secrets();
-        let json = self.json.as_ref().filter(|json| whole && json.problem().is_some());
-        Draft {
-            value: value.unwrap_or_default(),
-            typed: if whole { self.half_typed() } else { BTreeMap::new() },
-            json: json.map(|json| json.area.lines().join("\n")),
-        }
-    }
-
-    /// Goes on where a draft was left.
-    pub fn take_up(&mut self, draft: Draft) {
-        if !draft.value.is_null() {
-            self.set_value(Some(draft.value));
-        }
-        self.type_again(draft.typed);
-        if let Some(text) = draft.json {
-            self.toggle_json();
-            self.replace_json(&text);
-        }
-    }
-
-    /// What was typed and is no value, by the JSON pointer of its field.
-    pub fn half_typed(&self) -> BTreeMap<String, String> {
-        let half = |(at, half): (&String, &HalfTyped)| {
-            (!half.message.is_empty() && !half.text.is_empty())
-                .then(|| (at.clone(), half.text.clone()))
-        };
-        self.drafts.iter().filter_map(half).collect()
-    }
-
-    /// Types what was typed before; fields that are gone, or take something else now, stay as they
-    /// are.
-    pub fn type_again(&mut self, typed: BTreeMap<String, String>) {
-        for (at, text) in typed {
-            let field = self.rows.iter().find_map(|row| match &row.kind {
-                RowKind::Field { field, .. } if row.pointer == at => Some(&field.kind),
-                _ => None,
-            });
-            let edits = match field {
-                Some(FieldKind::Number { .. }) => Edits::Number,
-                Some(FieldKind::Json(_)) => Edits::Json,
-                _ => continue,
-            };
-            self.take_typed(&at, edits, text);
-        }
-        let here = self.cursor;
-        self.editor = None;
-        self.select(here);
-    }
-}
-
-// What is remembered by place (text that is no value yet, choices, folds) goes with the places when
-// items move or keys are renamed. Otherwise what was typed in one item would be shown in another,
-// and the half of it that happened to be a value would be sent.
-
-impl FormState {
-    /// Items of a list moved; `to` gives where the item of an index is now, `None` when it is gone.
-    pub(super) fn items_moved(&mut self, list: &str, to: impl Fn(usize) -> Option<usize>) {
-        self.places_moved(|place| {
-            let below = place.strip_prefix(list).and_then(|rest| rest.strip_prefix('/'));
-            let (token, rest) = match below {
-                Some(below) => below.split_at(below.find('/').unwrap_or(below.len())),
-                None => return Some(place.to_owned()),
-            };
-            let Ok(index) = token.parse::<usize>() else { return Some(place.to_owned()) };
-            to(index).map(|index| format!("{list}/{index}{rest}"))
-        });
-    }
-
-    /// A place has another name.
-    pub(super) fn place_renamed(&mut self, at: &str, new: &str) {
-        self.places_moved(|place| {
-            let rest = place.strip_prefix(at).filter(|_| pointer::is_within(place, at));
-            Some(rest.map_or_else(|| place.to_owned(), |rest| format!("{new}{rest}")))
-        });
-    }
-
-    /// A place is gone, and everything below it.
-    pub(super) fn place_gone(&mut self, at: &str) {
-        self.places_moved(|place| (!pointer::is_within(place, at)).then(|| place.to_owned()));
-    }
-
-    /// What was typed in an item is in its copy too.
-    pub(super) fn drafts_copied(&mut self, from: &str, to: &str) {
-        let inside = self.drafts.iter().filter(|(place, _)| pointer::is_within(place, from));
-        let copies: Vec<_> =
-            inside.map(|(place, d)| (format!("{to}{}", &place[from.len()..]), d.clone())).collect();
-        self.drafts.extend(copies);
-    }
-
-    /// What was typed within a place and is no value is dropped, together with the part of it that
-    /// was one: it must not be what is sent instead.
-    pub(super) fn drop_drafts(&mut self, at: &str) {
-        let within = |place: &&String| pointer::is_within(place, at);
-        let places: Vec<String> = self.drafts.keys().filter(within).cloned().collect();
-        for place in places {
-            self.drafts.remove(&place);
-            let parent = pointer::split(&place).map(|(parent, _)| parent);
-            let parent = parent.and_then(|parent| pointer::get(self.value.as_ref(), parent));
-            if parent.is_some_and(Value::is_object) {
-                pointer::remove(&mut self.value, &place);
-            }
-        }
-    }
-
-    /// Objects that come into being because something in them is set begin with their constants.
-    pub(super) fn begin_above(&mut self, at: &str) {
-        for (end, _) in at.match_indices('/').skip(1) {
-            let above = &at[..end];
-            if pointer::get(self.value.as_ref(), above).is_some() {
-                continue;
-            }
-            let field = self.rows.iter().filter(|row| row.pointer == above).find_map(Row::field);
-            let Some(field) = field else { continue };
-            let constants = constants(&self.document, &field.merged);
-            if !constants.is_empty() {
-                pointer::set(&mut self.value, above, Value::Object(constants));
-            }
-        }
-    }
-
-    fn places_moved(&mut self, to: impl Fn(&str) -> Option<String>) {
-        fn keyed<T>(map: &mut HashMap<String, T>, to: impl Fn(&str) -> Option<String>) {
-            let moved = std::mem::take(map).into_iter();
-            map.extend(moved.filter_map(|(place, kept)| Some((to(&place)?, kept))));
-        }
-        let drafts: BTreeMap<_, _> = std::mem::take(&mut self.drafts);
-        let drafts = drafts.into_iter();
-        self.drafts = drafts.filter_map(|(place, draft)| Some((to(&place)?, draft))).collect();
-        keyed(&mut self.decisions.picks, &to);
-        keyed(&mut self.decisions.types, &to);
-        keyed(&mut self.decisions.folds, &to);
-        let as_json = std::mem::take(&mut self.decisions.as_json).into_iter();
-        self.decisions.as_json = as_json.filter_map(|place| to(&place)).collect();
-        let stash = std::mem::take(&mut self.stash).into_iter();
-        self.stash =
-            stash.filter_map(|((at, a, b), kept)| Some(((to(&at)?, a, b), kept))).collect();
-        self.editor = None;
-    }
 }
 
 #[cfg(test)]

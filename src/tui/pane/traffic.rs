@@ -130,6 +130,105 @@ impl TrafficPane {
             self.apply_filter(model);
         }
     }
+
+    fn act_in_waterfall(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
+        match action {
+            Action::Open => {
+                let Some(asked) = self.waterfall.selected(ui.model) else { return true };
+                let is_it = |record: &TrafficRecord| {
+                    record.at == asked.sent
+                        && record.server == asked.server
+                        && record.kind == MessageKind::Request
+                };
+                let mut all = ui.model.traffic.from(ui.model.traffic.first());
+                match all.find(|(_, record)| is_it(record)) {
+                    Some((seq, _)) => {
+                        self.waterfall.on = false;
+                        self.sync(ui);
+                        self.stream.jump(seq, usize::from(self.regions(ui.area).list.height));
+                    }
+                    None => out.warn(ink!("its messages are no longer recorded")),
+                }
+                true
+            }
+            Action::Back => {
+                self.waterfall.on = false;
+                true
+            }
+            action => self.waterfall.act(action, ui, out),
+        }
+    }
+
+    fn act_on_record(&mut self, action: Action, ui: Ui<'_>, out: &mut Out, height: usize) -> bool {
+        match action {
+            Action::Copy => {
+                if let Some(record) = self.record(ui.model) {
+                    out.copy(record.body.to_string());
+                }
+            }
+            Action::CopyAll => {
+                out.copy(String::from_utf8_lossy(&self.export(ui.model)).into_owned());
+            }
+            Action::Save => out.effect(Effect::Save {
+                name: "traffic.jsonl".into(),
+                content: self.export(ui.model),
+            }),
+            Action::Mark => {
+                if let Some(seq) = self.stream.selected() {
+                    match self.marked.iter().position(|marked| *marked == seq) {
+                        Some(at) => _ = self.marked.remove(at),
+                        None => self.marked.push(seq),
+                    }
+                    self.stream.step(1, height);
+                }
+            }
+            Action::JumpPair => match self.stream.selected().and_then(|seq| pair(ui.model, seq)) {
+                Some(seq) if self.stream.has(seq) => self.stream.jump(seq, height),
+                Some(_) => out.tell(
+                    "the other message is hidden by the filter; {back} clears it",
+                    Role::Warning,
+                ),
+                None => out.warn(ink!("the other message is no longer recorded")),
+            },
+            Action::Group => {
+                self.groups.on = !self.groups.on;
+                self.groups.reset();
+                self.stream.reset();
+                if self.groups.on {
+                    out.tell(
+                        "one row for each operation; {right} unfolds it, {left} folds it",
+                        Role::Ok,
+                    );
+                }
+            }
+            Action::NextFilter => {
+                if let Some(next) = self.saved.after(self.input.text()).cloned() {
+                    self.input.set(&next.text);
+                    out.say(ink!("filter: {}", Ink::line(&next.name)));
+                }
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Unfolds or folds the operation of the selected row, or turns it round; gives whether there
+    /// was one to turn.
+    fn fold(&mut self, model: &Model, open: Option<bool>) -> bool {
+        let Some(seq) = self.stream.selected().filter(|_| self.groups.on) else { return false };
+        let Some(call) = self.record(model).and_then(|record| record.call) else { return false };
+        let open = open.unwrap_or(!self.groups.is_open(call));
+        let head = self.stream.head_of(seq);
+        let Some(group) = self.groups.set_open(call, open) else { return false };
+        self.stream.follow = false;
+        if open {
+            self.stream.unfold(group.head, &group.below);
+        } else {
+            self.stream.fold(head);
+            self.stream.list.select(head);
+        }
+        true
+    }
 }
 
 /// The other half of a request or response.
@@ -391,107 +490,6 @@ const fn is_of_messages(action: Action) -> bool {
             | Action::ClearFilter
             | Action::UndoFilter
     )
-}
-
-impl TrafficPane {
-    fn act_in_waterfall(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
-        match action {
-            Action::Open => {
-                let Some(asked) = self.waterfall.selected(ui.model) else { return true };
-                let is_it = |record: &TrafficRecord| {
-                    record.at == asked.sent
-                        && record.server == asked.server
-                        && record.kind == MessageKind::Request
-                };
-                let mut all = ui.model.traffic.from(ui.model.traffic.first());
-                match all.find(|(_, record)| is_it(record)) {
-                    Some((seq, _)) => {
-                        self.waterfall.on = false;
-                        self.sync(ui);
-                        self.stream.jump(seq, usize::from(self.regions(ui.area).list.height));
-                    }
-                    None => out.warn(ink!("its messages are no longer recorded")),
-                }
-                true
-            }
-            Action::Back => {
-                self.waterfall.on = false;
-                true
-            }
-            action => self.waterfall.act(action, ui, out),
-        }
-    }
-
-    fn act_on_record(&mut self, action: Action, ui: Ui<'_>, out: &mut Out, height: usize) -> bool {
-        match action {
-            Action::Copy => {
-                if let Some(record) = self.record(ui.model) {
-                    out.copy(record.body.to_string());
-                }
-            }
-            Action::CopyAll => {
-                out.copy(String::from_utf8_lossy(&self.export(ui.model)).into_owned());
-            }
-            Action::Save => out.effect(Effect::Save {
-                name: "traffic.jsonl".into(),
-                content: self.export(ui.model),
-            }),
-            Action::Mark => {
-                if let Some(seq) = self.stream.selected() {
-                    match self.marked.iter().position(|marked| *marked == seq) {
-                        Some(at) => _ = self.marked.remove(at),
-                        None => self.marked.push(seq),
-                    }
-                    self.stream.step(1, height);
-                }
-            }
-            Action::JumpPair => match self.stream.selected().and_then(|seq| pair(ui.model, seq)) {
-                Some(seq) if self.stream.has(seq) => self.stream.jump(seq, height),
-                Some(_) => out.tell(
-                    "the other message is hidden by the filter; {back} clears it",
-                    Role::Warning,
-                ),
-                None => out.warn(ink!("the other message is no longer recorded")),
-            },
-            Action::Group => {
-                self.groups.on = !self.groups.on;
-                self.groups.reset();
-                self.stream.reset();
-                if self.groups.on {
-                    out.tell(
-                        "one row for each operation; {right} unfolds it, {left} folds it",
-                        Role::Ok,
-                    );
-                }
-            }
-            Action::NextFilter => {
-                if let Some(next) = self.saved.after(self.input.text()).cloned() {
-                    self.input.set(&next.text);
-                    out.say(ink!("filter: {}", Ink::line(&next.name)));
-                }
-            }
-            _ => return false,
-        }
-        true
-    }
-
-    /// Unfolds or folds the operation of the selected row, or turns it round; gives whether there
-    /// was one to turn.
-    fn fold(&mut self, model: &Model, open: Option<bool>) -> bool {
-        let Some(seq) = self.stream.selected().filter(|_| self.groups.on) else { return false };
-        let Some(call) = self.record(model).and_then(|record| record.call) else { return false };
-        let open = open.unwrap_or(!self.groups.is_open(call));
-        let head = self.stream.head_of(seq);
-        let Some(group) = self.groups.set_open(call, open) else { return false };
-        self.stream.follow = false;
-        if open {
-            self.stream.unfold(group.head, &group.below);
-        } else {
-            self.stream.fold(head);
-            self.stream.list.select(head);
-        }
-        true
-    }
 }
 
 // Saved filters: each under a name of its own, with the last change kept to be taken back.

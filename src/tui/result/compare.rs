@@ -188,14 +188,7 @@ impl ResultView {
             places => Difference::Places(places),
         }
     }
-}
 
-// The tab of a comparison: its layout, its search, and drawing of the rows that are visible.
-
-/// Characters of a match's line that are shown before it.
-const BEFORE: usize = 16;
-
-impl ResultView {
     const fn way(&self) -> Way {
         Way { width: self.width, wrap: self.wrap, beside: self.beside }
     }
@@ -361,6 +354,11 @@ impl ResultView {
         }
     }
 }
+
+// The tab of a comparison: its layout, its search, and drawing of the rows that are visible.
+
+/// Characters of a match's line that are shown before it.
+const BEFORE: usize = 16;
 
 /// Writes along one row.
 struct Writing<'a> {

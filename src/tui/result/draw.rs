@@ -259,79 +259,7 @@ impl ResultView {
             draw_tree_row(row, here, look, Rect { y: area.y + i as u16, height: 1, ..area }, buf);
         }
     }
-}
 
-/// Draws one row of a JSON tree.
-pub fn draw_tree_row(row: &TreeRow<'_>, here: bool, look: &Look, area: Rect, buf: &mut Buffer) {
-    if here {
-        buf.set_style(area.intersection(buf.area), look.selection);
-    }
-    let over = |style: Style| if here { look.selection } else { style };
-    let room = |x: u16| area.right().saturating_sub(x);
-    let mut x = area.x + (row.depth as u16 * 2).min(area.width / 2);
-    let sign = match row.open {
-        Some(true) => look.sign("▾ ", "v "),
-        Some(false) => look.sign("▸ ", "> "),
-        None => "  ",
-    };
-    x = put(buf, x, area.y, room(x), sign, over(look.muted));
-    let (key, style) = match &row.key {
-        Some(Key::Name(name)) => (short(name, 200), look.json_key),
-        Some(Key::Index(index)) => (index.to_string(), look.muted),
-        None => (String::new(), look.muted),
-    };
-    if row.key.is_some() {
-        x = put(buf, x, area.y, room(x), &SafeText::line(&key), over(style));
-        x = put(buf, x, area.y, room(x), ": ", over(look.muted));
-    }
-    let children = children(row.value);
-    let (text, style) = match row.value {
-        Value::String(text) => (format!("\"{}\"", short(text, 400)), look.json_string),
-        Value::Number(number) => (number.to_string(), look.json_number),
-        Value::Bool(_) | Value::Null => (row.value.to_string(), look.json_literal),
-        Value::Array(_) if children == 0 => ("[]".to_owned(), look.muted),
-        Value::Object(_) if children == 0 => ("{}".to_owned(), look.muted),
-        Value::Array(_) => (format!("[ {children} ]"), look.muted),
-        Value::Object(_) => (format!("{{ {children} }}"), look.muted),
-    };
-    put(buf, x, area.y, room(x), &SafeText::line(&text), over(style));
-}
-
-fn short(text: &str, most: usize) -> String {
-    text.chars().take(most).collect()
-}
-
-// The blocks of a result as rows for a width. Whole texts are only measured, never copied; what is
-// drawn of them is found again row by row.
-
-/// A block as rows.
-pub(super) enum Laid {
-    /// Long text.
-    Rows(Rows, Shared),
-    /// Styled lines.
-    Lines(Vec<Vec<markdown::Span>>),
-    /// A picture of so many rows.
-    Picture(u16),
-    /// Facts, then so many rows of hexadecimal; the last number are those that are not shown.
-    Binary(Vec<markdown::Span>, usize, usize),
-}
-
-const PICTURE_ROWS: u16 = 24;
-/// Rows of hexadecimal shown of a block among others.
-const HEX_ROWS: usize = 4;
-
-impl Laid {
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Rows(rows, _) => rows.len(),
-            Self::Lines(lines) => lines.len(),
-            Self::Picture(rows) => usize::from(*rows),
-            Self::Binary(_, rows, hidden) => 1 + rows + usize::from(*hidden > 0),
-        }
-    }
-}
-
-impl ResultView {
     /// Brings the layout up to date with the region; cheap when nothing changed.
     pub fn prepare(&mut self, area: Rect, look: &Look) {
         let height = area.height.saturating_sub(1);
@@ -420,25 +348,7 @@ impl ResultView {
         }
         Laid::Lines(lines)
     }
-}
 
-/// Text that is one JSON document, indented; nothing when it is not, or too large.
-fn indented(text: &str) -> Option<String> {
-    let trimmed = text.trim();
-    if trimmed.len() > 1 << 20 || !trimmed.starts_with(['{', '[']) || trimmed.contains('\n') {
-        return None;
-    }
-    let value: Value = crate::tui::form::state::exact(trimmed).ok()?;
-    serde_json::to_string_pretty(&value).ok()
-}
-
-// Which pictures of a result are worked on: those that can be seen, one at a time, and only so
-// many kept in memory. The work itself runs elsewhere.
-
-/// Most pictures of one result that are kept decoded.
-const DECODED: usize = 8;
-
-impl ResultView {
     /// Work for another thread on a picture that can be seen now; what comes of it goes to
     /// [`ResultView::picture_done`]. Nothing while such work is under way.
     pub fn picture_job(&mut self) -> Option<PictureJob> {
@@ -514,3 +424,89 @@ impl ResultView {
         Some((picture, rows.saturating_sub(seen.skip as u16).min(seen.area.height)))
     }
 }
+
+/// Draws one row of a JSON tree.
+pub fn draw_tree_row(row: &TreeRow<'_>, here: bool, look: &Look, area: Rect, buf: &mut Buffer) {
+    if here {
+        buf.set_style(area.intersection(buf.area), look.selection);
+    }
+    let over = |style: Style| if here { look.selection } else { style };
+    let room = |x: u16| area.right().saturating_sub(x);
+    let mut x = area.x + (row.depth as u16 * 2).min(area.width / 2);
+    let sign = match row.open {
+        Some(true) => look.sign("▾ ", "v "),
+        Some(false) => look.sign("▸ ", "> "),
+        None => "  ",
+    };
+    x = put(buf, x, area.y, room(x), sign, over(look.muted));
+    let (key, style) = match &row.key {
+        Some(Key::Name(name)) => (short(name, 200), look.json_key),
+        Some(Key::Index(index)) => (index.to_string(), look.muted),
+        None => (String::new(), look.muted),
+    };
+    if row.key.is_some() {
+        x = put(buf, x, area.y, room(x), &SafeText::line(&key), over(style));
+        x = put(buf, x, area.y, room(x), ": ", over(look.muted));
+    }
+    let children = children(row.value);
+    let (text, style) = match row.value {
+        Value::String(text) => (format!("\"{}\"", short(text, 400)), look.json_string),
+        Value::Number(number) => (number.to_string(), look.json_number),
+        Value::Bool(_) | Value::Null => (row.value.to_string(), look.json_literal),
+        Value::Array(_) if children == 0 => ("[]".to_owned(), look.muted),
+        Value::Object(_) if children == 0 => ("{}".to_owned(), look.muted),
+        Value::Array(_) => (format!("[ {children} ]"), look.muted),
+        Value::Object(_) => (format!("{{ {children} }}"), look.muted),
+    };
+    put(buf, x, area.y, room(x), &SafeText::line(&text), over(style));
+}
+
+fn short(text: &str, most: usize) -> String {
+    text.chars().take(most).collect()
+}
+
+// The blocks of a result as rows for a width. Whole texts are only measured, never copied; what is
+// drawn of them is found again row by row.
+
+/// A block as rows.
+pub(super) enum Laid {
+    /// Long text.
+    Rows(Rows, Shared),
+    /// Styled lines.
+    Lines(Vec<Vec<markdown::Span>>),
+    /// A picture of so many rows.
+    Picture(u16),
+    /// Facts, then so many rows of hexadecimal; the last number are those that are not shown.
+    Binary(Vec<markdown::Span>, usize, usize),
+}
+
+const PICTURE_ROWS: u16 = 24;
+/// Rows of hexadecimal shown of a block among others.
+const HEX_ROWS: usize = 4;
+
+impl Laid {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Rows(rows, _) => rows.len(),
+            Self::Lines(lines) => lines.len(),
+            Self::Picture(rows) => usize::from(*rows),
+            Self::Binary(_, rows, hidden) => 1 + rows + usize::from(*hidden > 0),
+        }
+    }
+}
+
+/// Text that is one JSON document, indented; nothing when it is not, or too large.
+fn indented(text: &str) -> Option<String> {
+    let trimmed = text.trim();
+    if trimmed.len() > 1 << 20 || !trimmed.starts_with(['{', '[']) || trimmed.contains('\n') {
+        return None;
+    }
+    let value: Value = crate::tui::form::state::exact(trimmed).ok()?;
+    serde_json::to_string_pretty(&value).ok()
+}
+
+// Which pictures of a result are worked on: those that can be seen, one at a time, and only so
+// many kept in memory. The work itself runs elsewhere.
+
+/// Most pictures of one result that are kept decoded.
+const DECODED: usize = 8;

@@ -358,11 +358,9 @@ impl ResultView {
             }
         });
     }
-}
 
-// Finding in a result, and taking out of it: search, copy, save.
+    // Finding in a result, and taking out of it: search, copy, save.
 
-impl ResultView {
     /// Looks for `needle` from here on.
     pub fn search(&mut self, needle: &str) -> Option<Effect> {
         needle.clone_into(&mut self.needle);
@@ -465,6 +463,61 @@ impl ResultView {
         };
         let content = Content::Json(Shared::new(&self.result, place));
         save("mcpdeck-result.json", content)
+    }
+
+    // The mouse in a result: tabs, rows of a tree, blocks of content.
+
+    /// A click at a place of the `area` the result is drawn in; gives what it wants done outside.
+    pub fn click(&mut self, at: Position, area: Rect) -> Option<Effect> {
+        if at.y == area.y {
+            if let Some(tab) = self.tab_at(at.x - area.x) {
+                self.show(tab);
+            }
+            return None;
+        }
+        let line = usize::from(at.y - area.y - 1);
+        if self.tab == Tab::Content {
+            self.click_content(self.scroll + line);
+            return None;
+        }
+        let row = (self.scroll + line).checked_sub(self.notes(area.height - 1))?;
+        let (tree, _) = self.tree()?;
+        if row >= tree.len() {
+            return None;
+        }
+        if tree.cursor == row {
+            return self.apply(Action::Open);
+        }
+        self.with_tree(|tree, _| tree.cursor = row);
+        None
+    }
+
+    fn tab_at(&self, column: u16) -> Option<Tab> {
+        let mut x = 0;
+        for (tab, name) in self.tabs() {
+            let marks: usize = if tab == Tab::Structured {
+                self.structured_marks().iter().map(|mark| mark.width()).sum()
+            } else {
+                0
+            };
+            let end = x + name.width() + marks;
+            if (x..end).contains(&usize::from(column)) {
+                return Some(tab);
+            }
+            x = end + 2;
+        }
+        None
+    }
+
+    fn click_content(&mut self, row: usize) {
+        let mut above = 0;
+        for block in 0..self.blocks.len() {
+            above += self.block_rows(block);
+            if row < above {
+                self.block = block;
+                return;
+            }
+        }
     }
 }
 
@@ -573,61 +626,4 @@ pub(super) fn says_otherwise(result: &Payload) -> bool {
         structured.as_object().is_some_and(|map| map.len() == 1 && map.values().any(|v| v == value))
     };
     !parsed.any(|value| value == *structured || wraps(&value))
-}
-
-// The mouse in a result: tabs, rows of a tree, blocks of content.
-
-impl ResultView {
-    /// A click at a place of the `area` the result is drawn in; gives what it wants done outside.
-    pub fn click(&mut self, at: Position, area: Rect) -> Option<Effect> {
-        if at.y == area.y {
-            if let Some(tab) = self.tab_at(at.x - area.x) {
-                self.show(tab);
-            }
-            return None;
-        }
-        let line = usize::from(at.y - area.y - 1);
-        if self.tab == Tab::Content {
-            self.click_content(self.scroll + line);
-            return None;
-        }
-        let row = (self.scroll + line).checked_sub(self.notes(area.height - 1))?;
-        let (tree, _) = self.tree()?;
-        if row >= tree.len() {
-            return None;
-        }
-        if tree.cursor == row {
-            return self.apply(Action::Open);
-        }
-        self.with_tree(|tree, _| tree.cursor = row);
-        None
-    }
-
-    fn tab_at(&self, column: u16) -> Option<Tab> {
-        let mut x = 0;
-        for (tab, name) in self.tabs() {
-            let marks: usize = if tab == Tab::Structured {
-                self.structured_marks().iter().map(|mark| mark.width()).sum()
-            } else {
-                0
-            };
-            let end = x + name.width() + marks;
-            if (x..end).contains(&usize::from(column)) {
-                return Some(tab);
-            }
-            x = end + 2;
-        }
-        None
-    }
-
-    fn click_content(&mut self, row: usize) {
-        let mut above = 0;
-        for block in 0..self.blocks.len() {
-            above += self.block_rows(block);
-            if row < above {
-                self.block = block;
-                return;
-            }
-        }
-    }
 }

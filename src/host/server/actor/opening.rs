@@ -169,122 +169,7 @@ impl Actor {
             }
         }
     }
-}
 
-impl Attempt {
-    async fn run(self) -> Result<Opening, OpenError> {
-        let _place = tokio::select! {
-            place = self.deck.starting.enter(&*self.deck.connector) => place,
-            () = self.cancel.cancelled() => return Err(OpenError::lasting(cancelled())),
-        };
-        let deadline = Instant::now() + self.config.startup_timeout;
-        let request = OpenRequest {
-            config: Arc::clone(&self.config),
-            context: self.context.clone(),
-            remembered: self.deck.era(&self.config),
-            deadline,
-            cancel: self.cancel.clone(),
-            force: self.deck.force.clone(),
-            steps: self.steps.clone(),
-            account: Arc::clone(&self.account),
-        };
-        let opened = self.deck.connector.open(request).await?;
-        let session = opened.session.view();
-        self.deck.remember_era(&self.config, session.era);
-        let server = self.config.name.clone();
-        self.deck.facts.record(Fact::Connected { server, session }).await;
-        let lists = tokio::select! {
-            lists = self.lists(&opened) => lists,
-            () = tokio::time::sleep_until(deadline) => Err(self.too_late()),
-            () = self.cancel.cancelled() => Err(cancelled()),
-        };
-        match lists {
-            Ok(capabilities) => Ok(Opening { opened, capabilities }),
-            Err(error) => Err(self.give_up(opened, error).await),
-        }
-    }
-
-    /// Fetches every list the server advertises, all at once (requirement L3).
-    async fn lists(&self, opened: &Opened) -> Result<Capabilities, Error> {
-        let view = opened.session.view();
-        let fetches = ListKind::ALL.map(|kind| {
-            let offered = lists::offers(&view.capabilities, kind);
-            async move { if offered { self.list(opened, kind).await.map(Some) } else { Ok(None) } }
-        });
-        let mut capabilities = Capabilities::default();
-        let fetched = futures::future::try_join_all(fetches).await?;
-        for (kind, list) in ListKind::ALL.into_iter().zip(fetched) {
-            if let Some(list) = list {
-                capabilities.replace(kind, &list);
-            }
-        }
-        capabilities.mask(&self.context.redactor);
-        Ok(capabilities)
-    }
-
-    /// One list. An error the server answers with leaves it empty and marked; a server that does
-    /// not answer has not started.
-    async fn list(&self, opened: &Opened, kind: ListKind) -> Result<FetchedList, Error> {
-        let running = self.steps.begin(lists::step(kind)).await;
-        match opened.session.list(kind).await {
-            Ok(list) => {
-                let count = list.entries.len();
-                match &list.partial {
-                    Some(why) => self.steps.failed(running, &format!("{count}, then {why}")).await,
-                    None => self.steps.done(running, &count.to_string()).await,
-                }
-                Ok(list)
-            }
-            Err(error) => {
-                self.steps.failed(running, &error.message).await;
-                if error.code != ErrorCode::Protocol {
-                    return Err(error);
-                }
-                let partial = Some(SafeText::line(&error.message));
-                Ok(FetchedList { partial, ..FetchedList::default() })
-            }
-        }
-    }
-
-    fn too_late(&self) -> Error {
-        let message = format!(
-            "connected, but its lists did not arrive within {:?}",
-            self.config.startup_timeout
-        );
-        Error::new(ErrorCode::ServerStartup, message)
-            .server(&self.config.name)
-            .help("raise `startupTimeout`, or look at its traffic")
-    }
-
-    /// Ends what was opened, because the rest of the start failed.
-    async fn give_up(&self, opened: Opened, error: Error) -> OpenError {
-        if let Some(process) = &opened.process {
-            process.expect_exit();
-        }
-        opened.session.close(error.clone()).await;
-        let mut exit = None;
-        if let Some(process) = &opened.process {
-            let report = process.stop(StopPlan::new(&self.config, &self.deck.force)).await;
-            exit = Some((report.exit, report.stderr_tail));
-        }
-        let retryable = error.code == ErrorCode::ServerUnavailable;
-        OpenError { error, retryable, exit }
-    }
-}
-
-fn cancelled() -> Error {
-    Error::new(ErrorCode::Cancelled, "the start was given up")
-}
-
-// The end of a session and its process, asked for or not, and the reason that is told.
-
-/// How long a session may take to say goodbye before its process is ended anyway.
-const GOODBYE: Duration = Duration::from_secs(1);
-/// How long calls in flight may take to finish before a server that changed is ended; the entry's
-/// `shutdownTimeout` when that is shorter.
-const GRACE: Duration = Duration::from_secs(5);
-
-impl Actor {
     /// Looks from time to time whether anybody uses it still.
     pub(super) fn watch_idleness(&self) {
         if let (true, Some(limit)) = (self.config.on_demand, self.config.idle_stop) {
@@ -471,6 +356,119 @@ impl Actor {
         Error::new(ErrorCode::ServerUnavailable, reason).server(&self.slot.name)
     }
 }
+
+impl Attempt {
+    async fn run(self) -> Result<Opening, OpenError> {
+        let _place = tokio::select! {
+            place = self.deck.starting.enter(&*self.deck.connector) => place,
+            () = self.cancel.cancelled() => return Err(OpenError::lasting(cancelled())),
+        };
+        let deadline = Instant::now() + self.config.startup_timeout;
+        let request = OpenRequest {
+            config: Arc::clone(&self.config),
+            context: self.context.clone(),
+            remembered: self.deck.era(&self.config),
+            deadline,
+            cancel: self.cancel.clone(),
+            force: self.deck.force.clone(),
+            steps: self.steps.clone(),
+            account: Arc::clone(&self.account),
+        };
+        let opened = self.deck.connector.open(request).await?;
+        let session = opened.session.view();
+        self.deck.remember_era(&self.config, session.era);
+        let server = self.config.name.clone();
+        self.deck.facts.record(Fact::Connected { server, session }).await;
+        let lists = tokio::select! {
+            lists = self.lists(&opened) => lists,
+            () = tokio::time::sleep_until(deadline) => Err(self.too_late()),
+            () = self.cancel.cancelled() => Err(cancelled()),
+        };
+        match lists {
+            Ok(capabilities) => Ok(Opening { opened, capabilities }),
+            Err(error) => Err(self.give_up(opened, error).await),
+        }
+    }
+
+    /// Fetches every list the server advertises, all at once (requirement L3).
+    async fn lists(&self, opened: &Opened) -> Result<Capabilities, Error> {
+        let view = opened.session.view();
+        let fetches = ListKind::ALL.map(|kind| {
+            let offered = lists::offers(&view.capabilities, kind);
+            async move { if offered { self.list(opened, kind).await.map(Some) } else { Ok(None) } }
+        });
+        let mut capabilities = Capabilities::default();
+        let fetched = futures::future::try_join_all(fetches).await?;
+        for (kind, list) in ListKind::ALL.into_iter().zip(fetched) {
+            if let Some(list) = list {
+                capabilities.replace(kind, &list);
+            }
+        }
+        capabilities.mask(&self.context.redactor);
+        Ok(capabilities)
+    }
+
+    /// One list. An error the server answers with leaves it empty and marked; a server that does
+    /// not answer has not started.
+    async fn list(&self, opened: &Opened, kind: ListKind) -> Result<FetchedList, Error> {
+        let running = self.steps.begin(lists::step(kind)).await;
+        match opened.session.list(kind).await {
+            Ok(list) => {
+                let count = list.entries.len();
+                match &list.partial {
+                    Some(why) => self.steps.failed(running, &format!("{count}, then {why}")).await,
+                    None => self.steps.done(running, &count.to_string()).await,
+                }
+                Ok(list)
+            }
+            Err(error) => {
+                self.steps.failed(running, &error.message).await;
+                if error.code != ErrorCode::Protocol {
+                    return Err(error);
+                }
+                let partial = Some(SafeText::line(&error.message));
+                Ok(FetchedList { partial, ..FetchedList::default() })
+            }
+        }
+    }
+
+    fn too_late(&self) -> Error {
+        let message = format!(
+            "connected, but its lists did not arrive within {:?}",
+            self.config.startup_timeout
+        );
+        Error::new(ErrorCode::ServerStartup, message)
+            .server(&self.config.name)
+            .help("raise `startupTimeout`, or look at its traffic")
+    }
+
+    /// Ends what was opened, because the rest of the start failed.
+    async fn give_up(&self, opened: Opened, error: Error) -> OpenError {
+        if let Some(process) = &opened.process {
+            process.expect_exit();
+        }
+        opened.session.close(error.clone()).await;
+        let mut exit = None;
+        if let Some(process) = &opened.process {
+            let report = process.stop(StopPlan::new(&self.config, &self.deck.force)).await;
+            exit = Some((report.exit, report.stderr_tail));
+        }
+        let retryable = error.code == ErrorCode::ServerUnavailable;
+        OpenError { error, retryable, exit }
+    }
+}
+
+fn cancelled() -> Error {
+    Error::new(ErrorCode::Cancelled, "the start was given up")
+}
+
+// The end of a session and its process, asked for or not, and the reason that is told.
+
+/// How long a session may take to say goodbye before its process is ended anyway.
+const GOODBYE: Duration = Duration::from_secs(1);
+/// How long calls in flight may take to finish before a server that changed is ended; the entry's
+/// `shutdownTimeout` when that is shorter.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Waits for the calls in flight; gives what those are told that did not finish in time.
 async fn drained(

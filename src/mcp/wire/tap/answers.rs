@@ -230,6 +230,45 @@ impl Tap {
             ..Passed::came(kind, raw)
         });
     }
+
+    /// A call that is going to run as a task.
+    pub fn attend(self: &Arc<Self>, request: &Arc<PendingRequest>) -> Attended {
+        let news = Arc::new(Notify::new());
+        let running = Running { id: None, request: Arc::clone(request), news: Arc::clone(&news) };
+        self.state().tasks.push(running);
+        Attended { tap: Arc::clone(self), request: Arc::clone(request), news }
+    }
+
+    /// The answer of the first request names the task. Noted in wire order: what the server asks for
+    /// it may be on the next line.
+    pub(super) fn name_task(&self, entry: &Entry, result: &Value) {
+        if !begins(entry) {
+            return;
+        }
+        let mut state = self.state();
+        let mine = |task: &&mut Running| Arc::ptr_eq(&task.request, &entry.request);
+        if let Some(task) = state.tasks.iter_mut().find(mine) {
+            task.id = result["task"]["taskId"].as_str().map(str::to_owned);
+        }
+    }
+
+    /// The call whose task a message names.
+    pub(super) fn of_task(&self, params: Option<&Value>) -> Option<Arc<PendingRequest>> {
+        let id = params?.get("_meta")?.get(RELATED)?.get("taskId")?.as_str()?;
+        let state = self.state();
+        let task = state.tasks.iter().find(|task| task.id.as_deref() == Some(id))?;
+        Some(Arc::clone(&task.request))
+    }
+
+    /// `notifications/tasks/status`: the task is asked after sooner. What the server says here it
+    /// need not say at all, so it counts for nothing more.
+    pub(super) fn task_news(&self, params: &Value) {
+        let Some(id) = params.get("taskId").and_then(Value::as_str) else { return };
+        let state = self.state();
+        for task in state.tasks.iter().filter(|task| task.id.as_deref() == Some(id)) {
+            task.news.notify_one();
+        }
+    }
 }
 
 /// The error of a request that the server answered with an error object.
@@ -270,47 +309,6 @@ pub struct Attended {
     tap: Arc<Tap>,
     request: Arc<PendingRequest>,
     news: Arc<Notify>,
-}
-
-impl Tap {
-    /// A call that is going to run as a task.
-    pub fn attend(self: &Arc<Self>, request: &Arc<PendingRequest>) -> Attended {
-        let news = Arc::new(Notify::new());
-        let running = Running { id: None, request: Arc::clone(request), news: Arc::clone(&news) };
-        self.state().tasks.push(running);
-        Attended { tap: Arc::clone(self), request: Arc::clone(request), news }
-    }
-
-    /// The answer of the first request names the task. Noted in wire order: what the server asks for
-    /// it may be on the next line.
-    pub(super) fn name_task(&self, entry: &Entry, result: &Value) {
-        if !begins(entry) {
-            return;
-        }
-        let mut state = self.state();
-        let mine = |task: &&mut Running| Arc::ptr_eq(&task.request, &entry.request);
-        if let Some(task) = state.tasks.iter_mut().find(mine) {
-            task.id = result["task"]["taskId"].as_str().map(str::to_owned);
-        }
-    }
-
-    /// The call whose task a message names.
-    pub(super) fn of_task(&self, params: Option<&Value>) -> Option<Arc<PendingRequest>> {
-        let id = params?.get("_meta")?.get(RELATED)?.get("taskId")?.as_str()?;
-        let state = self.state();
-        let task = state.tasks.iter().find(|task| task.id.as_deref() == Some(id))?;
-        Some(Arc::clone(&task.request))
-    }
-
-    /// `notifications/tasks/status`: the task is asked after sooner. What the server says here it
-    /// need not say at all, so it counts for nothing more.
-    pub(super) fn task_news(&self, params: &Value) {
-        let Some(id) = params.get("taskId").and_then(Value::as_str) else { return };
-        let state = self.state();
-        for task in state.tasks.iter().filter(|task| task.id.as_deref() == Some(id)) {
-            task.news.notify_one();
-        }
-    }
 }
 
 impl State {

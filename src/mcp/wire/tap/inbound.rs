@@ -251,44 +251,10 @@ impl Tap {
         self.find_in(entry, FindingKind::Malformed, &text, source.raw);
         Some(text)
     }
-}
 
-/// A message that is printed over several lines, as far as it came.
-#[derive(Debug, Default)]
-pub(super) struct Spread {
-    pub(super) text: Vec<u8>,
-    depth: i64,
-}
+    // Notifications of the server, acted on in wire order: progress before its result, logs as they
+    // came, changes of lists and resources, cancellations.
 
-impl Spread {
-    /// Appends a line. Strings cannot run over a line break, so each line is followed by itself.
-    fn add(&mut self, line: &[u8]) {
-        let mut string = false;
-        let mut escaped = false;
-        for byte in line {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' if string => escaped = true,
-                b'"' => string = !string,
-                b'{' | b'[' if !string => self.depth += 1,
-                b'}' | b']' if !string => self.depth -= 1,
-                _ => {}
-            }
-        }
-        self.text.extend_from_slice(line);
-        self.text.push(b' ');
-    }
-}
-
-fn trim(line: &[u8]) -> &[u8] {
-    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
-    line.trim_ascii()
-}
-
-// Notifications of the server, acted on in wire order: progress before its result, logs as they
-// came, changes of lists and resources, cancellations.
-
-impl Tap {
     /// Longest URI of an update, in bytes: many may wait to be told.
     const URI: usize = 16 << 10;
     /// Longest log message that is passed on, in bytes: many may wait.
@@ -456,4 +422,36 @@ impl Tap {
             self.finish(entry, Err(Error::new(ErrorCode::Protocol, message)));
         }
     }
+}
+
+/// A message that is printed over several lines, as far as it came.
+#[derive(Debug, Default)]
+pub(super) struct Spread {
+    pub(super) text: Vec<u8>,
+    depth: i64,
+}
+
+impl Spread {
+    /// Appends a line. Strings cannot run over a line break, so each line is followed by itself.
+    fn add(&mut self, line: &[u8]) {
+        let mut string = false;
+        let mut escaped = false;
+        for byte in line {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if string => escaped = true,
+                b'"' => string = !string,
+                b'{' | b'[' if !string => self.depth += 1,
+                b'}' | b']' if !string => self.depth -= 1,
+                _ => {}
+            }
+        }
+        self.text.extend_from_slice(line);
+        self.text.push(b' ');
+    }
+}
+
+fn trim(line: &[u8]) -> &[u8] {
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    line.trim_ascii()
 }

@@ -224,37 +224,7 @@ impl AnswerScreen {
             }
         }
     }
-}
 
-/// Problems that keep a form from being accepted. A schema that cannot be used is not the person's
-/// fault: nothing could ever be answered.
-pub(super) fn wrong(form: &FormState) -> usize {
-    let unknown = matches!(form.verdict(), Verdict::Unknown(_));
-    form.blocking().saturating_sub(usize::from(unknown))
-}
-
-fn problem_text(problems: &[Violation]) -> String {
-    let one = |problem: &Violation| match problem.pointer.as_str() {
-        "" => problem.message.clone(),
-        pointer => format!("{pointer}: {}", problem.message),
-    };
-    problems.iter().map(one).collect::<Vec<_>>().join("; ")
-}
-
-/// What waits until the form is checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Awaits {
-    /// The answer is to be sent.
-    Send,
-    /// A name is to be asked for, under which it is kept.
-    Name,
-    /// It is to be kept under the name that was typed.
-    Keep,
-    /// The call of a tool is to be taken into the answer.
-    Tool,
-}
-
-impl AnswerScreen {
     /// A check that must run elsewhere; what it finds goes to [`AnswerScreen::checked`].
     pub fn pending_check(&mut self) -> Option<CheckJob> {
         if self.stage != Stage::Open {
@@ -330,6 +300,34 @@ impl AnswerScreen {
         };
         form.into_iter().chain(tool)
     }
+}
+
+/// Problems that keep a form from being accepted. A schema that cannot be used is not the person's
+/// fault: nothing could ever be answered.
+pub(super) fn wrong(form: &FormState) -> usize {
+    let unknown = matches!(form.verdict(), Verdict::Unknown(_));
+    form.blocking().saturating_sub(usize::from(unknown))
+}
+
+fn problem_text(problems: &[Violation]) -> String {
+    let one = |problem: &Violation| match problem.pointer.as_str() {
+        "" => problem.message.clone(),
+        pointer => format!("{pointer}: {}", problem.message),
+    };
+    problems.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+/// What waits until the form is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Awaits {
+    /// The answer is to be sent.
+    Send,
+    /// A name is to be asked for, under which it is kept.
+    Name,
+    /// It is to be kept under the name that was typed.
+    Keep,
+    /// The call of a tool is to be taken into the answer.
+    Tool,
 }
 
 #[cfg(test)]

@@ -256,6 +256,45 @@ impl AnswerScreen {
             }
         }
     }
+
+    /// Everything that can be taken into the draft.
+    pub fn offers(&self, answers: &Answers, entry: Option<&ApprovalRules>) -> Vec<Offer> {
+        let server = self.request.server.as_str();
+        let mut offers = kept(server, &self.request.kind, answers, entry);
+        let built_in =
+            |name: &str, result| Offer { name: name.to_owned(), origin: "built in", result };
+        let completion = |text: &str, stop: &str| {
+            json!({"role": "assistant", "model": "manual", "stopReason": stop,
+                "content": {"type": "text", "text": text}})
+        };
+        match (&self.says, &self.draft) {
+            (Says::Sampling(_), _) => {
+                if let Some(text) = self.last_message() {
+                    let result = completion(text, "endTurn");
+                    offers.push(built_in("the last message, repeated", result));
+                }
+                offers.push(built_in("OK", completion("OK", "endTurn")));
+                let cut = completion("I was about to say", "maxTokens");
+                offers.push(built_in("an answer cut off by the token limit", cut));
+            }
+            (Says::Elicitation(_), Draft::Form(form)) => {
+                use crate::tui::form::seed::{Defaults, seed};
+                let conj = [form.document().root.clone()];
+                if let Some(content) = seed(form.document(), &conj, Defaults::All) {
+                    let result = json!({"action": "accept", "content": content});
+                    offers.push(built_in("the defaults of the form", result));
+                }
+            }
+            _ => {}
+        }
+        offers
+    }
+
+    fn last_message(&self) -> Option<&str> {
+        let content = self.params.get("messages")?.as_array()?.last()?.get("content")?;
+        let blocks = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
+        blocks.iter().rev().find_map(|block| block.get("text")?.as_str())
+    }
 }
 
 /// The content of an accepted form, or a draft of it without that frame.
@@ -313,47 +352,6 @@ pub fn kept(
         offers.push(Offer { name, origin: "mcp.json", result: result.clone() });
     }
     offers
-}
-
-impl AnswerScreen {
-    /// Everything that can be taken into the draft.
-    pub fn offers(&self, answers: &Answers, entry: Option<&ApprovalRules>) -> Vec<Offer> {
-        let server = self.request.server.as_str();
-        let mut offers = kept(server, &self.request.kind, answers, entry);
-        let built_in =
-            |name: &str, result| Offer { name: name.to_owned(), origin: "built in", result };
-        let completion = |text: &str, stop: &str| {
-            json!({"role": "assistant", "model": "manual", "stopReason": stop,
-                "content": {"type": "text", "text": text}})
-        };
-        match (&self.says, &self.draft) {
-            (Says::Sampling(_), _) => {
-                if let Some(text) = self.last_message() {
-                    let result = completion(text, "endTurn");
-                    offers.push(built_in("the last message, repeated", result));
-                }
-                offers.push(built_in("OK", completion("OK", "endTurn")));
-                let cut = completion("I was about to say", "maxTokens");
-                offers.push(built_in("an answer cut off by the token limit", cut));
-            }
-            (Says::Elicitation(_), Draft::Form(form)) => {
-                use crate::tui::form::seed::{Defaults, seed};
-                let conj = [form.document().root.clone()];
-                if let Some(content) = seed(form.document(), &conj, Defaults::All) {
-                    let result = json!({"action": "accept", "content": content});
-                    offers.push(built_in("the defaults of the form", result));
-                }
-            }
-            _ => {}
-        }
-        offers
-    }
-
-    fn last_message(&self) -> Option<&str> {
-        let content = self.params.get("messages")?.as_array()?.last()?.get("content")?;
-        let blocks = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
-        blocks.iter().rev().find_map(|block| block.get("text")?.as_str())
-    }
 }
 
 // The answer to a sampling request as a person writes it (MCP 2025-11-25, client features,
