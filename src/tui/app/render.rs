@@ -176,41 +176,41 @@ impl App {
         text
     }
 
-    fn tab_labels(&self, room: u16) -> Vec<(PaneId, Ink)> {
-        let labels = |label: &dyn Fn(PaneId) -> Ink| -> Vec<(PaneId, Ink)> {
-            PaneId::ALL.into_iter().map(|pane| (pane, label(pane))).collect()
+    /// Labels of the tabs, and the blank columns after each: counts go first where there is little
+    /// room, then names are cut.
+    fn tab_labels(&self, room: u16) -> (Vec<(PaneId, Ink)>, u16) {
+        let labels = |all_badges, title: fn(PaneId) -> &'static str, blank| -> Vec<(PaneId, Ink)> {
+            let label = |pane: PaneId| {
+                let asks = matches!(pane, PaneId::Logs | PaneId::Inbox | PaneId::Config);
+                let badge = if all_badges || asks { self.badge(pane) } else { Ink::default() };
+                let gap = if badge.as_str().is_empty() { "" } else { " " };
+                (pane, ink!("{}{}{}{}{}", pane.digit(), blank, title(pane), gap, badge))
+            };
+            PaneId::ALL.into_iter().map(label).collect()
         };
-        let fits = |labels: &[(PaneId, Ink)], gap: u16| {
-            labels.iter().map(|(_, text)| width(text) + gap).sum::<u16>() <= room
-        };
-        let full = labels(&|pane| {
-            let badge = self.badge(pane);
-            let gap = if badge.as_str().is_empty() { "" } else { " " };
-            ink!("{} {}{}{}", pane.digit(), pane.title(), gap, badge)
-        });
-        if fits(&full, 2) {
-            return full;
+        for (all_badges, title, blank, gap) in [
+            (true, PaneId::title as fn(PaneId) -> &'static str, " ", 2),
+            (false, PaneId::title, " ", 2),
+            (false, PaneId::title, " ", 1),
+            (false, PaneId::short, "", 1),
+        ] {
+            let labels = labels(all_badges, title, blank);
+            if labels.iter().map(|(_, text)| width(text) + gap).sum::<u16>() <= room {
+                return (labels, gap);
+            }
         }
-        let short = labels(&|pane| {
-            let wanted = matches!(pane, PaneId::Logs | PaneId::Inbox | PaneId::Config);
-            let badge = if wanted { self.badge(pane) } else { Ink::default() };
-            let gap = if badge.as_str().is_empty() { "" } else { " " };
-            ink!("{}{}{}{}", pane.digit(), pane.short(), gap, badge)
-        });
-        if fits(&short, 1) {
-            return short;
-        }
-        labels(&|pane| match pane {
+        let label = |pane: PaneId| match pane {
             _ if pane == self.pane => ink!("{} {}", pane.digit(), pane.title()),
             _ => ink!("{}", pane.digit()),
-        })
+        };
+        let labels: Vec<_> = PaneId::ALL.into_iter().map(|pane| (pane, label(pane))).collect();
+        let total: u16 = labels.iter().map(|(_, text)| width(text) + 2).sum();
+        (labels, if total <= room { 2 } else { 1 })
     }
 
     /// Tabs with the columns they take.
     fn tabs(&self, area: Rect) -> Vec<(PaneId, Ink, std::ops::Range<u16>)> {
-        let labels = self.tab_labels(area.width);
-        let total: u16 = labels.iter().map(|(_, text)| width(text) + 2).sum();
-        let gap = if total <= area.width { 2 } else { 1 };
+        let (labels, gap) = self.tab_labels(area.width);
         let mut x = area.x + 1;
         labels
             .into_iter()
