@@ -13,6 +13,7 @@ pub mod keyring;
 #[cfg(unix)]
 pub mod local;
 pub mod lock;
+pub mod order;
 pub mod policy;
 pub mod recording;
 pub mod saved;

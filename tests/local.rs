@@ -258,6 +258,19 @@ fn an_attached_dashboard_watches_restarts_answers_and_revokes_and_the_service_go
         metrics.contains("\"restarts\":1").then_some(())
     });
     deck.wait("1 ready");
+    // A call of the person at the window, and one that is cancelled where the service runs.
+    deck.keys("2");
+    deck.wait("2 tools of 1 server");
+    deck.keys("/long\r\r");
+    deck.wait("f5 call");
+    deck.keys("\x1b[15~");
+    deck.wait("xxxx");
+    deck.keys("\x1b");
+    deck.wait("f6 result");
+    deck.keys("\x1b");
+    deck.wait_until("the panes", pty::at_panes);
+    deck.keys(":ping greeter\r");
+    deck.wait("greeter answers after");
     deck.quit();
     assert!(service.send("POST /tools/long/call", "{}").contains("xxx"), "it goes on");
     // What Enter on a client asks for, over the same socket.
@@ -272,7 +285,8 @@ fn an_attached_dashboard_watches_restarts_answers_and_revokes_and_the_service_go
     let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
     stream
         .write_all(
-            format!("{}\n", json!({"type": "order", "order": {"revoke": client}})).as_bytes(),
+            format!("{}\n", json!({"type": "order", "order": {"client": ["revoke", client]}}))
+                .as_bytes(),
         )
         .unwrap();
     let mut reply = String::new();

@@ -16,16 +16,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::clients::{ClientView, Clients};
-use super::policy::PolicyKeeper;
+use super::order::{CallRequest, Operated, Order};
+use super::policy::{PolicyKeeper, PolicyView};
 use crate::base::{Batch, LogRecord, Ring, SafeText, ServerName, Weighed};
 use crate::error::{Error, ErrorCode};
 use crate::host::metrics::ServerMetrics;
-use crate::host::policy::Blocked;
-use crate::host::{CallView, Host, HostView};
-use crate::mcp::{Answer, ApprovalId, TrafficRecord};
+use crate::host::policy::{Blocked, InForce};
+use crate::host::{CallOptions, CallView, Host, HostView};
+use crate::mcp::TrafficRecord;
 
 /// Longest line in either direction, in bytes: what a browser may send.
 pub const LINE: u64 = 64 << 20;
@@ -104,7 +106,8 @@ impl Local {
         }
         let (read, mut write) = stream.into_split();
         let mut read = BufReader::new(read);
-        let mut person = None;
+        let (mut person, mut policy) = (None, self.host.follow_policy());
+        policy.mark_changed();
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -120,10 +123,13 @@ impl Local {
             }
             let reply = async {
                 match kind {
-                    "look" => look(self, &request).await,
+                    "look" => Ok(look(self, &request, &mut policy).await),
                     "order" => order(self, &request).await,
-                    _ => native::reply(self, kind, &request).await,
+                    "callId" => Ok(json!({ "id": self.host.next_call_id() })),
+                    "call" => call(self, &request).await,
+                    _ => Ok(native::reply(self, kind, &request).await),
                 }
+                .unwrap_or_else(|error| failed(&error))
             };
             let reply = tokio::select! {
                 biased;
@@ -164,8 +170,7 @@ fn failed(error: &Error) -> Value {
     json!({"error": {"code": error.code, "message": error.message, "help": error.help}})
 }
 
-// What an attached dashboard sees of a service and asks of it. The service keeps no state for it:
-// each look says up to where the one before went.
+// What an attached dashboard sees of a service: each look says up to where the one before went.
 
 /// How long a look waits for news.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -202,6 +207,8 @@ pub struct Look {
     pub clients: Vec<ClientView>,
     /// What was not permitted lately.
     pub blocked: Vec<Blocked>,
+    /// Who may do what, when that changed.
+    pub policy: Option<PolicyView>,
     /// Where clients come in.
     pub place: Option<SafeText>,
 }
@@ -235,34 +242,8 @@ impl<T: Weighed + Serialize + DeserializeOwned> Part<T> {
     }
 }
 
-/// What an attached dashboard asks for.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Order {
-    /// Start a server.
-    Start(ServerName),
-    /// Stop it.
-    Stop(ServerName),
-    /// Stop and start it.
-    Restart(ServerName),
-    /// Fetch its lists again.
-    Refresh(ServerName),
-    /// Close its breaker, or that of a tool.
-    ResetBreaker(ServerName, Option<String>),
-    /// Answer a request.
-    Answer(ApprovalId, Answer),
-    /// Give a request more time.
-    MoreTime(ApprovalId, Duration),
-    /// Hold the calls of a client back, or let them go on.
-    Pause(String),
-    /// End the calls and streams of a client.
-    Cut(String),
-    /// End the token of a client.
-    Revoke(String),
-}
-
 /// Waits a little for news, then tells everything there is since the look before.
-async fn look(local: &Local, request: &Value) -> Value {
+async fn look(local: &Local, request: &Value, policy: &mut watch::Receiver<Arc<InForce>>) -> Value {
     let seen: Seen = serde_json::from_value(request["seen"].clone()).unwrap_or_default();
     let host = &local.host;
     let (mut view, traffic, logs) = (host.view(), host.traffic(), host.logs());
@@ -273,10 +254,16 @@ async fn look(local: &Local, request: &Value) -> Value {
             _ = view.changed() => {}
             _ = new_traffic.changed() => {}
             _ = new_logs.changed() => {}
+            _ = policy.changed() => policy.mark_changed(),
             () = tokio::time::sleep(PATIENCE) => {}
         }
     }
     tokio::time::sleep(GATHER).await;
+    let decides = policy.has_changed().unwrap_or_default().then(|| local.policy.clone());
+    policy.mark_unchanged();
+    // Compares definitions: not on a task of the engine.
+    let view = tokio::task::spawn_blocking(move || decides.map(|policy| policy.view()));
+    let decides = view.await.ok().flatten();
     let now = host.snapshot();
     json!({
         "view": (now.seq != seen.seq).then_some(&*now),
@@ -286,45 +273,31 @@ async fn look(local: &Local, request: &Value) -> Value {
         "metrics": host.get_metrics(),
         "clients": local.clients.list(),
         "blocked": host.blocked(),
+        "policy": decides,
         "place": local.clients.place(),
     })
 }
 
 /// Does what is asked for; `{"done": ...}` with a word about it, or why not.
-async fn order(local: &Local, request: &Value) -> Value {
-    let order = Order::deserialize(&request["order"]);
-    let refused = |why: String| Error::new(ErrorCode::Configuration, why);
-    let done = match order {
-        Ok(order) => perform(local, order).await,
-        Err(error) => Err(refused(error.to_string())),
+async fn order(local: &Local, request: &Value) -> Result<Value, Error> {
+    let order: Order = asked(request, "order")?;
+    let on = Operated {
+        host: local.host.clone(),
+        clients: Some(local.clients.clone()),
+        policy: Some(local.policy.clone()),
     };
-    done.map_or_else(|error| failed(&error), |done| json!({ "done": done }))
+    Ok(json!({ "done": order.perform(on).await? }))
 }
 
-async fn perform(local: &Local, order: Order) -> Result<Option<String>, Error> {
-    let (host, clients) = (&local.host, &local.clients);
-    match order {
-        Order::Start(server) => host.start(&server).await?,
-        Order::Stop(server) => host.stop(&server).await?,
-        Order::Restart(server) => host.restart(&server).await?,
-        Order::Refresh(server) => host.refresh(&server).await?,
-        Order::ResetBreaker(server, tool) => host.reset_breaker(&server, tool.as_deref())?,
-        Order::Answer(id, answer) => host.answer(id, answer)?,
-        Order::MoreTime(id, more) => _ = host.extend_request(id, more)?,
-        Order::Pause(origin) => {
-            let held = clients.pause(&origin);
-            let said = if held { "its calls wait" } else { "its calls go on" };
-            return Ok(Some(format!("{origin}: {said}")));
-        }
-        Order::Cut(origin) => {
-            clients.cut(&origin);
-            return Ok(Some(format!("{origin}: its calls and streams were ended")));
-        }
-        Order::Revoke(origin) => {
-            let revoked = clients.revoke(&origin);
-            revoked.map_err(|why| Error::new(ErrorCode::Configuration, why))?;
-            return Ok(Some(format!("{origin}: its token was revoked")));
-        }
-    }
-    Ok(None)
+/// Makes a call under an id that was given out before; `{"ended": ...}` with how it ended.
+async fn call(local: &Local, request: &Value) -> Result<Value, Error> {
+    let call: CallRequest = asked(request, "request")?;
+    let options = CallOptions { id: Some(asked(request, "id")?), ..CallOptions::default() };
+    let reveal = request["reveal"].as_bool().unwrap_or_default();
+    Ok(json!({ "ended": call.run(&local.host, reveal, options).await }))
+}
+
+fn asked<T: DeserializeOwned>(request: &Value, key: &str) -> Result<T, Error> {
+    T::deserialize(&request[key])
+        .map_err(|error| Error::new(ErrorCode::Configuration, error.to_string()))
 }

@@ -166,7 +166,7 @@ pub struct CallView {
 }
 
 /// What a successful round gave. A tool error (`isError`) is an outcome, not an error.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallOutcome {
     /// The call.
     pub call: CallId,
@@ -197,7 +197,7 @@ pub struct CallOutcome {
 }
 
 /// For whom something was done.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Caller {
     /// Where the call came from.

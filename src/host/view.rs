@@ -52,6 +52,11 @@ impl ServerState {
         matches!(self, Self::Ready | Self::Sleeping)
     }
 
+    /// Whether it runs, or is about to.
+    pub const fn is_up(self) -> bool {
+        matches!(self, Self::Ready | Self::Starting | Self::Waiting)
+    }
+
     /// The word shown.
     pub fn as_str(self) -> &'static str {
         self.into()

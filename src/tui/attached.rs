@@ -4,17 +4,18 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
 use crate::base::text::SafeText;
-use crate::deck::local::{Look, Order, Seen};
+use crate::deck::local::{Look, Seen};
+use crate::deck::order::{CallRequest, Order};
 use crate::error::{Error, ErrorCode};
-use crate::tui::effect::{Effect, ServerCommand};
-use crate::tui::message::Message;
-use crate::tui::pick::ClientOrder;
+use crate::host::CallOutcome;
+use crate::tui::message::{CallToken, Message};
 
 /// The socket of the service.
 #[derive(Clone, Debug)]
@@ -34,6 +35,16 @@ impl Line {
         match self.0.read_line(&mut line).await? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(line),
+        }
+    }
+
+    /// The answer, or the error that it is.
+    async fn reply(&mut self, request: &Value) -> Result<Value, Error> {
+        let reply = self.ask(request).await.map_err(|error| lost(&error))?;
+        let reply: Value = serde_json::from_str(&reply).map_err(|error| lost(&error.into()))?;
+        match reply.pointer("/error/message").and_then(Value::as_str) {
+            Some(why) => Err(Error::new(ErrorCode::Internal, SafeText::line(why).as_str())),
+            None => Ok(reply),
         }
     }
 }
@@ -68,6 +79,7 @@ async fn follow(remote: &Remote, messages: &mpsc::Sender<Message>) -> io::Result
         news.push(Message::Calls(look.calls));
         news.push(Message::Metrics(look.metrics));
         news.push(Message::Clients(look.clients, look.blocked));
+        news.extend(look.policy.map(Message::Policy));
         for message in news {
             if messages.send(message).await.is_err() {
                 return Ok(());
@@ -77,50 +89,38 @@ async fn follow(remote: &Remote, messages: &mpsc::Sender<Message>) -> io::Result
 }
 
 impl Remote {
-    /// Does an effect at the service, when it is one of those that are done there; gives it back
-    /// otherwise.
-    pub fn perform(&self, effect: Effect, messages: &mpsc::Sender<Message>) -> Option<Effect> {
-        let orders = match effect {
-            Effect::Server(server, ServerCommand::Start) => vec![Order::Start(server)],
-            Effect::Server(server, ServerCommand::Stop) => vec![Order::Stop(server)],
-            Effect::Server(server, ServerCommand::Restart) => vec![Order::Restart(server)],
-            Effect::Server(server, ServerCommand::Refresh) => vec![Order::Refresh(server)],
-            Effect::Server(server, ServerCommand::ResetBreaker(tool)) => {
-                vec![Order::ResetBreaker(server, tool)]
-            }
-            Effect::Answer(id, answer) => vec![Order::Answer(id, answer)],
-            Effect::Deny(answers) => {
-                answers.into_iter().map(|(id, answer)| Order::Answer(id, answer)).collect()
-            }
-            Effect::MoreTime(id, more) => vec![Order::MoreTime(id, more)],
-            Effect::Client(ClientOrder::Pause, origin) => vec![Order::Pause(origin)],
-            Effect::Client(ClientOrder::Cut, origin) => vec![Order::Cut(origin)],
-            Effect::Client(ClientOrder::Revoke, origin) => vec![Order::Revoke(origin)],
-            other => return Some(other),
-        };
-        let (path, messages) = (self.0.clone(), messages.clone());
-        tokio::spawn(async move {
-            for order in orders {
-                let message = match ordered(&path, &order).await {
-                    Ok(Some(said)) => Message::Done(SafeText::line(&said)),
-                    Ok(None) => continue,
-                    Err(error) => Message::Failed(error),
-                };
-                let _ = messages.send(message).await;
-            }
-        });
-        None
+    /// Has an order done at the service; gives what there is to say.
+    pub fn perform(self, order: Order) -> BoxFuture<'static, Result<Option<SafeText>, Error>> {
+        Box::pin(async move {
+            let reply = self.line().await?.reply(&json!({"type": "order", "order": order})).await?;
+            Ok(reply["done"].as_str().map(SafeText::line))
+        })
+    }
+
+    /// Makes a call at the service. Dropping what this gives cancels it there.
+    pub async fn call(
+        self,
+        token: CallToken,
+        request: CallRequest,
+        reveal: bool,
+        messages: &mpsc::Sender<Message>,
+    ) -> Result<CallOutcome, Error> {
+        let mut line = self.line().await?;
+        let id = line.reply(&json!({"type": "callId"})).await?["id"].take();
+        let began = serde_json::from_value(id.clone()).map_err(|error| lost(&error.into()))?;
+        let _ = messages.send(Message::CallBegan(token, began)).await;
+        let call = json!({"type": "call", "id": id, "request": request, "reveal": reveal});
+        let ended = line.reply(&call).await?["ended"].take();
+        let ended: Result<CallOutcome, Error> =
+            serde_json::from_value(ended).map_err(|error| lost(&error.into()))?;
+        ended
+    }
+
+    async fn line(&self) -> Result<Line, Error> {
+        Line::open(&self.0).await.map_err(|error| lost(&error))
     }
 }
 
-async fn ordered(path: &Path, order: &Order) -> Result<Option<String>, Error> {
-    let asked =
-        async { Line::open(path).await?.ask(&json!({"type": "order", "order": order})).await };
-    let failed = |error: io::Error| Error::new(ErrorCode::Internal, error.to_string());
-    let reply: Value =
-        asked.await.and_then(|line| Ok(serde_json::from_str(&line)?)).map_err(failed)?;
-    if let Some(message) = reply.pointer("/error/message").and_then(Value::as_str) {
-        return Err(Error::new(ErrorCode::Internal, SafeText::line(message).as_str()));
-    }
-    Ok(reply["done"].as_str().map(str::to_owned))
+fn lost(error: &io::Error) -> Error {
+    Error::new(ErrorCode::Internal, format!("the service does not answer: {error}"))
 }

@@ -7,24 +7,21 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::base::text::SafeText;
 use crate::base::{LogLevel, ServerName};
-use crate::config::RootConfig;
 use crate::deck::answers::ScriptedAnswer;
 use crate::deck::history::HistoryRecord;
 use crate::deck::lock::{Lock, LockedServer, Place};
+pub use crate::deck::order::{CallRequest, CallTarget, ClientOrder, PolicyOrder, ServerCommand};
 use crate::deck::saved::SavedCall;
 pub use crate::deck::{Change, ConfigCommand, Keep, Saving};
 use crate::host::cache::CacheKey;
-use crate::host::policy::{Digest, GrantId};
-use crate::host::{RuleKind, SessionRule, Validation};
-use crate::mcp::capabilities::ListKind;
+use crate::host::{RuleKind, SessionRule};
 use crate::mcp::{Answer, ApprovalId};
 use crate::tui::chat::port::ChatCommand;
 use crate::tui::form::CheckJob;
 use crate::tui::ink::Ink;
 use crate::tui::message::{CallToken, FormToken, ViewToken};
-use crate::tui::pick::{Choice, ClientOrder, Line};
+use crate::tui::pick::{Choice, Line};
 use crate::tui::player::PlayCommand;
 use crate::tui::prefs::Prefs;
 use crate::tui::result::{CompareJob, Content, PictureJob};
@@ -151,87 +148,6 @@ pub enum Existing {
     Keep,
     /// It is replaced: the person said so.
     Replace,
-}
-
-/// A command to one server.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ServerCommand {
-    /// Start it.
-    Start,
-    /// Stop it.
-    Stop,
-    /// Stop and start it.
-    Restart,
-    /// Fetch its lists again.
-    Refresh,
-    /// The person has seen that these entries of its lists changed.
-    ChangesSeen(Vec<(ListKind, SafeText)>),
-    /// Close its breaker, or that of one of its tools.
-    ResetBreaker(Option<String>),
-    /// Ask the person to sign in.
-    SignIn,
-    /// See whether it answers.
-    Ping,
-    /// Get another token.
-    RefreshToken,
-    /// Revoke and forget its token.
-    SignOut,
-    /// Ask for another log level.
-    LogLevel(LogLevel),
-    /// Share these roots.
-    Roots(Vec<RootConfig>),
-    /// Subscribe to a resource.
-    Subscribe(String),
-    /// End a subscription.
-    Unsubscribe(String),
-}
-
-/// A call the dashboard makes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CallRequest {
-    /// The server that is meant.
-    pub server: ServerName,
-    /// What is called.
-    pub target: CallTarget,
-    /// Whether arguments must fit.
-    pub validation: Validation,
-    /// Do not answer from the cache.
-    pub bypass_cache: bool,
-    /// Deadline instead of the server's.
-    pub timeout: Option<Duration>,
-}
-
-/// What is called.
-#[derive(Clone, Debug, PartialEq)]
-pub enum CallTarget {
-    /// `tools/call`: name on the wire, arguments.
-    Tool(String, Value),
-    /// `prompts/get`: name on the wire, arguments.
-    Prompt(String, Value),
-    /// `resources/read`: URI.
-    Resource(String),
-    /// `completion/complete`: its parameters.
-    Complete(Value),
-    /// Any request: method and parameters.
-    Request(String, Option<Value>),
-}
-
-/// What is decided of the policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PolicyOrder {
-    /// A definition as it was shown is accepted, or refused.
-    Review {
-        /// Its server.
-        server: ServerName,
-        /// The tool; `None` for the instructions.
-        tool: Option<String>,
-        /// What was shown.
-        digest: Digest,
-        /// Whether it is accepted.
-        accept: bool,
-    },
-    /// A grant is taken back.
-    Revoke(GrantId),
 }
 
 /// Definitions to compare with.

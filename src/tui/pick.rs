@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::base::{LogLevel, ServerName};
+use crate::deck::order::ClientOrder;
 use crate::host::{RuleKind, SessionRule};
 use crate::mcp::capabilities::ListKind;
 use crate::tui::action::Action;
@@ -43,6 +44,8 @@ pub enum Pick {
     Call(CallPick),
     /// Use a theme.
     Theme(String),
+    /// Do this to a server, whichever is selected.
+    OnServer(Action, ServerName),
     /// Add a server made like this template.
     Template(usize),
     /// Answer an input of the configuration.
@@ -75,6 +78,8 @@ impl Pick {
             {
                 2
             }
+            // What is about the selected server comes before what names another.
+            Self::OnServer(_, server) if !typed.contains(server.as_str()) => 4,
             _ => 3,
         }
     }
@@ -187,15 +192,4 @@ impl Choice {
             _ => Fields { name: words, context: self.hint.as_str(), text: "" },
         }
     }
-}
-
-/// What is done about a client of the service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientOrder {
-    /// Its calls wait, or go on.
-    Pause,
-    /// Its calls and streams end.
-    Cut,
-    /// Its token ends.
-    Revoke,
 }

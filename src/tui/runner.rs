@@ -8,25 +8,19 @@ use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::ServerName;
-use crate::base::human::Dur;
-use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
 use crate::deck::answers::{Answers, ScriptedAnswer};
 use crate::deck::browser;
 use crate::deck::clients::Clients;
 use crate::deck::history::History;
 use crate::deck::lock::Lock;
+use crate::deck::order::{Operated, Order};
 use crate::deck::policy::PolicyKeeper;
 use crate::deck::saved::{SavedCall, SavedCalls};
 use crate::error::{Error, ErrorCode};
-use crate::host::{CallOptions, CallOutcome, Host, Origin};
-use crate::mcp::{Answer, ApprovalId};
-use crate::tui::effect::{
-    Baseline, CallRequest, CallTarget, Effect, Existing, LockChange, PolicyOrder, ServerCommand,
-};
+use crate::host::{CallOptions, Host};
+use crate::tui::effect::{Baseline, CallRequest, Effect, Existing, LockChange};
 use crate::tui::message::{CallToken, Message, ViewToken};
-use crate::tui::pick::ClientOrder;
 use crate::tui::prefs::Prefs;
 use crate::tui::result::{CompareJob, Content, PictureJob};
 use crate::tui::run::Reveal;
@@ -89,16 +83,16 @@ impl Runner {
 
     /// Does one effect; those of the terminal are not its business.
     pub fn perform(&mut self, effect: Effect) {
-        #[cfg(unix)]
-        let effect = match &self.remote {
-            Some(remote) => match remote.perform(effect, &self.messages) {
-                Some(effect) => effect,
-                None => return,
-            },
-            None => effect,
-        };
         match effect {
-            Effect::Server(server, command) => self.command(server, command),
+            Effect::Server(server, command) => self.order(Order::Server(server, command)),
+            Effect::Answer(id, answer) => self.order(Order::Answer(id, answer)),
+            Effect::Deny(answers) => self.order(Order::Deny(answers)),
+            Effect::MoreTime(id, more) => self.order(Order::MoreTime(id, more)),
+            Effect::ApprovalRule(server, kind, rule) => {
+                self.order(Order::ApprovalRule(server, kind, rule));
+            }
+            Effect::Client(order, origin) => self.order(Order::Client(order, origin)),
+            Effect::Policy(order) => self.order(Order::Policy(order)),
             Effect::Call(token, request) => self.call(token, request),
             Effect::Run(run) => {
                 let messages = self.messages.clone();
@@ -117,15 +111,9 @@ impl Runner {
                     cancel.cancel();
                 }
             }
-            Effect::Answer(..)
-            | Effect::ApprovalRule(..)
-            | Effect::Deny(_)
-            | Effect::MoreTime(..)
-            | Effect::Draft(..)
-            | Effect::KeepAnswer(_)
-            | Effect::OpenUrl(..) => self.about_requests(effect),
-            Effect::Client(order, origin) => self.client(order, origin),
-            Effect::Policy(order) => self.policy(order),
+            Effect::Draft(..) | Effect::KeepAnswer(_) | Effect::OpenUrl(..) => {
+                self.about_requests(effect);
+            }
             Effect::CacheDrop(key) => {
                 if let Ok(host) = self.host() {
                     host.cache_drop(key.as_ref());
@@ -146,51 +134,6 @@ impl Runner {
             Effect::Compare(token, job) => self.compare(token, *job),
             _ => self.about_files(effect),
         }
-    }
-
-    fn client(&self, order: ClientOrder, origin: String) {
-        let Some(clients) = self.clients.clone() else { return };
-        self.beside(move || {
-            let said = match order {
-                ClientOrder::Pause if clients.pause(&origin) => "its calls wait",
-                ClientOrder::Pause => "its calls go on",
-                ClientOrder::Cut => {
-                    clients.cut(&origin);
-                    "its calls and streams were ended"
-                }
-                ClientOrder::Revoke => match clients.revoke(&origin) {
-                    Ok(()) => "its token was revoked",
-                    Err(reason) => {
-                        return Message::Failed(Error::new(ErrorCode::Configuration, reason));
-                    }
-                },
-            };
-            Message::Done(SafeText::line(&format!("{origin}: {said}")))
-        });
-    }
-
-    fn policy(&self, order: PolicyOrder) {
-        let Some(policy) = self.policy.clone() else { return };
-        self.beside(move || {
-            let done = match order {
-                PolicyOrder::Review { server, tool, digest, accept } => {
-                    let name = tool.as_deref().unwrap_or("instructions");
-                    let word = if accept { "accepted" } else { "refused" };
-                    let said = format!("{server} {name}: {word}");
-                    let tool = tool.as_deref();
-                    if accept {
-                        policy.accept(&server, tool, digest).map(|()| said)
-                    } else {
-                        policy.refuse(&server, tool, digest).map(|()| said)
-                    }
-                }
-                PolicyOrder::Revoke(id) => policy.revoke(id).map(|_| format!("grant {id} revoked")),
-            };
-            match done {
-                Ok(said) => Message::Done(SafeText::line(&said)),
-                Err(reason) => Message::Failed(Error::new(ErrorCode::Configuration, reason)),
-            }
-        });
     }
 
     /// Does what takes long or may have to wait for the file system, away from the drawing.
@@ -234,27 +177,26 @@ impl Runner {
         self.host.clone().ok_or_else(missing)
     }
 
-    /// Asks something of the engine; says why when it could not be done.
-    fn ask(&self, act: impl FnOnce(&Host) -> Result<(), Error>) {
-        if let Err(error) = self.host().and_then(|host| act(&host)) {
-            self.tell(Message::Failed(error));
-        }
-    }
-
-    /// Overflow policy: effects come from keys; a queue that is full of them drops the words.
-    fn tell(&self, message: Message) {
-        let _ = self.messages.try_send(message);
-    }
-
-    fn command(&self, server: ServerName, command: ServerCommand) {
-        let host = match self.host() {
-            Ok(host) => host,
+    /// Has an order done, here or where the service runs; says what there is to say.
+    fn order(&self, order: Order) {
+        #[cfg(unix)]
+        let remote = self.remote.clone().map(|remote| remote.perform(order.clone()));
+        #[cfg(not(unix))]
+        let remote = None::<futures::future::BoxFuture<'static, _>>;
+        let done = remote.map_or_else(
+            || {
+                let (clients, policy) = (self.clients.clone(), self.policy.clone());
+                self.host().map(|host| order.perform(Operated { host, clients, policy }))
+            },
+            Ok,
+        );
+        let done = match done {
+            Ok(done) => done,
             Err(error) => return self.tell(Message::Failed(error)),
         };
         let messages = self.messages.clone();
         tokio::spawn(async move {
-            let done = run_command(&host, &server, command).await;
-            let message = match done {
+            let message = match done.await {
                 Ok(Some(text)) => Message::Done(text),
                 Ok(None) => return,
                 Err(error) => Message::Failed(error),
@@ -263,28 +205,42 @@ impl Runner {
         });
     }
 
+    /// Overflow policy: effects come from keys; a queue that is full of them drops the words.
+    fn tell(&self, message: Message) {
+        let _ = self.messages.try_send(message);
+    }
+
     fn call(&mut self, token: CallToken, request: CallRequest) {
+        let cancel = CancellationToken::new();
+        let stopped = cancel.clone();
+        self.calls.retain(|_, cancel| !cancel.is_cancelled());
+        let (messages, reveal) = (self.messages.clone(), self.reveal == Reveal::Always);
+        #[cfg(unix)]
+        if let Some(remote) = self.remote.clone() {
+            self.calls.insert(token, cancel);
+            let call = async move {
+                let ended = remote.call(token, request, reveal, &messages);
+                let ended = stopped.run_until_cancelled(ended).await;
+                stopped.cancel();
+                let gone = || Err(Error::new(ErrorCode::Cancelled, "the call was cancelled"));
+                let ended = ended.unwrap_or_else(gone);
+                let _ = messages.send(Message::CallEnded(token, Box::new(ended))).await;
+            };
+            tokio::spawn(call);
+            return;
+        }
         let host = match self.host() {
             Ok(host) => host,
             Err(error) => return self.tell(Message::CallEnded(token, Box::new(Err(error)))),
         };
-        let cancel = CancellationToken::new();
         let id = host.next_call_id();
         self.tell(Message::CallBegan(token, id));
-        self.calls.retain(|_, cancel| !cancel.is_cancelled());
-        self.calls.insert(token, cancel.clone());
-        let messages = self.messages.clone();
-        let reveal = self.reveal;
+        self.calls.insert(token, cancel);
         tokio::spawn(async move {
             let (sender, mut progress) = mpsc::channel(16);
             let options = CallOptions {
-                timeout: request.timeout,
-                cancel: cancel.clone(),
+                cancel: stopped.clone(),
                 progress: Some(sender),
-                bypass_cache: request.bypass_cache,
-                origin: Origin::Dashboard,
-                validation: request.validation,
-                server: Some(request.server.clone()),
                 id: Some(id),
                 ..CallOptions::default()
             };
@@ -296,12 +252,9 @@ impl Runner {
                     }
                 }
             });
-            let mut outcome = run_call(&host, &request.server, request.target, options).await;
-            if let (Reveal::Never, Ok(outcome)) = (reveal, &mut outcome) {
-                mask(&host, outcome);
-            }
+            let outcome = request.run(&host, reveal, options).await;
             watcher.abort();
-            cancel.cancel();
+            stopped.cancel();
             // What runs is reported before what ended, or leaving would ask about a call that is over.
             let _ = messages.send(Message::Calls(host.calls())).await;
             let _ = messages.send(Message::CallEnded(token, Box::new(outcome))).await;
@@ -386,14 +339,6 @@ impl Runner {
 
     fn about_requests(&self, effect: Effect) {
         match effect {
-            Effect::Answer(id, answer) => self.ask(|host| host.answer(id, answer)),
-            Effect::ApprovalRule(server, kind, rule) => {
-                self.ask(|host| host.set_approval_rule(&server, kind, rule));
-            }
-            Effect::Deny(answers) => self.deny(answers),
-            Effect::MoreTime(id, more) => {
-                self.ask(|host| host.extend_request(id, more).map(|_| ()));
-            }
             Effect::Draft(id, params) => match self.host() {
                 Ok(host) => {
                     let messages = self.messages.clone();
@@ -416,20 +361,6 @@ impl Runner {
         }
     }
 
-    fn deny(&self, answers: Vec<(ApprovalId, Answer)>) {
-        let host = match self.host() {
-            Ok(host) => host,
-            Err(error) => return self.tell(Message::Failed(error)),
-        };
-        let all = answers.len();
-        let denied = answers.into_iter().filter(|(id, no)| host.answer(*id, no.clone()).is_ok());
-        let text = match denied.count() {
-            denied if denied == all => format!("denied {denied}"),
-            denied => format!("denied {denied}; {} were no longer open", all - denied),
-        };
-        self.tell(Message::Done(SafeText::line(&text)));
-    }
-
     fn keep_answer(&self, answer: ScriptedAnswer) {
         let name = answer.name.clone().unwrap_or_default();
         let Some(file) = &self.files.answers else {
@@ -447,76 +378,6 @@ impl Runner {
             }
         }
     }
-}
-
-/// Takes the values of the configuration out of a result: one may be shown to others, copied and
-/// saved.
-fn mask(host: &Host, outcome: &mut CallOutcome) {
-    let Some(config) = host.server_config(&outcome.server) else { return };
-    let masks = Redactor::new(config.secrets());
-    if let Some(masked) = outcome.result.redacted(&masks) {
-        outcome.result = masked;
-    }
-}
-
-async fn run_call(
-    host: &Host,
-    server: &ServerName,
-    target: CallTarget,
-    options: CallOptions,
-) -> Result<CallOutcome, Error> {
-    let canonical = |name: &str| format!("{server}.{name}");
-    match target {
-        CallTarget::Tool(name, arguments) => {
-            host.call_tool_with(&canonical(&name), arguments, options).await
-        }
-        CallTarget::Prompt(name, arguments) => {
-            host.get_prompt_with(&canonical(&name), arguments, options).await
-        }
-        CallTarget::Resource(uri) => host.get_resource_with(&uri, options).await,
-        CallTarget::Complete(params) => host.complete(server, params, options).await,
-        CallTarget::Request(method, params) => host.request(server, &method, params, options).await,
-    }
-}
-
-async fn run_command(
-    host: &Host,
-    server: &ServerName,
-    command: ServerCommand,
-) -> Result<Option<SafeText>, Error> {
-    match command {
-        ServerCommand::Start => host.start(server).await?,
-        ServerCommand::Stop => host.stop(server).await?,
-        ServerCommand::Restart => host.restart(server).await?,
-        ServerCommand::Refresh => host.refresh(server).await?,
-        ServerCommand::ChangesSeen(items) => {
-            for item in items {
-                host.changes_seen(server, Some(item))?;
-            }
-        }
-        ServerCommand::ResetBreaker(tool) => host.reset_breaker(server, tool.as_deref())?,
-        ServerCommand::Ping => {
-            let options = CallOptions { origin: Origin::Dashboard, ..CallOptions::default() };
-            let took = host.request(server, "ping", None, options).await?.duration;
-            return Ok(Some(SafeText::line(&format!("{server} answers after {}", Dur(took)))));
-        }
-        ServerCommand::SignIn => host.sign_in(server)?,
-        ServerCommand::RefreshToken => host.refresh_token(server).await?,
-        ServerCommand::SignOut => {
-            if let Some(why) = host.sign_out(server).await? {
-                let text = format!("the token of {server} is forgotten, but not revoked: {why}");
-                return Ok(Some(SafeText::line(&text)));
-            }
-        }
-        ServerCommand::LogLevel(level) => {
-            host.set_log_level(server, level).await?;
-            return Ok(Some(SafeText::line(&format!("{server} logs from {level:?} on"))));
-        }
-        ServerCommand::Roots(roots) => host.set_roots(server, roots)?,
-        ServerCommand::Subscribe(uri) => host.subscribe_resource(server, &uri).await?,
-        ServerCommand::Unsubscribe(uri) => host.unsubscribe_resource(server, &uri).await?,
-    }
-    Ok(None)
 }
 
 // Effects about files: what a person saves and loads, and what outlives the program. What may

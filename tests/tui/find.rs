@@ -155,6 +155,10 @@ fn the_palette_finds_tools_by_name_and_says_when_nothing_matches() {
         ("echo", "▸Call everything.echo"),
         ("read text", "▸Call filesystem.read_text_file"),
         ("restart", "▸Restart the server"),
+        ("restart memory", "▸Restart memory"),
+        ("stop git", "▸Stop git"),
+        ("ping time", "▸Ping time"),
+        ("diagnostics of brave", "▸Diagnostics of brave-search"),
     ] {
         let screen = palette(typed);
         assert!(screen.contains(expected), "typed: {typed}\n{screen}");

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::base::ServerName;
@@ -34,7 +35,7 @@ pub struct PolicyKeeper {
 }
 
 /// Who may do what, as a screen shows it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PolicyView {
     /// All grants that hold now.
     pub grants: Vec<Grant>,

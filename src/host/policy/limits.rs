@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorCode};
 use crate::host::policy::principal::Principal;
 
 /// Limits in effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Calls of one run.
     pub calls_per_run: u32,

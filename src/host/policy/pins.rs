@@ -199,7 +199,7 @@ pub struct PinnedTool {
 }
 
 /// A tool that is held, for the person who looks.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeldTool {
     /// Its server.

@@ -268,13 +268,23 @@ impl App {
                 .filter(|action| self.is_of_panes(*action) && !self.is_of_screen(*action))
                 .map(|action| self.action_choice(action, &scopes)),
         );
-        choices.extend(self.model.view.servers.keys().map(|name| {
-            Choice::new(
-                ink!("Show only {}", Model::name(name)),
-                ink!("server"),
-                Pick::Server(name.clone()),
-            )
-        }));
+        let runs = matches!(self.model.engine, EngineState::Running);
+        for (name, server) in &self.model.view.servers {
+            let mut choice = |words: &'static str, pick| {
+                let words = ink!("{} {}", words, Model::name(name));
+                choices.push(Choice::new(words, ink!("server"), pick));
+            };
+            choice("Show only", Pick::Server(name.clone()));
+            choice("Diagnostics of", Pick::OnServer(Action::BlackBox, name.clone()));
+            if self.model.playback.is_none() && runs {
+                let start_or_stop = if server.state.is_up() { "Stop" } else { "Start" };
+                choice("Restart", Pick::OnServer(Action::Restart, name.clone()));
+                choice(start_or_stop, Pick::OnServer(Action::StartStop, name.clone()));
+                if server.state == ServerState::Ready {
+                    choice("Ping", Pick::OnServer(Action::Ping, name.clone()));
+                }
+            }
+        }
         choices.extend(self.call_choices());
         choices.extend(self.panes.traffic.saved.all().iter().map(|saved| {
             Choice::new(

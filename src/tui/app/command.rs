@@ -248,11 +248,8 @@ impl App {
     /// Restarts, starts or stops what is marked together, after one question.
     fn command_marked(&mut self, action: Action, effects: &mut Vec<Effect>) {
         let servers: Vec<ServerName> = self.model.marked.iter().cloned().collect();
-        let is_up = |name: &ServerName| {
-            use ServerState as S;
-            let state = self.model.server(name).map(|server| server.state);
-            matches!(state, Some(S::Ready | S::Starting | S::Waiting))
-        };
+        let is_up =
+            |name: &ServerName| self.model.server(name).is_some_and(|server| server.state.is_up());
         let (command, word) = match action {
             Action::Restart => (ServerCommand::Restart, "restart"),
             _ if servers.iter().any(is_up) => (ServerCommand::Stop, "stop"),
@@ -268,7 +265,12 @@ impl App {
         if all && matches!(action, Action::Restart | Action::StartStop) {
             return self.command_marked(action, effects);
         }
-        let Some(name) = self.target_server() else { return };
+        if let Some(name) = self.target_server() {
+            self.command_one(action, name, effects);
+        }
+    }
+
+    fn command_one(&mut self, action: Action, name: ServerName, effects: &mut Vec<Effect>) {
         let hold = self.hold(&name);
         if let Some(todo) = hold.filter(|_| matches!(action, Action::Restart | Action::StartStop)) {
             return self.open_todo(&todo, effects);
@@ -286,9 +288,7 @@ impl App {
                     (self.pane == PaneId::Tools).then(|| self.panes.tools.wire_name()).flatten();
                 (ServerCommand::ResetBreaker(tool), "closing the breaker of")
             }
-            (_, Some(ServerState::Ready | ServerState::Starting | ServerState::Waiting)) => {
-                (ServerCommand::Stop, "stopping")
-            }
+            (_, Some(state)) if state.is_up() => (ServerCommand::Stop, "stopping"),
             _ => (ServerCommand::Start, "starting"),
         };
         let title = match command {
@@ -364,6 +364,10 @@ impl App {
             }
             Pick::Filter(pick) => self.filter_pick(pick, effects),
             Pick::Server(server) => self.model.scope = Some(server),
+            Pick::OnServer(Action::BlackBox, server) => {
+                self.open_reader_of(Subject::BlackBox(server));
+            }
+            Pick::OnServer(action, server) => self.command_one(action, server, effects),
             Pick::SavedCall(name) => _ = self.open_saved_call(&name),
             Pick::MakeCall(name) => self.make_saved_call(&name, effects),
             Pick::Offer(server, list, wire) => self.open_call(&server, list, &wire, effects),

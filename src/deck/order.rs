@@ -1,0 +1,323 @@
+//! What a dashboard asks of a running configuration, here or over the socket of a service: commands
+//! to servers, calls, answers, decisions of the operator. Plain data that does itself.
+
+use std::time::Duration;
+
+use futures::future::{self, BoxFuture};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::clients::Clients;
+use super::policy::PolicyKeeper;
+use crate::base::human::Dur;
+use crate::base::text::SafeText;
+use crate::base::{LogLevel, Redactor, ServerName};
+use crate::config::RootConfig;
+use crate::error::{Error, ErrorCode};
+use crate::host::policy::{Digest, GrantId};
+use crate::host::{CallOptions, CallOutcome, Host, Origin, RuleKind, SessionRule, Validation};
+use crate::mcp::capabilities::ListKind;
+use crate::mcp::{Answer, ApprovalId};
+
+/// Something to be done that is reported in a line at most.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Order {
+    /// A command to one server.
+    Server(ServerName, ServerCommand),
+    /// Answer a request of a server.
+    Answer(ApprovalId, Answer),
+    /// Deny these together; those that are no longer open are only counted.
+    Deny(Vec<(ApprovalId, Answer)>),
+    /// Give a request more time.
+    MoreTime(ApprovalId, Duration),
+    /// Set or take back a rule of this session.
+    ApprovalRule(ServerName, RuleKind, Option<SessionRule>),
+    /// Do something about a client of the service, by its origin.
+    Client(ClientOrder, String),
+    /// Decide something of the policy.
+    Policy(PolicyOrder),
+}
+
+/// A command to one server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ServerCommand {
+    /// Start it.
+    Start,
+    /// Stop it.
+    Stop,
+    /// Stop and start it.
+    Restart,
+    /// Fetch its lists again.
+    Refresh,
+    /// The person has seen that these entries of its lists changed.
+    ChangesSeen(Vec<(ListKind, SafeText)>),
+    /// Close its breaker, or that of one of its tools.
+    ResetBreaker(Option<String>),
+    /// Ask the person to sign in.
+    SignIn,
+    /// See whether it answers.
+    Ping,
+    /// Get another token.
+    RefreshToken,
+    /// Revoke and forget its token.
+    SignOut,
+    /// Ask for another log level.
+    LogLevel(LogLevel),
+    /// Share these roots.
+    Roots(Vec<RootConfig>),
+    /// Subscribe to a resource.
+    Subscribe(String),
+    /// End a subscription.
+    Unsubscribe(String),
+}
+
+/// A call the person makes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallRequest {
+    /// The server that is meant.
+    pub server: ServerName,
+    /// What is called.
+    pub target: CallTarget,
+    /// Whether arguments must fit.
+    pub validation: Validation,
+    /// Do not answer from the cache.
+    pub bypass_cache: bool,
+    /// Deadline instead of the server's.
+    pub timeout: Option<Duration>,
+}
+
+/// What is called.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CallTarget {
+    /// `tools/call`: name on the wire, arguments.
+    Tool(String, Value),
+    /// `prompts/get`: name on the wire, arguments.
+    Prompt(String, Value),
+    /// `resources/read`: URI.
+    Resource(String),
+    /// `completion/complete`: its parameters.
+    Complete(Value),
+    /// Any request: method and parameters.
+    Request(String, Option<Value>),
+}
+
+/// What is done about a client of the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ClientOrder {
+    /// Its calls wait, or go on.
+    Pause,
+    /// Its calls and streams end.
+    Cut,
+    /// Its token ends.
+    Revoke,
+}
+
+/// What is decided of the policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PolicyOrder {
+    /// A definition as it was shown is accepted, or refused.
+    Review {
+        /// Its server.
+        server: ServerName,
+        /// The tool; `None` for the instructions.
+        tool: Option<String>,
+        /// What was shown.
+        digest: Digest,
+        /// Whether it is accepted.
+        accept: bool,
+    },
+    /// A grant is taken back.
+    Revoke(GrantId),
+}
+
+/// What orders are about.
+#[derive(Clone)]
+pub struct Operated {
+    /// The engine.
+    pub host: Host,
+    /// Clients of the service, when there is one.
+    pub clients: Option<Clients>,
+    /// What decides about callers that are not the person, where that is kept.
+    pub policy: Option<PolicyKeeper>,
+}
+
+impl Order {
+    /// Does it; what takes no time is done when this returns. Gives what there is to say.
+    ///
+    /// # Errors
+    /// Those of the engine; [`ErrorCode::Configuration`] where a file cannot be changed, or where
+    /// there are no clients or there is no policy.
+    pub fn perform(self, on: Operated) -> BoxFuture<'static, Result<Option<SafeText>, Error>> {
+        let Operated { host, clients, policy } = on;
+        let done = match self {
+            Self::Server(server, command) => {
+                return Box::pin(async move { command.run(&host, &server).await });
+            }
+            Self::Client(order, origin) => match clients {
+                Some(clients) => {
+                    return Box::pin(blocking(move || order.run(&clients, &origin)));
+                }
+                None => Err(refused("nothing is served here".to_owned())),
+            },
+            Self::Policy(order) => match policy {
+                Some(policy) => return Box::pin(blocking(move || order.run(&policy))),
+                None => Err(refused("no policy is kept here".to_owned())),
+            },
+            Self::Answer(id, answer) => host.answer(id, answer).map(|()| None),
+            Self::Deny(answers) => {
+                let all = answers.len();
+                let open =
+                    answers.into_iter().filter(|(id, no)| host.answer(*id, no.clone()).is_ok());
+                Ok(Some(SafeText::line(&match open.count() {
+                    denied if denied == all => format!("denied {denied}"),
+                    denied => format!("denied {denied}; {} were no longer open", all - denied),
+                })))
+            }
+            Self::MoreTime(id, more) => host.extend_request(id, more).map(|_| None),
+            Self::ApprovalRule(server, kind, rule) => {
+                host.set_approval_rule(&server, kind, rule).map(|()| None)
+            }
+        };
+        Box::pin(future::ready(done))
+    }
+}
+
+/// What waits for files, away from the tasks of the engine.
+async fn blocking(
+    work: impl FnOnce() -> Result<String, String> + Send + 'static,
+) -> Result<Option<SafeText>, Error> {
+    let done = tokio::task::spawn_blocking(work).await;
+    let done = done.unwrap_or_else(|error| Err(error.to_string()));
+    done.map(|said| Some(SafeText::line(&said))).map_err(refused)
+}
+
+fn refused(why: String) -> Error {
+    Error::new(ErrorCode::Configuration, why)
+}
+
+impl ServerCommand {
+    async fn run(self, host: &Host, server: &ServerName) -> Result<Option<SafeText>, Error> {
+        match self {
+            Self::Start => host.start(server).await?,
+            Self::Stop => host.stop(server).await?,
+            Self::Restart => host.restart(server).await?,
+            Self::Refresh => host.refresh(server).await?,
+            Self::ChangesSeen(items) => {
+                for item in items {
+                    host.changes_seen(server, Some(item))?;
+                }
+            }
+            Self::ResetBreaker(tool) => host.reset_breaker(server, tool.as_deref())?,
+            Self::Ping => {
+                let options = CallOptions { origin: Origin::Dashboard, ..CallOptions::default() };
+                let took = host.request(server, "ping", None, options).await?.duration;
+                return Ok(Some(SafeText::line(&format!("{server} answers after {}", Dur(took)))));
+            }
+            Self::SignIn => host.sign_in(server)?,
+            Self::RefreshToken => host.refresh_token(server).await?,
+            Self::SignOut => {
+                if let Some(why) = host.sign_out(server).await? {
+                    let text =
+                        format!("the token of {server} is forgotten, but not revoked: {why}");
+                    return Ok(Some(SafeText::line(&text)));
+                }
+            }
+            Self::LogLevel(level) => {
+                host.set_log_level(server, level).await?;
+                return Ok(Some(SafeText::line(&format!("{server} logs from {level:?} on"))));
+            }
+            Self::Roots(roots) => host.set_roots(server, roots)?,
+            Self::Subscribe(uri) => host.subscribe_resource(server, &uri).await?,
+            Self::Unsubscribe(uri) => host.unsubscribe_resource(server, &uri).await?,
+        }
+        Ok(None)
+    }
+}
+
+impl CallRequest {
+    /// Makes the call. Of `options` those are used that are no part of the request; unless the person
+    /// asked to see them (`reveal`), values of the configuration are masked in the result: it may be
+    /// shown to others, copied and saved.
+    ///
+    /// # Errors
+    /// Those of [`Host::call_tool_with`].
+    pub async fn run(
+        self,
+        host: &Host,
+        reveal: bool,
+        options: CallOptions,
+    ) -> Result<CallOutcome, Error> {
+        let Self { server, target, validation, bypass_cache, timeout } = self;
+        let canonical = |name: &str| format!("{server}.{name}");
+        let options = CallOptions {
+            timeout,
+            bypass_cache,
+            validation,
+            origin: Origin::Dashboard,
+            server: Some(server.clone()),
+            ..options
+        };
+        let outcome = match target {
+            CallTarget::Tool(name, arguments) => {
+                host.call_tool_with(&canonical(&name), arguments, options).await
+            }
+            CallTarget::Prompt(name, arguments) => {
+                host.get_prompt_with(&canonical(&name), arguments, options).await
+            }
+            CallTarget::Resource(uri) => host.get_resource_with(&uri, options).await,
+            CallTarget::Complete(params) => host.complete(&server, params, options).await,
+            CallTarget::Request(method, params) => {
+                host.request(&server, &method, params, options).await
+            }
+        };
+        let mut outcome = outcome?;
+        if let Some(config) = host.server_config(&outcome.server).filter(|_| !reveal)
+            && let Some(masked) = outcome.result.redacted(&Redactor::new(config.secrets()))
+        {
+            outcome.result = masked;
+        }
+        Ok(outcome)
+    }
+}
+
+impl ClientOrder {
+    fn run(self, clients: &Clients, origin: &str) -> Result<String, String> {
+        let said = match self {
+            Self::Pause if clients.pause(origin) => "its calls wait",
+            Self::Pause => "its calls go on",
+            Self::Cut => {
+                clients.cut(origin);
+                "its calls and streams were ended"
+            }
+            Self::Revoke => {
+                clients.revoke(origin)?;
+                "its token was revoked"
+            }
+        };
+        Ok(format!("{origin}: {said}"))
+    }
+}
+
+impl PolicyOrder {
+    fn run(self, policy: &PolicyKeeper) -> Result<String, String> {
+        match self {
+            Self::Review { server, tool, digest, accept } => {
+                let name = tool.as_deref();
+                if accept {
+                    policy.accept(&server, name, digest)?;
+                } else {
+                    policy.refuse(&server, name, digest)?;
+                }
+                let word = if accept { "accepted" } else { "refused" };
+                Ok(format!("{server} {}: {word}", name.unwrap_or("instructions")))
+            }
+            Self::Revoke(id) => policy.revoke(id).map(|_| format!("grant {id} revoked")),
+        }
+    }
+}
