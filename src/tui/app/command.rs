@@ -10,7 +10,6 @@ use crate::base::text::SafeText;
 use crate::config::edit::entry::ShownEntry;
 use crate::config::import::templates;
 use crate::config::print::servers;
-use crate::host::ServerState;
 use crate::tui::action::Action;
 use crate::tui::app::incoming::play;
 use crate::tui::app::screen::Open;

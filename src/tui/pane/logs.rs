@@ -411,7 +411,7 @@ impl Pane for LogsPane {
             return true;
         }
         match action {
-            Action::Filter => self.input.editing = true,
+            Action::Filter => self.input.begin(),
             Action::Back | Action::ClearFilter if !self.input.text().is_empty() => {
                 self.input.set("");
             }
@@ -469,7 +469,7 @@ impl Pane for LogsPane {
             Gesture::Click(at) | Gesture::DoubleClick(at) if list.contains(at) => {
                 self.stream.click(usize::from(at.y - list.y));
             }
-            Gesture::Click(_) => self.input.editing = true,
+            Gesture::Click(_) => self.input.begin(),
             Gesture::DoubleClick(_) => {}
         }
     }

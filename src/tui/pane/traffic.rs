@@ -345,7 +345,7 @@ impl Pane for TrafficPane {
                 self.input.set("");
             }
             Action::Filter => {
-                self.input.editing = true;
+                self.input.begin();
                 // What is typed is seen above the list.
                 self.opened = false;
                 self.part = Part::List;
@@ -429,7 +429,7 @@ impl Pane for TrafficPane {
                     self.detail.click(usize::from(at.y - area.y), usize::from(area.height));
                 }
             }
-            Gesture::Click(_) if regions.head.contains(at) => self.input.editing = true,
+            Gesture::Click(_) if regions.head.contains(at) => self.input.begin(),
             Gesture::Click(_) | Gesture::DoubleClick(_) if regions.list.contains(at) => {
                 self.part = Part::List;
                 self.stream.click(usize::from(at.y - regions.list.y));

@@ -189,7 +189,7 @@ impl<I: Clone + PartialEq> Browser<I> {
         match action {
             Action::Open | Action::Right if !self.rows.is_empty() => self.open_detail(area),
             Action::Filter => {
-                self.filter.editing = true;
+                self.filter.begin();
                 self.close_detail();
             }
             Action::ClearFilter => self.filter.set(""),
@@ -273,7 +273,7 @@ impl<I: Clone + PartialEq> Browser<I> {
                     return matches!(gesture, Gesture::DoubleClick(_));
                 }
             }
-            Gesture::Click(_) if inside(regions.head) => self.filter.editing = true,
+            Gesture::Click(_) if inside(regions.head) => self.filter.begin(),
             _ => {}
         }
         false

@@ -15,6 +15,8 @@ pub struct TextInput {
     text: String,
     /// Byte offset, always at a grapheme boundary.
     cursor: usize,
+    /// Whether all of it is selected: what is typed replaces it.
+    is_selected: bool,
 }
 
 impl TextInput {
@@ -23,7 +25,7 @@ impl TextInput {
 
     /// A line that holds `text`, with the cursor at its end.
     pub fn new(text: &str) -> Self {
-        Self { text: text.to_owned(), cursor: text.len() }
+        Self { text: text.to_owned(), cursor: text.len(), is_selected: false }
     }
 
     /// The text.
@@ -36,8 +38,12 @@ impl TextInput {
         *self = Self::new(text);
     }
 
-    /// Puts text at the cursor; line breaks within it become blanks, one at its end is none.
+    /// Puts text at the cursor, or in place of what is selected; line breaks within it become
+    /// blanks, one at its end is none.
     pub fn insert(&mut self, text: &str) {
+        if self.is_selected {
+            self.set("");
+        }
         for c in text.trim_end_matches(['\r', '\n']).chars() {
             if self.text.len() + c.len_utf8() > Self::MAX {
                 break;
@@ -52,6 +58,11 @@ impl TextInput {
     pub fn key(&mut self, key: KeyEvent) -> bool {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let alt = key.modifiers.contains(KeyModifiers::ALT);
+        match key.code {
+            KeyCode::Backspace | KeyCode::Delete if self.is_selected => self.set(""),
+            KeyCode::Char(_) if !control && !alt => {}
+            _ => self.is_selected = false,
+        }
         match key.code {
             KeyCode::Char('a') if control => self.cursor = 0,
             KeyCode::Char('e') if control => self.cursor = self.text.len(),
@@ -136,16 +147,18 @@ impl TextInput {
         let hidden = width(&before).saturating_sub(area.width.saturating_sub(1));
         let mut pen = Pen::new(buf, area);
         pen.row_style(style);
+        let marked = style.add_modifier(Modifier::REVERSED);
+        let text = if self.is_selected { marked } else { style };
         let shown =
             crate::tui::ink::Piece::of(&before, skip_cells(before.as_str(), hidden), usize::MAX);
-        pen.put(shown, style);
+        pen.put(shown, text);
         let end = self.next();
         let under = if end > self.cursor {
             Ink::line(&self.text[self.cursor..end])
         } else {
             Ink::line(" ")
         };
-        pen.put(under, style.add_modifier(Modifier::REVERSED));
+        pen.put(under, marked);
         pen.put(Ink::line(&self.text[end..]), style);
     }
 }
@@ -183,9 +196,16 @@ pub struct FilterLine {
 }
 
 impl FilterLine {
+    /// Takes the keys; the filter that is there is selected.
+    pub fn begin(&mut self) {
+        self.editing = true;
+        self.input.is_selected = !self.input.text.is_empty();
+    }
+
     /// Ends typing; `keep` says whether the filter stays.
     pub fn end(&mut self, keep: Keep) {
         self.editing = false;
+        self.input.is_selected = false;
         if keep == Keep::No {
             self.set("");
         }
@@ -211,6 +231,30 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn what_is_typed_replaces_a_filter_that_is_opened_again_and_moving_in_it_keeps_it() {
+        let mut filter = FilterLine::default();
+        let typed = |filter: &mut FilterLine, codes: &[KeyCode]| {
+            for code in codes {
+                filter.key(KeyEvent::new(*code, KeyModifiers::NONE));
+            }
+            filter.text().to_owned()
+        };
+        filter.begin();
+        assert_eq!(typed(&mut filter, &[KeyCode::Char('s'), KeyCode::Char('u')]), "su");
+        filter.end(Keep::Yes);
+        filter.begin();
+        assert_eq!(typed(&mut filter, &[KeyCode::Char('g'), KeyCode::Char('e')]), "ge");
+        filter.begin();
+        assert_eq!(typed(&mut filter, &[KeyCode::End, KeyCode::Char('t')]), "get");
+        filter.begin();
+        assert_eq!(typed(&mut filter, &[KeyCode::Backspace]), "");
+        filter.insert("log");
+        filter.begin();
+        filter.insert("pasted");
+        assert_eq!(filter.text(), "pasted");
+    }
 
     #[test]
     fn editing_is_by_what_people_see_as_characters() {
