@@ -18,7 +18,7 @@ use mcpdeck::mcp::FindingKind;
 use mcpdeck::mcp::session::{Attempt, ConnectError, Connected, Endpoint, SessionEvent, connect};
 use peer::{Rig, call, echo, http, rig, rig_with, start, text};
 use serde_json::{Value, json};
-use web::{Reply, Web, initialized, legacy};
+use web::{Asked, Reply, Web, initialized, legacy};
 
 async fn open(rig: &Rig, web: &Web, attempt: Attempt) -> Result<Connected, ConnectError> {
     let connecting = connect(http(&web.url), &attempt, rig.context.clone());
@@ -66,7 +66,7 @@ async fn events_may_end_their_lines_as_the_standard_allows_and_begin_with_a_mark
     for (mark, end) in [("", "\r"), ("\u{feff}", "\n"), ("", "\r\n"), ("\u{feff}", "\r")] {
         let (result, mut rig) = one_call(move |request| {
             let event = answer(request, &text("x"));
-            let body = format!("{mark}event: message{end}data: {event}{end}{end}");
+            let body = format!("{mark}data: {event}{end}event: message{end}{end}");
             Reply::raw("200 OK", &[("content-type", "text/event-stream")], &body)
         })
         .await;
@@ -101,24 +101,29 @@ async fn a_call_given_up_is_taken_back_before_the_session_ends() {
     let rig = rig();
     let web = Web::serve(|request| match request.method() {
         "tools/call" => Reply::Park,
+        // It takes its time to hear of the first.
+        "notifications/cancelled" => Reply::Slow(Duration::from_millis(300), "{}".to_owned()),
         _ => legacy(&request),
     })
     .await;
     let connected = open(&rig, &web, Attempt::Legacy(None)).await.unwrap();
-    let one = call(1);
-    let pending = start(&connected, echo("a"), one.context);
-    let asked = web.wait_for(|r| r.method() == "tools/call").await;
-    one.cancel.cancel();
-    pending.await.unwrap().unwrap_err();
+    let mut asked = Vec::new();
+    for n in 1..=2 {
+        let one = call(n);
+        let pending = start(&connected, echo(&n.to_string()), one.context);
+        let this = json!({"text": n.to_string()});
+        let is_this = |r: &Asked| r.message["params"]["arguments"] == this;
+        asked.push(web.wait_for(is_this).await.message["id"].clone());
+        one.cancel.cancel();
+        pending.await.unwrap().unwrap_err();
+    }
     connected.session.close(Error::new(ErrorCode::ServerUnavailable, "leaving")).await;
     // A verb ends its process here: what is told must be told by now.
     let seen = web.seen();
-    let at = |verb: &str, method: &str| {
-        seen.iter().position(|r| r.verb == verb && r.method() == method).expect(method)
-    };
-    assert!(at("POST", "notifications/cancelled") < at("DELETE", ""));
-    let cancelled = &seen[at("POST", "notifications/cancelled")].message;
-    assert_eq!(cancelled["params"]["requestId"], asked.message["id"]);
+    let end = seen.iter().position(|r| r.verb == "DELETE").expect("the session is ended");
+    let before = seen[..end].iter().filter(|r| r.method() == "notifications/cancelled");
+    let cancelled: Vec<_> = before.map(|r| r.message["params"]["requestId"].clone()).collect();
+    assert_eq!(cancelled, asked);
 }
 
 #[tokio::test]

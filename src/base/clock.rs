@@ -132,6 +132,12 @@ mod tests {
         // The clocks it is measured with cannot be set: a machine that is awake sleeps no second.
         let before = slept();
         assert!(slept().abs_diff(before) < SECOND);
+        // Nor has it slept longer than it runs, as a wall clock would have it.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        {
+            let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+            assert!(before <= Duration::try_from(up).unwrap(), "{before:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -186,6 +186,24 @@ fn an_entry_with_a_retry_is_tried_again_by_commands_and_by_the_check() {
 }
 
 #[test]
+fn what_is_odd_about_a_result_is_told_beside_it() {
+    let bench = Bench::new();
+    let answer =
+        json!({"answer": {"content": [{"type": "text", "text": "fine"}], "isError": "yes"}});
+    let script = json!({"tools": [tool("odd")], "calls": {"odd": answer}});
+    bench.servers(&json!({"s": bench.mock("s", &script, &json!({}))}));
+    let done = run(&bench, &["call", "s.odd", "--json"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let findings = done.json()["findings"].clone();
+    assert_eq!(findings[0]["kind"], "wrong-shape", "{findings}");
+    assert!(findings[0]["message"].as_str().is_some_and(|m| m.contains("isError")), "{findings}");
+    for args in [&["call", "s.odd", "--json"][..], &["call", "s.odd"]] {
+        let done = run(&bench, args);
+        assert!(done.stderr.contains("isError"), "{done:?}");
+    }
+}
+
+#[test]
 fn a_result_of_the_wrong_shape_is_an_error_with_what_was_sent() {
     let bench = Bench::new();
     let script =

@@ -62,6 +62,26 @@ async fn what_changed_is_marked_item_by_item_until_somebody_looked_at_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_secret_in_a_list_that_changed_is_masked_as_in_the_first() {
+    let world = World::default();
+    let token = "open-sesame-narrow";
+    world.server("a").lists(ListKind::Tools, &[tool("x", &format!("first {token}"))]);
+    let mut servers = config(&[("a", &[])]);
+    let entry = servers.servers.get_mut("a").unwrap();
+    let TransportConfig::Stdio(stdio) = &mut entry.transport else { panic!("a process") };
+    stdio.env.insert("ACCESS_TOKEN".into(), token.into());
+    let host = world.host(servers).initialize().await.expect("starts");
+    let about = || host.snapshot().servers["a"].capabilities.tools[0].raw["description"].clone();
+    assert_eq!(about(), "first ***");
+    world.server("a").lists(ListKind::Tools, &[tool("x", &format!("then {token}"))]);
+    world.server("a").tell(SessionEvent::ListChanged(ListKind::Tools)).await;
+    until(&host, |view| view.servers["a"].changes.is_some()).await;
+    assert_eq!(about(), "then ***");
+    let told = format!("{:?} {:?}", host.snapshot().servers["a"].changes, host.logs().tail(50));
+    assert!(!told.contains(token), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn lists_that_change_to_and_fro_are_one_state_and_one_line_of_the_log() {
     let world = World::default();
     world.server("a").lists(ListKind::Tools, &[tool("x", "A")]);
@@ -119,6 +139,7 @@ async fn an_address_where_nobody_is_any_more_is_unavailable_until_somebody_is_th
         let there = answers.load(Ordering::SeqCst);
         async move {
             let refused = || Error::new(ErrorCode::ServerUnavailable, "connection refused");
+            tokio::time::sleep(Duration::from_millis(20)).await;
             if there { Ok(json!({"content": []})) } else { Err(refused()) }
         }
     });
@@ -126,6 +147,13 @@ async fn an_address_where_nobody_is_any_more_is_unavailable_until_somebody_is_th
     host.call_tool("a.echo", json!({})).await.expect("somebody is there");
 
     there.store(false, Ordering::SeqCst);
+    // Several are under way as it goes: enough for its breaker to open.
+    let calls = (0..9).map(|_| host.call_tool("a.echo", json!({})));
+    for call in futures::future::join_all(calls).await {
+        call.expect_err("nobody is there");
+    }
+    let breaker = || host.snapshot().servers["a"].breaker.clone();
+    until(&host, |view| !view.servers["a"].breaker.is_closed()).await;
     *server.failures.lock().unwrap() = vec![true; 4];
     let error = host.call_tool("a.echo", json!({})).await.expect_err("nobody is there");
     assert_eq!(error.code, ErrorCode::ServerUnavailable);
@@ -138,6 +166,7 @@ async fn an_address_where_nobody_is_any_more_is_unavailable_until_somebody_is_th
 
     there.store(true, Ordering::SeqCst);
     until(&host, |view| view.servers["a"].state == ServerState::Ready).await;
+    assert!(breaker().is_closed(), "{:?}", breaker());
     host.call_tool("a.echo", json!({})).await.expect("no breaker refuses it");
     assert_eq!(state(&host, "a"), ServerState::Ready);
 }

@@ -150,3 +150,12 @@ async fn the_start_of_all_has_a_budget_and_says_who_was_too_slow() {
     assert!(builder.initialize().await.is_err());
     assert_eq!(began.elapsed().as_secs(), 7);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_two_servers_have_is_told_once_at_the_start() {
+    let world = World::default();
+    let host = world.host(config(&[("a", &[]), ("b", &["a"])])).initialize().await.expect("starts");
+    let logs: Vec<String> = host.logs().tail(50).iter().map(|log| log.text.to_string()).collect();
+    let told: Vec<&String> = logs.iter().filter(|text| text.contains("is a tool of")).collect();
+    assert_eq!(told, ["`echo` is a tool of `a` too: say `b.NAME` or `a.NAME`"], "{logs:?}");
+}

@@ -247,6 +247,20 @@ fn saving_keeps_a_copy_and_can_be_undone_until_somebody_else_writes() {
 }
 
 #[test]
+fn an_edit_that_cannot_be_saved_names_the_place_and_what_to_do() {
+    let (dir, file, env) = place();
+    std::fs::write(&file, FILE).expect("written");
+    // No copy can be kept below what is no folder.
+    std::fs::write(dir.path().join("state"), "").expect("written");
+    let edit = Edit::Disable { name: name("a") };
+    let Err(EditError::Io(told)) = save(&file, &[edit], &env) else { panic!("it is not saved") };
+    let place = dir.path().join("state").display().to_string();
+    assert!(told.starts_with(&place) && told.contains("nothing was changed"), "{told}");
+    assert!(told.contains("then save again"), "{told}");
+    assert_eq!(std::fs::read_to_string(&file).expect("read"), FILE);
+}
+
+#[test]
 fn several_edits_are_made_all_or_none() {
     let (_dir, file, env) = place();
     std::fs::write(&file, FILE).expect("written");

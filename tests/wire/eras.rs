@@ -99,15 +99,43 @@ async fn a_server_that_reads_late_gets_initialize_and_its_late_answer_disturbs_n
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_secret_in_what_a_server_says_of_itself_is_masked() {
+    let secret = "s3cr3t-value";
+    for modern in [false, true] {
+        let rig = rig();
+        let attempt = if modern { Attempt::Modern } else { Attempt::Legacy(None) };
+        let (connected, _peer) = rig
+            .try_connect(attempt, |mut peer| async {
+                let method = if modern { "server/discover" } else { "initialize" };
+                let request = peer.expect(method).await;
+                let info =
+                    json!({"name": format!("at {secret}"), "version": secret, "title": secret});
+                let result = json!({
+                    "protocolVersion": request["params"]["protocolVersion"],
+                    "supportedVersions": ["2026-07-28"], "capabilities": {}, "serverInfo": info,
+                    "instructions": format!("say {secret}\nthen go on"),
+                });
+                peer.reply(&request, result).await;
+                peer
+            })
+            .await;
+        let view = connected.unwrap().view;
+        assert_eq!(view.instructions.as_deref(), Some("say ***\nthen go on"));
+        assert_eq!(view.name.as_str(), "at ***");
+        assert!(!format!("{view:?}").contains(secret), "{view:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_modern_server_that_starts_slowly_keeps_its_era() {
     let mut rig = rig();
-    let (connected, _peer) = rig
-        .try_connect(Attempt::Auto, |mut peer| async {
-            tokio::time::sleep(Duration::from_secs(26)).await;
-            peer.discover(json!({"tools": {}})).await;
-            peer
-        })
-        .await;
+    let connecting = rig.try_connect(Attempt::Auto, |mut peer| async {
+        tokio::time::sleep(Duration::from_secs(26)).await;
+        peer.discover(json!({"tools": {}})).await;
+        peer
+    });
+    let connecting = tokio::time::timeout(Duration::from_secs(60), connecting);
+    let (connected, _peer) = connecting.await.expect("its answer counts");
     assert_eq!(connected.unwrap().view.era, Era::Modern);
     assert_eq!(rig.kinds().await, []);
 }

@@ -119,6 +119,24 @@ fn measure(value: &Value) -> (usize, usize) {
     (1 + inside.iter().map(|(nodes, _)| nodes).sum::<usize>(), 1 + deepest)
 }
 
+#[test]
+fn lists_have_no_room_that_nobody_uses() {
+    fn spare(value: &Value) -> usize {
+        match value {
+            Value::Array(list) => {
+                list.capacity() - list.len() + list.iter().map(spare).sum::<usize>()
+            }
+            _ => 0,
+        }
+    }
+    for (depth, count) in [(1, 5), (7, 3), (12, 9)] {
+        let one = format!("{}true{}", "[".repeat(depth), "]".repeat(depth));
+        let text = format!("[{}]", vec![one; count].join(","));
+        let parsed = parse(text.as_bytes(), Budget { depth: 20, nodes: 1_000, ..BUDGET }).unwrap();
+        assert_eq!(spare(&parsed.value), 0, "{depth} levels, {count} times");
+    }
+}
+
 proptest! {
     #[test]
     fn a_value_is_built_as_it_was_written_within_exactly_its_own_size(value in any_json()) {
