@@ -13,7 +13,6 @@ use crate::check::answers::Script;
 use crate::check::run::{Signals, is_settled};
 use crate::config::{Environment, McpConfig};
 use crate::deck::Deck;
-use crate::deck::recording::Recorder;
 use crate::error::{Error, ErrorCode};
 use crate::host::{Host, HostView, ServerState, Startup};
 use crate::telemetry::Telemetry;
@@ -49,7 +48,8 @@ pub struct Scene<'a> {
     /// Servers whose entry cannot be used.
     pub left_out: &'a LeftOut,
     /// What records it, when something does.
-    pub recorder: Option<&'a Recorder>,
+    #[cfg(feature = "chat")]
+    pub recorder: Option<&'a crate::deck::recording::Recorder>,
     known: Option<&'a Known>,
     /// All servers, when only those were started that what is known speaks for.
     rest: Option<&'a McpConfig>,
@@ -130,7 +130,14 @@ pub fn run_over(
         };
         let left_out = &source.left_out;
         let (known, rest) = (known.as_ref(), rest.as_ref());
-        let scene = Scene { host: &host, left_out, recorder: recorder.as_ref(), known, rest };
+        let scene = Scene {
+            host: &host,
+            left_out,
+            #[cfg(feature = "chat")]
+            recorder: recorder.as_ref(),
+            known,
+            rest,
+        };
         let exit = tokio::select! {
             exit = async {
                 started(&host, &config).await;

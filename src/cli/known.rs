@@ -5,12 +5,9 @@
 //! Names and parameters only, never values; starts nothing. What is kept counts for one day, and
 //! only while the entry says what it said.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -172,7 +169,12 @@ fn read(path: &Path) -> Option<Offers> {
 /// Notes the offers of a host that goes on running, each time they change.
 #[cfg(feature = "tui")]
 pub fn notebook() -> impl Fn(&McpConfig, &HostView) + Send + Sync {
-    type Seen = HashMap<ServerName, (Arc<crate::mcp::Capabilities>, ServerState)>;
+    use std::collections::HashMap;
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    type Seen = HashMap<ServerName, (Arc<Capabilities>, ServerState)>;
     let seen: Mutex<Seen> = Mutex::default();
     move |config, view| {
         let mut seen = seen.lock();

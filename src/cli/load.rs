@@ -255,6 +255,10 @@ pub fn in_a_line(problem: &Diagnostic) -> String {
 const SECRETS: usize = 2_000;
 
 /// Keeps the secrets of each configuration out of the log file.
+#[cfg_attr(
+    not(any(feature = "tui", feature = "gateway")),
+    expect(dead_code, reason = "for decks that go on")
+)]
 pub fn masks(telemetry: &Telemetry) -> Masks {
     let masks = telemetry.masks();
     let known: Mutex<Vec<Secret>> = Mutex::default();
