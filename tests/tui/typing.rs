@@ -194,21 +194,26 @@ fn no_printable_key_sends_or_leaves_an_answer() {
 
 #[test]
 fn in_a_form_a_printable_key_on_any_row_is_text_or_nothing() {
-    let open = |row: usize| {
+    let tool = |app: &mut App| {
+        types(app, "2");
+        draw(app, 120, 60);
+        press(app, KeyCode::Enter, NONE);
+    };
+    let request = |app: &mut App| _ = types(app, "1jJ");
+    let open = |form: &dyn Fn(&mut App), row: usize| {
         let mut app = busy();
-        types(&mut app, "2");
-        draw(&mut app, 120, 60);
-        press(&mut app, KeyCode::Enter, NONE);
+        form(&mut app);
         press(&mut app, KeyCode::PageUp, NONE);
         for _ in 0..row {
             press(&mut app, KeyCode::Down, NONE);
         }
         app
     };
-    for row in 0..24 {
-        let title = draw(&mut open(row), 120, 60).lines().nth(3).map(str::to_owned);
+    let rows = (0..24).map(|row| (&tool as &dyn Fn(&mut App), row));
+    for (form, row) in rows.chain((0..3).map(|row| (&request as &dyn Fn(&mut App), row))) {
+        let title = draw(&mut open(form, row), 120, 60).lines().nth(3).map(str::to_owned);
         for c in PRINTABLE {
-            let mut app = open(row);
+            let mut app = open(form, row);
             let effects = press(&mut app, KeyCode::Char(c), NONE);
             let quiet = |e: &Effect| {
                 matches!(e, Effect::Record(_) | Effect::Check(..))
