@@ -298,6 +298,8 @@ async fn call(local: &Local, request: &Value) -> Result<Value, Error> {
 }
 
 fn asked<T: DeserializeOwned>(request: &Value, key: &str) -> Result<T, Error> {
-    T::deserialize(&request[key])
-        .map_err(|error| Error::new(ErrorCode::Configuration, error.to_string()))
+    T::deserialize(&request[key]).map_err(|error| {
+        Error::new(ErrorCode::Configuration, format!("`{key}`: {error}"))
+            .help("attach with the version of mcpdeck that the service runs")
+    })
 }

@@ -43,7 +43,14 @@ impl Line {
         let reply = self.ask(request).await.map_err(|error| lost(&error))?;
         let reply: Value = serde_json::from_str(&reply).map_err(|error| lost(&error.into()))?;
         match reply.pointer("/error/message").and_then(Value::as_str) {
-            Some(why) => Err(Error::new(ErrorCode::Internal, SafeText::line(why).as_str())),
+            Some(why) => {
+                let error = Error::new(ErrorCode::Internal, SafeText::line(why).as_str());
+                let help = reply.pointer("/error/help").and_then(Value::as_str);
+                Err(match help {
+                    Some(help) => error.help(SafeText::line(help).as_str()),
+                    None => error,
+                })
+            }
             None => Ok(reply),
         }
     }
@@ -123,4 +130,5 @@ impl Remote {
 
 fn lost(error: &io::Error) -> Error {
     Error::new(ErrorCode::Internal, format!("the service does not answer: {error}"))
+        .help("leave, and attach again when it runs")
 }

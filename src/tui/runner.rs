@@ -334,8 +334,7 @@ impl Runner {
         });
     }
 
-    // Effects about requests of servers: answered, decided by rules, denied together, given time,
-    // drafted, kept, opened.
+    // Effects about requests of servers that are no orders: drafts, kept answers, opened pages.
 
     fn about_requests(&self, effect: Effect) {
         match effect {

@@ -560,7 +560,7 @@ impl Actor {
     }
 }
 
-// Small steps of the actor: what is told, published, waited for.
+// Small steps of the actor: what is recorded, published, waited for.
 
 /// The fact that a server is in the deck, with what it is.
 pub fn introduction(config: &ServerConfig) -> Fact {

@@ -462,7 +462,7 @@ fn cancelled() -> Error {
     Error::new(ErrorCode::Cancelled, "the start was given up")
 }
 
-// The end of a session and its process, asked for or not, and the reason that is told.
+// The end of a session and its process, asked for or not, and the reason that is reported.
 
 /// How long a session may take to say goodbye before its process is ended anyway.
 const GOODBYE: Duration = Duration::from_secs(1);
