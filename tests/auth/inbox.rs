@@ -112,6 +112,16 @@ async fn an_address_pasted_from_another_machine_ends_the_sign_in_too() {
 }
 
 #[tokio::test]
+async fn the_port_of_a_registered_client_is_none_that_a_system_gives_to_connections() {
+    let rig = Rig::new().await;
+    let host = rig.with_person().await;
+    let asked = asked(&host).await;
+    let back = reqwest::Url::parse(asked.params["redirectUri"].as_str().unwrap()).unwrap();
+    assert!((1024..32_768).contains(&back.port().unwrap()), "{back}");
+    host.shutdown().await;
+}
+
+#[tokio::test]
 async fn not_now_is_not_asked_again_until_somebody_wants_to_sign_in() {
     let rig = Rig::new().await;
     let host = rig.with_person().await;

@@ -674,9 +674,13 @@ impl Loopback {
     /// Longest request that is read.
     const BYTES: usize = 32 << 10;
     const PATIENCE: Duration = Duration::from_secs(5);
+    /// Where a new port is chosen: below those that a system gives to connections (from 32768 on
+    /// Linux, 49152 elsewhere), so that no browser has it when the next sign-in wants it.
+    const PORTS: std::ops::Range<u16> = 20_000..32_768;
+    const TRIES: usize = 32;
 
-    /// Listens at the configured port, or else at the remembered one when it is free, or else at
-    /// any.
+    /// Listens at the configured port, or else at the remembered one when it is free, or else at a
+    /// new one.
     ///
     /// # Errors
     /// The configured port is taken; names who has it.
@@ -687,11 +691,18 @@ impl Loopback {
         let at = |port: u16| TcpListener::bind(("127.0.0.1", port));
         let listener = match (configured, remembered) {
             (Some(port), _) => at(port).await.map_err(|error| taken(port, &error))?,
-            (None, Some(port)) => match at(port).await {
-                Ok(listener) => listener,
-                Err(_) => at(0).await.map_err(AuthFailure::failed)?,
-            },
-            (None, None) => at(0).await.map_err(AuthFailure::failed)?,
+            (None, remembered) => {
+                let new = (0..Self::TRIES).map(|_| fastrand::u16(Self::PORTS));
+                let mut found = Err(io::ErrorKind::AddrInUse.into());
+                // Any port is good when none of these is free.
+                for port in remembered.into_iter().chain(new).chain([0]) {
+                    found = at(port).await;
+                    if found.is_ok() {
+                        break;
+                    }
+                }
+                found.map_err(AuthFailure::failed)?
+            }
         };
         let port = listener.local_addr().map_err(AuthFailure::failed)?.port();
         Ok(Self { listener, port })
