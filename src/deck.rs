@@ -3,6 +3,7 @@
 
 pub mod answers;
 pub mod browser;
+pub mod chats;
 pub mod clients;
 mod definitions;
 mod edits;

@@ -14,6 +14,8 @@ mod openapi;
 mod outside;
 mod raw;
 mod rest;
+#[cfg(feature = "cluster")]
+mod resume;
 mod state;
 mod store;
 mod tokens;

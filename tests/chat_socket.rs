@@ -18,6 +18,7 @@ use mcpdeck::chat::session::{SessionLimits, Sessions};
 use mcpdeck::chat::socket::{SocketLimits, routes};
 use mcpdeck::chat::store::Store;
 use mcpdeck::chat::{Provider as Format, Remote, RemoteConfig};
+use mcpdeck::deck::chats::ChatStore;
 use mcpdeck::host::policy::Principal;
 use mcpdeck::host::{Host, Origin};
 use mcpdeck::mcp::capabilities::ListKind;
@@ -47,7 +48,7 @@ struct Options {
     socket: SocketLimits,
     context: u64,
     fenced: bool,
-    store: Option<Arc<Store>>,
+    store: Option<Arc<dyn ChatStore>>,
 }
 
 fn usual(answers: Vec<Answer>) -> Options {

@@ -18,11 +18,16 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use mcpdeck::base::Clock;
-use mcpdeck::gateway::{DEFAULT_SCOPES, TokenStore};
+use futures::{SinkExt as _, StreamExt as _};
+use mcpdeck::Host;
+use mcpdeck::base::{Clock, ServerName};
+use mcpdeck::config::Environment;
+use mcpdeck::deck::policy::PolicyKeeper;
+use mcpdeck::gateway::{DEFAULT_SCOPES, Shared as _, TokenStore, Valkey};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio_tungstenite::tungstenite::Message as Frame;
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/deploy");
 const PASSWORD: &str = "correct-horse-battery-staple-42";
@@ -67,6 +72,8 @@ struct Upstream {
     /// By caller.
     callers: Mutex<HashMap<String, Reached>>,
     held: watch::Sender<bool>,
+    /// What its tools are for.
+    words: Mutex<String>,
 }
 
 async fn upstream(State(up): State<Arc<Upstream>>, Json(message): Json<Value>) -> Response {
@@ -77,7 +84,8 @@ async fn upstream(State(up): State<Arc<Upstream>>, Json(message): Json<Value>) -
             "serverInfo": {"name": "counter", "version": "1"},
         }),
         "tools/list" => {
-            let tool = |name| json!({"name": name, "inputSchema": {"type": "object"}});
+            let words = up.words.lock().clone();
+            let tool = |name| json!({"name": name, "description": words, "inputSchema": {"type": "object"}});
             json!({"tools": [tool("count"), tool("hold")]})
         }
         "tools/call" => {
@@ -96,7 +104,7 @@ async fn upstream(State(up): State<Arc<Upstream>>, Json(message): Json<Value>) -
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             up.callers.lock().get_mut(&who).unwrap().0 -= 1;
-            json!({"content": [{"type": "text", "text": "counted"}]})
+            json!({"content": [{"type": "text", "text": "counted"}], "vendor": {"who": who}})
         }
         _ if message["id"].is_null() => return StatusCode::ACCEPTED.into_response(),
         _ => {
@@ -234,6 +242,9 @@ impl World {
                 &file("mcp.json"),
                 "--token-file",
                 &file("token"),
+                "--chat",
+                "--provider",
+                "embedded",
             ];
             let command = command.map(str::to_owned).to_vec();
             Replica { port, folder: own, command, running: Mutex::default() }
@@ -522,6 +533,168 @@ async fn a_call_that_waits_for_input_goes_on_at_any_replica() {
     let second = ask(&b, "old__ask", &given(&first, &json!({"name": "Ada"}))).await;
     let done = ask(&a, "old__ask", &given(&second, &json!({"name": "Bo"}))).await;
     assert_eq!(done["result"]["content"][0]["text"], "Ada and Bo", "{done}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_missed_is_sent_to_it_by_any_replica() {
+    if !is_equipped() {
+        return;
+    }
+    let world = World::open().await;
+    let [a, b] = world.replicas.each_ref().map(Replica::url);
+    let token = world.token(0, "worker").await;
+    let session = world.session(&a, &token).await.unwrap();
+    let request = |request: reqwest::RequestBuilder| {
+        let request = request.bearer_auth(&token).header("mcp-session-id", &session);
+        request.header("accept", "application/json, text/event-stream")
+    };
+    world.up.held.send_replace(true);
+    let held = call("up__hold", &json!({"who": "left"}), None).to_string();
+    let held = request(world.http.post(format!("{a}/mcp")).body(held));
+    let mut held = held.header("content-type", "application/json").send().await.unwrap();
+    // The id of the first event is all that the client gets.
+    let mut read = String::new();
+    while !read.contains("\n\n") {
+        read.push_str(std::str::from_utf8(&held.chunk().await.unwrap().unwrap()).unwrap());
+    }
+    let last = read.lines().find_map(|line| line.strip_prefix("id: ")).unwrap().to_owned();
+    while !world.up.callers.lock().contains_key("left") {
+        tokio::time::sleep(LOOK).await;
+    }
+    drop(held);
+    let back = |url: &str, last: &str| {
+        let back = request(world.http.get(format!("{url}/mcp"))).header("last-event-id", last);
+        tokio::spawn(answer(back))
+    };
+    // It is there before the answer, and comes once more after it.
+    let early = back(&b, &last);
+    world.up.held.send_replace(false);
+    for missed in [early, back(&a, &last)] {
+        let missed = missed.await.unwrap().unwrap().body;
+        assert_eq!(missed["result"]["content"][0]["text"], "counted", "{missed}");
+        assert_eq!(missed["result"]["vendor"]["who"], "left", "as its server sent it: {missed}");
+    }
+    // After the replica is gone too.
+    world.replicas[0].kill();
+    let missed = back(&b, &last).await.unwrap().unwrap().body;
+    assert_eq!(missed["result"]["content"][0]["text"], "counted", "{missed}");
+    let nothing = back(&b, "11111111-1111-1111-1111-111111111111/1-0").await.unwrap().unwrap();
+    assert_eq!((nothing.status, nothing.body), (200, Value::Null), "an event of nobody");
+}
+
+/// A chat over its WebSocket.
+struct Chat(tokio_tungstenite::WebSocketStream<tokio::net::TcpStream>);
+
+impl Chat {
+    async fn open(replica: &Replica, token: &str) -> Self {
+        let stream = tokio::net::TcpStream::connect(("127.0.0.1", replica.port)).await.unwrap();
+        let url = format!("ws://127.0.0.1:{}/ws", replica.port);
+        let (socket, _) = tokio_tungstenite::client_async(url, stream).await.unwrap();
+        let mut chat = Self(socket);
+        chat.send(json!({"type": "auth", "token": token})).await;
+        chat
+    }
+
+    async fn send(&mut self, message: Value) {
+        self.0.send(Frame::Text(message.to_string().into())).await.unwrap();
+    }
+
+    /// The next message of a type.
+    async fn until(&mut self, kind: &str) -> Value {
+        loop {
+            let Frame::Text(text) = self.0.next().await.unwrap().unwrap() else { continue };
+            let value: Value = serde_json::from_str(&text).unwrap();
+            if value["type"] == kind {
+                return value;
+            }
+        }
+    }
+
+    /// One turn; gives the number of its last event.
+    async fn ask(&mut self, text: &str) -> Value {
+        self.send(json!({"type": "message", "text": text})).await;
+        self.until("done").await["seq"].clone()
+    }
+
+    /// Goes on with a session after an event.
+    async fn resume(&mut self, session: &Value, last: &Value) {
+        self.until("connection").await;
+        self.send(json!({"type": "resume", "session": session, "lastSeq": last})).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_goes_on_at_any_replica() {
+    if !is_equipped() {
+        return;
+    }
+    let world = World::open().await;
+    let (mine, other) = (world.token(0, "worker").await, world.token(1, "worker").await);
+    let [a, b] = &world.replicas;
+    let mut first = Chat::open(a, &mine).await;
+    let session = first.until("connection").await["sessionId"].clone();
+    let seen = first.ask("call up__count {\"who\": \"chat\"}").await;
+    drop(first);
+    // Nothing was missed at the other, which knows what was said.
+    let mut second = Chat::open(b, &mine).await;
+    second.resume(&session, &seen).await;
+    assert_eq!(second.until("connection").await["resumed"], true);
+    let later = second.ask("hello").await;
+    assert!(later.as_u64() > seen.as_u64(), "{later} after {seen}");
+    drop(second);
+    // The first has an older one, and takes the newer.
+    let mut back = Chat::open(a, &mine).await;
+    back.resume(&session, &seen).await;
+    let snapshot = back.until("truncated").await["snapshot"].clone();
+    assert_eq!(snapshot["seq"], later);
+    let said = snapshot["messages"].to_string();
+    assert!(said.contains("up__count") && said.contains("hello"), "{said}");
+    let mut stranger = Chat::open(b, &other).await;
+    stranger.resume(&session, &seen).await;
+    assert_eq!(stranger.until("error").await["code"], "noSession", "it is another's");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_that_is_reviewed_at_one_replica_is_reviewed_at_all() {
+    if !is_equipped() {
+        return;
+    }
+    let world = World::open().await;
+    let file = world.folder.path().join("mcp.json");
+    let mut replicas = Vec::new();
+    for name in ["c", "d"] {
+        let state = world.folder.path().join(name);
+        let mut env = Environment::of_process();
+        env.state_dir = Some(state.clone());
+        env.vars.insert("STORE_PASSWORD".into(), PASSWORD.into());
+        let config = std::fs::read_to_string(&file).unwrap();
+        let host = Host::builder().config_text(config).initialize().await.unwrap();
+        let keeper = PolicyKeeper::open(&host, std::slice::from_ref(&file), &env).await;
+        let address = format!("redis://:${{env:STORE_PASSWORD}}@127.0.0.1:{}/2", world.store_port);
+        let tokens = TokenStore::of(&state);
+        let store = Valkey::new(&address, &env, tokens.path().unwrap(), keeper.clone()).unwrap();
+        replicas.push((host, keeper, store));
+    }
+    let up = ServerName::from("up");
+    *world.up.words.lock() = "Counts, and tells somebody.".to_owned();
+    for (host, keeper, _) in &replicas {
+        host.restart(&up).await.unwrap();
+        while keeper.held().len() < 2 {
+            keeper.look_again().await;
+        }
+    }
+    let [c, d] = &replicas[..] else { unreachable!() };
+    for tool in c.1.held() {
+        c.1.accept(&up, tool.tool.as_deref(), tool.digest).unwrap();
+    }
+    assert_eq!((c.1.held().len(), d.1.held().len()), (0, 2));
+    for (_, _, store) in [c, d] {
+        store.exchange(Vec::new(), Vec::new()).await;
+    }
+    assert!(d.1.held().is_empty(), "{:?}", d.1.held());
+    for (host, ..) in &replicas {
+        host.shutdown().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,7 +17,7 @@ use crate::chat::agent::{Agent, Conversation};
 use crate::chat::event::ChatEvent;
 use crate::chat::llm::{Message, Model};
 use crate::chat::prompt::inner;
-use crate::chat::store::Store;
+use crate::deck::chats::{ChatStore, KeptChat};
 use crate::host::Host;
 use crate::host::policy::Principal;
 
@@ -68,7 +68,7 @@ pub struct Session {
     owner: String,
     limits: SessionLimits,
     agent: RwLock<Arc<Agent>>,
-    store: Option<Arc<Store>>,
+    store: Option<Arc<dyn ChatStore>>,
     talk: Mutex<Conversation>,
     log: Mutex<Log>,
     newest: watch::Sender<u64>,
@@ -167,14 +167,18 @@ impl Session {
         turn.is_some()
     }
 
-    /// Writes the conversation to the file of the sessions, where there is one; so many events are
-    /// still to come.
+    /// Keeps the conversation where sessions are kept, if anywhere; so many events are still to
+    /// come. What fails is logged: the chat goes on without it.
     async fn keep(&self, talk: &Conversation, more: u64) {
-        let Some(store) = self.store.clone() else { return };
-        let (id, owner, talk) = (self.id.clone(), self.owner.clone(), talk.clone());
-        let seq = self.log.lock().last + more;
-        let write = move || store.save(&id, &owner, seq, &talk);
-        if let Err(error) = tokio::task::spawn_blocking(write).await {
+        let Some(store) = &self.store else { return };
+        let chat = KeptChat {
+            id: self.id.clone(),
+            owner: self.owner.clone(),
+            title: talk.title(),
+            seq: self.log.lock().last + more,
+            talk: serde_json::to_string(talk).unwrap_or_default(),
+        };
+        if let Err(error) = store.save(chat).await {
             tracing::error!(target: "mcpdeck::chat", "a session could not be kept: {error}");
         }
     }
@@ -201,6 +205,11 @@ impl Session {
     pub fn so_far(&self) -> (Vec<Value>, u64) {
         let covered = self.log.lock().covered;
         (events_of(&self.talk.lock()), covered)
+    }
+
+    /// The number of its last event.
+    fn last(&self) -> u64 {
+        self.log.lock().last
     }
 
     fn push(&self, event: &impl Serialize) {
@@ -270,7 +279,7 @@ pub struct Sessions {
     model: Arc<dyn Model>,
     epoch: Arc<str>,
     limits: SessionLimits,
-    store: Option<Arc<Store>>,
+    store: Option<Arc<dyn ChatStore>>,
     all: Mutex<HashMap<String, Arc<Session>>>,
 }
 
@@ -281,7 +290,7 @@ impl Sessions {
         host: Host,
         model: Arc<dyn Model>,
         limits: SessionLimits,
-        store: Option<Arc<Store>>,
+        store: Option<Arc<dyn ChatStore>>,
     ) -> Arc<Self> {
         let epoch = random().unwrap_or_default().into();
         let sessions = Arc::new(Self { host, model, epoch, limits, store, all: Mutex::default() });
@@ -358,20 +367,36 @@ impl Sessions {
         Some(session)
     }
 
-    /// A session of this caller, from the file when it is not here any more; another's is as if it
-    /// were not there.
-    pub fn find(&self, id: &str, who: &Principal) -> Option<Arc<Session>> {
+    /// A session of this caller: from where sessions are kept when it is not here any more, or went
+    /// on elsewhere. Another's is as if it were not there.
+    pub async fn find(&self, id: &str, who: &Principal) -> Option<Arc<Session>> {
         let owner = who.to_string();
-        if let Some(session) = self.all.lock().get(id) {
-            return Some(Arc::clone(session)).filter(|session| session.owner == owner);
+        let here = self.all.lock().get(id).cloned();
+        if here.as_ref().is_some_and(|session| session.owner != owner || session.is_busy()) {
+            return here.filter(|session| session.owner == owner);
         }
-        let stored = self.store.as_ref()?.load(id, &owner)?;
-        self.add(id.to_owned(), owner, who.clone(), stored.talk, stored.seq)
+        let Some(store) = &self.store else { return here };
+        let kept = store.load(id, &owner).await.unwrap_or_else(|error| {
+            tracing::error!(target: "mcpdeck::chat", "a session could not be read: {error}");
+            None
+        });
+        // The last event of a turn is counted before it is sent.
+        let is_newer = |kept: &KeptChat| here.as_ref().is_none_or(|s| kept.seq > s.last() + 1);
+        let Some(kept) = kept.filter(is_newer) else { return here };
+        let talk = serde_json::from_str(&kept.talk).ok()?;
+        if let Some(here) = &here {
+            self.all.lock().remove(&here.id);
+        }
+        self.add(kept.id, kept.owner, who.clone(), talk, kept.seq)
     }
 
     /// Ids and titles of the sessions of this caller in which something was said.
-    pub fn list(&self, who: &Principal) -> Vec<(String, String)> {
+    pub async fn list(&self, who: &Principal) -> Vec<(String, String)> {
         let owner = who.to_string();
+        let kept = match &self.store {
+            Some(store) => store.list(&owner).await.unwrap_or_default(),
+            None => Vec::new(),
+        };
         let all = self.all.lock();
         let own = all.values().filter(|session| session.owner == owner);
         let mut own: Vec<_> = own.collect();
@@ -379,7 +404,6 @@ impl Sessions {
         let title = |session: &Arc<Session>| session.talk.lock().title();
         let mut out: Vec<_> = own.into_iter().map(|s| (s.id.clone(), title(s))).collect();
         out.retain(|(_, title)| !title.is_empty());
-        let kept = self.store.as_ref().map(|store| store.list(&owner)).unwrap_or_default();
         out.extend(kept.into_iter().filter(|(id, _)| !all.contains_key(id)));
         out
     }

@@ -205,7 +205,7 @@ impl Connection {
                         }
                     };
                     if let ClientMessage::Resume { session, last_seq } = message {
-                        let found = self.service.sessions.find(&session, &who);
+                        let found = self.service.sessions.find(&session, &who).await;
                         let Some(found) = found else {
                             self.error("noSession", "there is no such session").await?;
                             continue;

@@ -4,11 +4,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::base::text::path::spelled;
-use crate::chat::agent::Conversation;
+use crate::deck::chats::{ChatStore, KeptChat};
 
 /// Most sessions that are kept; beyond them the oldest are forgotten.
 const MOST: u32 = 1_000;
@@ -16,15 +17,8 @@ const MOST: u32 = 1_000;
 const VERSION: u32 = 1;
 
 /// The file of the sessions.
-pub struct Store(Mutex<Connection>);
-
-/// A session as the file has it.
-#[derive(Debug)]
-pub(super) struct Stored {
-    pub(super) talk: Conversation,
-    /// The number of its last event.
-    pub(super) seq: u64,
-}
+#[derive(Clone)]
+pub struct Store(Arc<Mutex<Connection>>);
 
 impl Store {
     /// Opens the file, or makes it; the user alone may read it.
@@ -61,43 +55,60 @@ impl Store {
         if version > VERSION {
             return Err(wrong("it was written by a newer mcpdeck".to_owned()));
         }
-        Ok(Arc::new(Self(Mutex::new(file))))
+        Ok(Arc::new(Self(Arc::new(Mutex::new(file)))))
     }
 
-    /// Writes a session. What fails is logged: the chat goes on without it.
-    pub(super) fn save(&self, id: &str, owner: &str, seq: u64, talk: &Conversation) {
-        let file = self.0.lock();
-        let text = serde_json::to_string(talk).unwrap_or_default();
-        let written = file.execute(
-            "INSERT OR REPLACE INTO sessions
-             VALUES (?1, ?2, (SELECT ifnull(max(changed), 0) + 1 FROM sessions), ?3, ?4, ?5)",
-            params![id, owner, seq as i64, talk.title(), text],
-        );
-        let forgotten = "DELETE FROM sessions WHERE id NOT IN
-                         (SELECT id FROM sessions ORDER BY changed DESC LIMIT ?1)";
-        if let Err(error) = written.and_then(|_| file.execute(forgotten, [MOST])) {
-            tracing::error!(target: "mcpdeck::chat", "a session could not be kept: {error}");
-        }
+    /// Asks the file, which may be slow, on a thread for that.
+    fn ask<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T, String>> {
+        let file = Arc::clone(&self.0);
+        Box::pin(async move {
+            let asked = tokio::task::spawn_blocking(move || ask(&file.lock())).await;
+            asked.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+        })
+    }
+}
+
+impl ChatStore for Store {
+    fn save(&self, chat: KeptChat) -> BoxFuture<'_, Result<(), String>> {
+        self.ask(move |file| {
+            let KeptChat { id, owner, title, seq, talk } = chat;
+            file.execute(
+                "INSERT OR REPLACE INTO sessions
+                 VALUES (?1, ?2, (SELECT ifnull(max(changed), 0) + 1 FROM sessions), ?3, ?4, ?5)",
+                params![id, owner, seq as i64, title, talk],
+            )?;
+            let forget = "DELETE FROM sessions WHERE id NOT IN
+                          (SELECT id FROM sessions ORDER BY changed DESC LIMIT ?1)";
+            file.execute(forget, [MOST]).map(drop)
+        })
     }
 
-    /// A session of this owner.
-    pub(super) fn load(&self, id: &str, owner: &str) -> Option<Stored> {
-        let file = self.0.lock();
-        let query = "SELECT talk, seq FROM sessions WHERE id = ?1 AND owner = ?2";
-        let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?));
-        let (talk, seq) = file.query_row(query, [id, owner], row).optional().ok()??;
-        Some(Stored { talk: serde_json::from_str(&talk).ok()?, seq: seq as u64 })
+    fn load<'a>(
+        &'a self,
+        id: &'a str,
+        owner: &'a str,
+    ) -> BoxFuture<'a, Result<Option<KeptChat>, String>> {
+        let (id, owner) = (id.to_owned(), owner.to_owned());
+        self.ask(move |file| {
+            let query = "SELECT title, seq, talk FROM sessions WHERE id = ?1 AND owner = ?2";
+            let row = |row: &rusqlite::Row<'_>| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?))
+            };
+            let found = file.query_row(query, [&id, &owner], row).optional()?;
+            Ok(found.map(|(title, seq, talk)| KeptChat { id, owner, title, seq: seq as u64, talk }))
+        })
     }
 
-    /// Id and title of this owner's sessions, the newest first.
-    pub(super) fn list(&self, owner: &str) -> Vec<(String, String)> {
-        let file = self.0.lock();
-        let query = "SELECT id, title FROM sessions WHERE owner = ?1 ORDER BY changed DESC";
-        let read = || {
+    fn list<'a>(&'a self, owner: &'a str) -> BoxFuture<'a, Result<Vec<(String, String)>, String>> {
+        let owner = owner.to_owned();
+        self.ask(move |file| {
+            let query = "SELECT id, title FROM sessions WHERE owner = ?1 ORDER BY changed DESC";
             let mut query = file.prepare(query)?;
             let rows = query.query_map([owner], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            rows.collect::<Result<Vec<_>, _>>()
-        };
-        read().unwrap_or_default()
+            rows.collect()
+        })
     }
 }

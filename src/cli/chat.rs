@@ -36,6 +36,8 @@ use crate::chat::store::Store;
 use crate::chat::{Agent, ChatEvent, ChatSettings, Conversation, Provider, StatusKind, TurnLimits};
 use crate::check::answers::Script;
 use crate::config::Environment;
+#[cfg(feature = "gateway")]
+use crate::deck::chats::ChatStore;
 use crate::deck::policy::PolicyKeeper;
 use crate::error::Error;
 #[cfg(feature = "gateway")]
@@ -151,27 +153,41 @@ pub struct ServeChat {
     /// Serve a chat with a model too: a page at `/`, and `/ws`.
     #[arg(long, conflicts_with = "stdio")]
     chat: bool,
-    /// Keep sessions in this file (`SQLite`): they go on after the program was started again.
+    /// Keep sessions in this file (`SQLite`): they go on after the program was started again. With
+    /// `--store` they are kept there.
     #[arg(long, value_name = "FILE", requires = "chat", value_hint = ValueHint::FilePath)]
     sessions: Option<PathBuf>,
     #[command(flatten)]
     model: ModelArgs,
 }
 
-/// Adds the chat to a service: whoever chats may do what their token may.
+/// Adds the chat to a service: whoever chats may do what their token may. `shared` keeps the sessions
+/// of all replicas.
 ///
 /// # Errors
 /// Says what is missing of the model.
 #[cfg(feature = "gateway")]
-pub fn serve(args: &ServeChat, host: Host, service: &mut Service) -> Result<(), String> {
+pub fn serve(
+    args: &ServeChat,
+    shared: Option<Arc<dyn ChatStore>>,
+    host: Host,
+    service: &mut Service,
+) -> Result<(), String> {
     if !args.chat {
         return Ok(());
     }
     let mut env = Environment::of_process();
     env.sources = crate::deck::policy::sources(&env);
     let settings = args.model.settings(&env)?;
-    let file = args.sessions.as_ref().or(settings.sessions.as_ref());
-    let store = file.map(|file| Store::open(file)).transpose()?;
+    let store = match (shared, args.sessions.as_ref().or(settings.sessions.as_ref())) {
+        (Some(_), _) if args.sessions.is_some() => {
+            return Err("--sessions is a file of this machine: with --store the replicas share \
+                        their sessions there"
+                .to_owned());
+        }
+        (Some(shared), _) => Some(shared),
+        (None, file) => file.map(|file| Store::open(file)).transpose()?.map(|store| store as _),
+    };
     let sessions = Sessions::new(host, settings.model(&env)?, SessionLimits::default(), store);
     let clients = service.clients();
     let who = move |token: &str| {

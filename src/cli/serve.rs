@@ -58,7 +58,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "URL")]
     otlp: Option<url::Url>,
     /// Share sessions, limits, tokens, grants and reviews with other replicas in this Redis or Valkey
-    /// server. Write a password as a reference: `redis://:${secret:store}@HOST:PORT/0`.
+    /// server; `rediss://` is over TLS. Write a password as a reference:
+    /// `redis://:${secret:store}@HOST:PORT/0`.
     #[cfg(feature = "cluster")]
     #[arg(long, value_name = "redis://HOST:PORT/DB", conflicts_with = "stdio")]
     store: Option<String>,
@@ -382,6 +383,8 @@ async fn over_http(
     let file = args.token_file.as_deref();
     let mut door = Door::open(args.listen, file, clients, &args.profile)?;
     door.options.clients.served_at(&format!("{}/mcp", door.url));
+    #[cfg(feature = "chat")]
+    let chats = store.clone().map(|store| store as _);
     door.options.store = store;
     door.options.allowed_hosts.clone_from(&args.allow_host);
     door.options.allowed_origins.clone_from(&args.allow_origin);
@@ -395,7 +398,7 @@ async fn over_http(
     #[cfg_attr(not(feature = "chat"), expect(unused_mut, reason = "nothing is served beside"))]
     let mut service = door.service(host.clone(), bridge)?;
     #[cfg(feature = "chat")]
-    super::chat::serve(&args.chat, host, &mut service)?;
+    super::chat::serve(&args.chat, chats, host, &mut service)?;
     output::print(&format!("{event}\n"), Exit::Ok);
     service.run(stop).await;
     Ok(())

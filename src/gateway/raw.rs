@@ -44,18 +44,31 @@ impl Raws {
         getrandom::fill(&mut random)
             .map_err(|_| ErrorData::internal_error("no random numbers", None))?;
         let token = crate::base::file::hex(&random);
+        let mut meta = serde_json::Map::new();
+        meta.insert(KEY.to_owned(), Value::String(token.clone()));
+        self.put(token, text);
+        Ok(MetaObject(meta))
+    }
+
+    /// Keeps a result that has a placeholder already.
+    pub fn put(&self, token: String, text: String) {
         let mut kept = self.lock();
         kept.bytes += text.len();
-        kept.texts.push_back((token.clone(), text.into()));
+        kept.texts.push_back((token, text.into()));
         while kept.bytes > BYTES
             && kept.texts.len() > 1
             && let Some((_, text)) = kept.texts.pop_front()
         {
             kept.bytes -= text.len();
         }
-        let mut meta = serde_json::Map::new();
-        meta.insert(KEY.to_owned(), Value::String(token));
-        Ok(MetaObject(meta))
+    }
+
+    /// The placeholder in a message, and its result.
+    pub fn of(&self, message: &[u8]) -> Option<(String, Arc<str>)> {
+        let key = format!("\"{KEY}\":\"");
+        let at = memchr::memmem::find(message, key.as_bytes())? + key.len();
+        let token = std::str::from_utf8(message.get(at..at + 32)?).ok()?;
+        Some((token.to_owned(), self.find(token)?))
     }
 
     /// The result of a placeholder; it stays, because a stream may be resumed.
@@ -70,14 +83,12 @@ impl Raws {
 
     /// A message, or an event that holds one, with its result in place.
     fn restore(&self, bytes: &Bytes) -> Option<Bytes> {
-        let key = format!("\"{KEY}\":\"");
-        let at = memchr::memmem::find(bytes, key.as_bytes())?;
-        let token = bytes.get(at + key.len()..at + key.len() + 32)?;
-        let result = self.find(std::str::from_utf8(token).ok()?)?;
+        let (_, result) = self.of(bytes)?;
         let field = b"\"result\":";
         let begin = memchr::memmem::find(bytes, field)? + field.len();
         // One message stands on one line; after its last brace only the end of the event follows.
-        let line = memchr::memchr(b'\n', bytes.get(at..)?).map_or(bytes.len(), |end| at + end);
+        let line =
+            memchr::memchr(b'\n', bytes.get(begin..)?).map_or(bytes.len(), |end| begin + end);
         let end = memchr::memrchr(b'}', bytes.get(..line)?)?;
         let mut out = Vec::with_capacity(bytes.len() + result.len());
         out.extend_from_slice(bytes.get(..begin)?);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+#[cfg(not(feature = "cluster"))]
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager as Sessions;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
 use super::bridge::{Bridge, Parking};
@@ -13,6 +14,8 @@ use super::catalog::{Catalogs, Entry};
 use super::metrics::Metrics;
 use super::outside::Outside;
 use super::raw::Raws;
+#[cfg(feature = "cluster")]
+use super::resume::Sessions;
 use super::store::Shared;
 use super::tokens::{Client, OwnerToken, TokenStore};
 use super::traces::Traces;
@@ -69,7 +72,7 @@ pub(crate) struct Gateway {
     pub metrics: Metrics,
     pub traces: Traces,
     pub raws: Arc<Raws>,
-    pub sessions: Arc<LocalSessionManager>,
+    pub sessions: Arc<Sessions>,
     pub store: Option<Arc<dyn Shared>>,
     /// The first start of all servers is over, or took too long.
     started: OnceCell<()>,
@@ -103,6 +106,11 @@ impl Gateway {
         if let Some(store) = &options.store {
             host.share_limits(Arc::clone(store) as _);
         }
+        let raws = Arc::<Raws>::default();
+        #[cfg(feature = "cluster")]
+        let sessions = Sessions::new(options.store.clone(), &raws);
+        #[cfg(not(feature = "cluster"))]
+        let sessions = Sessions::default();
         Arc::new(Self {
             store: options.store,
             metrics: Metrics::new(host.clone()),
@@ -117,8 +125,8 @@ impl Gateway {
             traces: options.traces,
             parked: Parking::default(),
             catalogs: Catalogs::default(),
-            raws: Arc::default(),
-            sessions: Arc::default(),
+            raws,
+            sessions: Arc::new(sessions),
             started: OnceCell::new(),
             owners: Mutex::default(),
             places: Arc::new(Semaphore::new(SESSIONS)),

@@ -15,6 +15,7 @@ use rmcp::transport::streamable_http_server::session::SessionStore;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use crate::deck::chats::ChatStore;
 use crate::host::policy::SharedLimits;
 
 #[cfg(feature = "cluster")]
@@ -32,9 +33,13 @@ pub struct Waiting {
     pub given: InputResponses,
 }
 
-/// What the replicas of a service share: legacy sessions, limits, the keys of `requestState`, and the
-/// files of tokens, grants and reviewed definitions.
-pub trait Shared: SessionStore + SharedLimits {
+/// Events with their ids, oldest first; nothing when nothing is kept of their stream any more.
+pub type Events = Option<Vec<(String, String)>>;
+
+/// What the replicas of a service share: legacy sessions with what was sent to their clients, limits,
+/// conversations with a model, the keys of `requestState`, and the files of tokens, grants and
+/// reviewed definitions.
+pub trait Shared: SessionStore + SharedLimits + ChatStore {
     /// Why it cannot be used now, for the operator; nothing that decides is to be believed then.
     fn away(&self) -> watch::Receiver<Option<Arc<str>>>;
 
@@ -46,6 +51,22 @@ pub trait Shared: SessionStore + SharedLimits {
 
     /// Remembers whose a session is.
     fn own<'a>(&'a self, session: &'a str, client: &'a str) -> BoxFuture<'a, ()>;
+
+    /// Keeps what was sent to a client; gives the id after which it may want what follows.
+    ///
+    /// # Errors
+    /// When the store cannot be reached.
+    fn append<'a>(
+        &'a self,
+        stream: &'a str,
+        event: String,
+    ) -> BoxFuture<'a, Result<String, String>>;
+
+    /// What was sent on the same stream after an event.
+    ///
+    /// # Errors
+    /// When the store cannot be reached.
+    fn events_after<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Events, String>>;
 
     /// A call as a `requestState` that is good for this context alone.
     fn seal(&self, waiting: &Waiting, context: &str) -> Option<String>;

@@ -35,6 +35,7 @@ pub fn open(model: Arc<dyn Model>, source: Source) -> OpenChat {
             tracing::error!(target: "mcpdeck::chat", "{problem}");
             None
         });
+        let store = store.map(|store| store as _);
         let sessions = Sessions::new(host, Arc::clone(&model), SessionLimits::default(), store);
         let session = sessions.open(Principal::new(Origin::Dashboard))?;
         let (commands, queue) = mpsc::channel(16);
@@ -139,12 +140,12 @@ impl Talking {
             ChatCommand::Abort => _ = self.session.abort(),
             ChatCommand::CancelCall(id) => _ = self.session.agent().cancel_call(&id),
             ChatCommand::List(what) => {
-                let choices = self.choices(what, &me)?;
+                let choices = self.choices(what, &me).await?;
                 self.tell(ChatNews::Choices(what, choices)).await;
             }
             ChatCommand::Open(id) => {
                 let session = match id {
-                    Some(id) => self.sessions.find(&id, &me),
+                    Some(id) => self.sessions.find(&id, &me).await,
                     None => self.sessions.open(me),
                 };
                 self.show(session.ok_or("there is no such conversation any more")?).await;
@@ -182,7 +183,7 @@ impl Talking {
         Ok(())
     }
 
-    fn choices(
+    async fn choices(
         &self,
         what: Choose,
         me: &Principal,
@@ -191,7 +192,7 @@ impl Talking {
         Ok(match what {
             Choose::Conversation => {
                 let new = (line("a new conversation"), ChatCommand::Open(None));
-                let old = self.sessions.list(me).into_iter();
+                let old = self.sessions.list(me).await.into_iter();
                 let old = old.map(|(id, title)| (line(&title), ChatCommand::Open(Some(id))));
                 std::iter::once(new).chain(old).collect()
             }

@@ -25,11 +25,12 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::merge::merge;
-use super::{Shared, Waiting};
+use super::{Events, Shared, Waiting};
 use crate::base::atomic::{Readers, alone, replace};
 use crate::base::file::{StateFile, hex};
 use crate::base::watch::Fingerprint;
 use crate::config::{Environment, expand_argument};
+use crate::deck::chats::{ChatStore, KeptChat};
 use crate::deck::policy::PolicyKeeper;
 use crate::host::policy::{Claim, Lease, LimitRefusal, SharedLimits};
 
@@ -41,7 +42,13 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const AGAIN: Duration = Duration::from_secs(1);
 /// A session that no replica serves is forgotten after this time, in seconds.
 const SESSION: i64 = 3_600;
-/// How long a call waits for its client.
+/// A conversation is forgotten after this time, in seconds: 30 days.
+const CHAT: i64 = 30 * 86_400;
+/// Conversations that one caller sees.
+const CHATS: isize = 1_000;
+/// Events of one stream that are kept.
+const EVENTS: usize = 1_000;
+/// How long a call waits for its client, and events for theirs.
 const WAITS: Duration = Duration::from_secs(600);
 /// The place of a call whose replica is gone is free again after this time, in milliseconds.
 const LEASE: u64 = 10_000;
@@ -96,6 +103,9 @@ struct Document {
     same: Mutex<Option<(Fingerprint, Option<String>)>>,
 }
 
+/// The fields of an event.
+type Fields = HashMap<String, String>;
+
 /// The calls under way that are counted here, with the key they are counted under.
 type Leases = Arc<Mutex<HashMap<String, String>>>;
 
@@ -131,7 +141,7 @@ impl Drop for Place {
 }
 
 impl Valkey {
-    /// The store at `redis://HOST:PORT/DATABASE`; its password, when it has one, is written as a
+    /// The store at `redis://HOST:PORT/DATABASE`, or `rediss://` over TLS; its password, when it has one, is written as a
     /// reference to where it is kept. Connects with the first exchange. Replicas share the file of
     /// tokens and those of `policy`.
     ///
@@ -143,10 +153,13 @@ impl Valkey {
         tokens: &Path,
         policy: PolicyKeeper,
     ) -> Result<Arc<Self>, String> {
-        let form = "write --store redis://HOST:PORT/DATABASE";
-        let rest = address.strip_prefix("redis://").ok_or(form)?;
+        let form = "write --store redis://HOST:PORT/DATABASE, or rediss:// for TLS";
+        let (scheme, rest) = address.split_once("://").ok_or(form)?;
+        if !matches!(scheme, "redis" | "rediss") {
+            return Err(form.to_owned());
+        }
         let (user, place) = rest.rsplit_once('@').unwrap_or(("", rest));
-        let url = url::Url::parse(&format!("redis://{place}")).map_err(|_| form)?;
+        let url = url::Url::parse(&format!("{scheme}://{place}")).map_err(|_| form)?;
         let info = url.into_connection_info().map_err(|_| form)?;
         let (user, password) = user.split_once(':').unwrap_or((user, ""));
         let mut settings = info.redis_settings().clone();
@@ -161,6 +174,7 @@ impl Valkey {
             }
             settings = settings.set_password(expand_argument(password, env)?.expose());
         }
+        crate::mcp::transport::remote::provide();
         let client = Client::open(info.set_redis_settings(settings)).map_err(|_| form)?;
         let config = ConnectionManagerConfig::new()
             .set_connection_timeout(Some(PATIENCE))
@@ -212,7 +226,6 @@ impl Valkey {
             pipe.exists(taken_key(call));
         }
         let mut connection = self.connection.clone();
-        let words = |error: RedisError| error.to_string();
         let found: Vec<Option<String>> = pipe.query_async(&mut connection).await.map_err(words)?;
         let is_new = self.away.borrow().is_some();
         if is_new || self.exchanged.fetch_add(1, Ordering::Relaxed).is_multiple_of(RENEWAL) {
@@ -267,7 +280,6 @@ impl Valkey {
             return Ok(false);
         }
         let mut connection = self.connection.clone();
-        let words = |error: RedisError| error.to_string();
         let mut pulled = false;
         loop {
             let key = &document.key;
@@ -330,6 +342,18 @@ impl Valkey {
 
 fn session_key(session: &str) -> String {
     format!("mcpdeck:session:{session}")
+}
+
+fn chat_key(id: &str) -> String {
+    format!("mcpdeck:chat:{id}")
+}
+
+fn events_key(stream: &str) -> String {
+    format!("mcpdeck:events:{stream}")
+}
+
+fn words(error: RedisError) -> String {
+    error.to_string()
 }
 
 fn taken_key(call: &str) -> String {
@@ -395,7 +419,7 @@ impl Shared for Valkey {
         let mut connection = self.connection.clone();
         Box::pin(async move {
             let owner = connection.hget(session_key(session), "owner").await;
-            owner.map_err(|error| error.to_string())
+            owner.map_err(words)
         })
     }
 
@@ -407,6 +431,40 @@ impl Shared for Valkey {
             if let Err(error) = owned {
                 tracing::warn!(target: "mcpdeck::gateway", "a session is not shared: {error}");
             }
+        })
+    }
+
+    fn append<'a>(
+        &'a self,
+        stream: &'a str,
+        event: String,
+    ) -> BoxFuture<'a, Result<String, String>> {
+        Box::pin(async move {
+            let key = events_key(stream);
+            let mut add = ::redis::cmd("XADD");
+            add.arg(&key).arg("MAXLEN").arg("~").arg(EVENTS).arg("*").arg("event").arg(event);
+            let mut pipe = ::redis::pipe();
+            pipe.add_command(add).expire(&key, WAITS.as_secs() as i64).ignore();
+            let added = pipe.query_async(&mut self.connection.clone()).await;
+            let (id,): (String,) = added.map_err(words)?;
+            Ok(format!("{stream}/{id}"))
+        })
+    }
+
+    fn events_after<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Events, String>> {
+        Box::pin(async move {
+            let (stream, after) = id.rsplit_once('/').ok_or("no event has this id")?;
+            let key = events_key(stream);
+            let mut range = ::redis::cmd("XRANGE");
+            range.arg(&key).arg(format!("({after}")).arg("+").arg("COUNT").arg(EVENTS);
+            let mut pipe = ::redis::pipe();
+            pipe.exists(&key).add_command(range);
+            let found = pipe.query_async(&mut self.connection.clone()).await;
+            let (is_kept, found): (bool, Vec<(String, Fields)>) = found.map_err(words)?;
+            let event = |(id, mut fields): (String, Fields)| {
+                (format!("{stream}/{id}"), fields.remove("event").unwrap_or_default())
+            };
+            Ok(is_kept.then(|| found.into_iter().map(event).collect()))
         })
     }
 
@@ -442,6 +500,57 @@ impl Shared for Valkey {
                 is_news
             });
             taken
+        })
+    }
+}
+
+impl ChatStore for Valkey {
+    fn save(&self, chat: KeptChat) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async move {
+            let KeptChat { id, owner, title, seq, talk } = chat;
+            let (key, own) = (chat_key(&id), format!("mcpdeck:chats:{owner}"));
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let fields =
+                [("title", title), ("seq", seq.to_string()), ("talk", talk), ("owner", owner)];
+            let mut pipe = ::redis::pipe();
+            pipe.hset_multiple(&key, &fields).ignore().expire(&key, CHAT).ignore();
+            pipe.zadd(&own, id, since.unwrap_or_default().as_millis() as u64).ignore();
+            pipe.zremrangebyrank(&own, 0, -CHATS - 1).ignore().expire(&own, CHAT).ignore();
+            pipe.query_async(&mut self.connection.clone()).await.map_err(words)
+        })
+    }
+
+    fn load<'a>(
+        &'a self,
+        id: &'a str,
+        owner: &'a str,
+    ) -> BoxFuture<'a, Result<Option<KeptChat>, String>> {
+        Box::pin(async move {
+            let kept = self.connection.clone().hgetall(chat_key(id)).await;
+            let mut kept: HashMap<String, String> = kept.map_err(words)?;
+            let mut field = |name: &str| kept.remove(name).unwrap_or_default();
+            if field("owner") != owner {
+                return Ok(None);
+            }
+            let (title, talk) = (field("title"), field("talk"));
+            let seq = field("seq").parse().unwrap_or_default();
+            Ok(Some(KeptChat { id: id.to_owned(), owner: owner.to_owned(), title, seq, talk }))
+        })
+    }
+
+    fn list<'a>(&'a self, owner: &'a str) -> BoxFuture<'a, Result<Vec<(String, String)>, String>> {
+        Box::pin(async move {
+            let mut connection = self.connection.clone();
+            let own = connection.zrevrange(format!("mcpdeck:chats:{owner}"), 0, -1).await;
+            let own: Vec<String> = own.map_err(words)?;
+            let mut pipe = ::redis::pipe();
+            for id in &own {
+                pipe.hget(chat_key(id), "title");
+            }
+            let titles: Vec<Option<String>> =
+                pipe.query_async(&mut connection).await.map_err(words)?;
+            // One whose time is over is still in the list.
+            Ok(own.into_iter().zip(titles).filter_map(|(id, title)| Some((id, title?))).collect())
         })
     }
 }

@@ -1,0 +1,34 @@
+//! Where conversations with a model are kept, so that they go on after a restart or at another replica.
+
+use futures::future::BoxFuture;
+
+/// A conversation as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptChat {
+    /// Names its session.
+    pub id: String,
+    /// Whose it is; nobody else sees it.
+    pub owner: String,
+    /// Its first words.
+    pub title: String,
+    /// The number of its last event.
+    pub seq: u64,
+    /// Its messages, as JSON.
+    pub talk: String,
+}
+
+/// Keeps conversations. Errors say why the store could not be used.
+pub trait ChatStore: Send + Sync + 'static {
+    /// Keeps a conversation in place of what was kept of it before.
+    fn save(&self, chat: KeptChat) -> BoxFuture<'_, Result<(), String>>;
+
+    /// A conversation of this owner.
+    fn load<'a>(
+        &'a self,
+        id: &'a str,
+        owner: &'a str,
+    ) -> BoxFuture<'a, Result<Option<KeptChat>, String>>;
+
+    /// Ids and titles of this owner's conversations, the newest first.
+    fn list<'a>(&'a self, owner: &'a str) -> BoxFuture<'a, Result<Vec<(String, String)>, String>>;
+}
