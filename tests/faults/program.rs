@@ -70,7 +70,10 @@ pub fn judge(row: &Row, run: &Run, finished: &Finished) -> Problems {
         expect(!said, format!("should not say {text:?}"));
     }
     let limit = row.host.peak_mib.unwrap_or(300) << 20;
-    expect(finished.peak < limit, format!("I5: peak of {} MiB", finished.peak >> 20));
+    expect(
+        finished.peak < limit,
+        format!("I5: peak of {} MiB:\n{}", finished.peak >> 20, finished.peak_was),
+    );
     problems
 }
 
@@ -127,6 +130,7 @@ fn terminal(command: &Command, at_most: Duration) -> Finished {
         stderr: String::new(),
         took: begun.elapsed(),
         peak: 0,
+        peak_was: String::new(),
     }
 }
 

@@ -148,6 +148,9 @@ impl Drop for Bench {
     }
 }
 
+/// A peak of memory that is worth an explanation, bytes.
+const LARGE: u64 = 200 << 20;
+
 /// What a program did.
 #[derive(Debug)]
 pub struct Finished {
@@ -161,6 +164,8 @@ pub struct Finished {
     pub took: Duration,
     /// Largest resident set seen, bytes; 0 where the system does not say.
     pub peak: u64,
+    /// What the memory was made of when the peak was seen, where it is over [`LARGE`].
+    pub peak_was: String,
 }
 
 impl Finished {
@@ -178,9 +183,15 @@ pub fn finish(mut command: Command, at_most: Duration) -> Finished {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
     let stdout = collect(child.stdout.take().expect("piped"));
     let stderr = collect(child.stderr.take().expect("piped"));
-    let mut peak = 0;
+    let (mut peak, mut peak_was) = (0, String::new());
     let status = loop {
-        peak = peak.max(memory(child.id(), "VmHWM"));
+        let now = memory(child.id(), "VmHWM");
+        peak = peak.max(now);
+        if now == peak && now > LARGE {
+            let read = |what| std::fs::read_to_string(format!("/proc/{}/{what}", child.id()));
+            peak_was =
+                ["status", "smaps_rollup"].map(|what| read(what).unwrap_or_default()).concat();
+        }
         if let Some(status) = child.try_wait().expect("a child of ours") {
             break Some(status);
         }
@@ -201,6 +212,7 @@ pub fn finish(mut command: Command, at_most: Duration) -> Finished {
         stderr: text(stderr),
         took,
         peak,
+        peak_was,
     };
     assert!(status.is_some(), "still running after {at_most:?}: {command:?}\n{finished:#?}");
     finished
