@@ -91,6 +91,12 @@ pub async fn run(
     let began_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S").to_string();
     // A gate wants the first answer.
     plan.config.answer_once(plan.timeout);
+    for server in plan.config.servers.values_mut() {
+        // Who ignores that its stdin closes is blamed for it, and on a busy machine the third of
+        // its time that a deck waits is short.
+        let stdin = *server.stop.stdin.get_or_insert(server.shutdown_timeout * 7 / 10);
+        server.stop.term.get_or_insert(server.shutdown_timeout.saturating_sub(stdin));
+    }
     let engine = Host::builder()
         .startup(Startup::Background)
         .handler(plan.answers.clone())

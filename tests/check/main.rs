@@ -99,6 +99,8 @@ fn each_bad_server_gets_its_own_verdict_and_the_good_one_is_not_touched() {
         json!({"tools": [tool("noisy_one")], "on": {"start": {"line": "Hello from the banner"}}});
     let dying = json!({"on": {"start": [{"stderr": "no token, no service"}, {"exit": 3}]}});
     let stubborn = json!({"tools": [tool("stubborn_one")], "on": {"stdinClosed": []}});
+    let lingering = json!({"tools": [tool("linger_one")],
+        "on": {"stdinClosed": [{"delay": 4_000}, {"exit": 0}]}});
     let asking = json!({"tools": [tool("ask_one")],
         "on": {"stdinClosed": [{"ask": {"method": "roots/list"}}]}});
     let crashing = json!({"tools": [tool("crash_one")], "on": {"stdinClosed": {"exit": 7}}});
@@ -111,6 +113,7 @@ fn each_bad_server_gets_its_own_verdict_and_the_good_one_is_not_touched() {
         "noisy": mock("noisy", noisy),
         "hostile": mock("hostile", json!({"tools": [hostile]})),
         "stubborn": bench.mock("stubborn", &stubborn, &json!({"shutdownTimeout": 1})),
+        "lingering": mock("lingering", lingering),
         "asking": bench.mock("asking", &asking, &json!({"shutdownTimeout": 1})),
         "crashing": mock("crashing", crashing),
     }));
@@ -136,6 +139,8 @@ fn each_bad_server_gets_its_own_verdict_and_the_good_one_is_not_touched() {
         assert_eq!(server["verdict"], verdict, "{name}: {server:#}");
         assert!(rules(&server).contains(&rule.to_owned()), "{name}: {:?}", rules(&server));
     }
+    // More than the third of its time that a deck gives it.
+    assert!(!rules(&server("lingering")).contains(&"stop/ignored-stdin".to_owned()));
     let dying = server("dying");
     assert_eq!(dying["exit"]["code"], 3);
     assert!(dying["stderrTail"].to_string().contains("no token, no service"), "{dying:#}");

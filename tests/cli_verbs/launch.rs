@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Bench, Finished, MARK, bin, finish};
+use super::support::{Bench, Finished, MARK, bin, finish, wait_for};
 use super::{AT_MOST, run};
 
 /// A bench with a program on its PATH that notes its arguments in `NAME.log`.
@@ -78,6 +78,48 @@ fn a_container_is_limited_ended_by_its_id_and_what_an_earlier_host_left_is_ended
         script.display()
     );
     assert_eq!(rest, expected);
+}
+
+/// An engine that keeps its containers, a line each, whatever becomes of the program that ran them.
+const ENGINE: &str = r#"cd FOLDER
+case "$1" in
+ps) cat containers;;
+kill) grep -v "^$2 " containers > rest; mv rest containers;;
+run) id=$(printf %012x $$)
+  while [ $# -gt 0 ]; do case "$1" in
+  --cidfile) printf $id > "$2"; shift 2;;
+  mcpdeck.host=*) echo "$id ${1#*=}" >> containers; cp containers "seen.$$"; shift;;
+  image:1) shift; exec BIN mock "$@";;
+  *) shift;;
+  esac; done;;
+esac"#;
+
+/// E22
+#[test]
+fn a_container_whose_host_was_killed_is_ended_by_the_next_start_and_there_is_never_a_second() {
+    let bench = with_program("docker", ENGINE);
+    container(&bench);
+    let script = json!({"calls": {"fine": {"text": "fine"}, "long": [{"wait": "forever"}]}});
+    bench.write("in.mock.json", &script.to_string());
+    let containers = bench.write("containers", "");
+    let count = || std::fs::read_to_string(&containers).unwrap_or_default().lines().count();
+    let mut command = bench.command(&["call", "boxed.long"]);
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{}:{path}", bench.path().display()));
+    let mut host = command.spawn().expect("the program starts");
+    wait_for("the container", AT_MOST, || (count() == 1).then_some(()));
+    host.kill().expect("SIGKILL");
+    host.wait().expect("a child of ours");
+    assert_eq!(count(), 1, "an engine knows nothing of hosts");
+    let done = on_path(&bench, &["call", "boxed.fine"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(count(), 0);
+    let files = std::fs::read_dir(bench.path()).expect("its folder").flatten();
+    let seen = files.filter(|file| file.file_name().to_string_lossy().starts_with("seen."));
+    let seen: Vec<String> =
+        seen.map(|file| std::fs::read_to_string(file.path()).expect("a file")).collect();
+    assert_eq!(seen.len(), 2);
+    assert!(seen.iter().all(|seen| seen.lines().count() == 1), "{seen:?}");
 }
 
 #[test]
