@@ -22,6 +22,10 @@ use super::store::Shared;
 
 /// From one look for later events to the next.
 const LOOK: Duration = Duration::from_millis(500);
+/// How long events wait for their client while others may follow.
+const OPEN: Duration = Duration::from_secs(600);
+/// How long an answer waits for its client, and what was sent before it.
+const ANSWERED: Duration = Duration::from_secs(60);
 /// Largest event that is kept, in bytes; the call of a larger one is made again by its client.
 const LARGEST: usize = 4 << 20;
 
@@ -90,6 +94,12 @@ impl Events {
     }
 }
 
+/// Whether a request is answered with it, which ends its stream.
+fn is_answer(event: &ServerSseMessage) -> bool {
+    use ServerJsonRpcMessage::{Error, Response};
+    matches!(event.message.as_deref(), Some(Response(_) | Error(_)))
+}
+
 #[async_trait::async_trait]
 impl EventStore for Events {
     /// Never fails: an event that cannot be kept is sent all the same.
@@ -99,7 +109,8 @@ impl EventStore for Events {
         event: &ServerSseMessage,
     ) -> Result<EventId, EventStoreError> {
         let kept = self.kept(event).filter(|kept| kept.len() <= LARGEST).unwrap_or_default();
-        Ok(self.store.append(stream, kept).await.unwrap_or_else(|error| {
+        let keep = if is_answer(event) { ANSWERED } else { OPEN };
+        Ok(self.store.append(stream, kept, keep).await.unwrap_or_else(|error| {
             tracing::warn!(target: "mcpdeck::gateway", "an event is not shared: {error}");
             format!("{stream}/0-0")
         }))
@@ -115,11 +126,8 @@ impl EventStore for Events {
                 for (id, kept) in found {
                     last.clone_from(&id);
                     let event = me.sent(id, &kept);
-                    let is_answer = matches!(
-                        event.message.as_deref(),
-                        Some(ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_))
-                    );
-                    if sender.send(event).await.is_err() || is_answer {
+                    let is_last = is_answer(&event);
+                    if sender.send(event).await.is_err() || is_last {
                         return;
                     }
                 }

@@ -52,7 +52,8 @@ pub trait Shared: SessionStore + SharedLimits + ChatStore {
     /// Remembers whose a session is.
     fn own<'a>(&'a self, session: &'a str, client: &'a str) -> BoxFuture<'a, ()>;
 
-    /// Keeps what was sent to a client; gives the id after which it may want what follows.
+    /// Keeps what was sent to a client, and what was sent on the same stream before, for so long;
+    /// gives the id after which it may want what follows.
     ///
     /// # Errors
     /// When the store cannot be reached.
@@ -60,6 +61,7 @@ pub trait Shared: SessionStore + SharedLimits + ChatStore {
         &'a self,
         stream: &'a str,
         event: String,
+        keep: Duration,
     ) -> BoxFuture<'a, Result<String, String>>;
 
     /// What was sent on the same stream after an event.

@@ -48,7 +48,7 @@ const CHAT: i64 = 30 * 86_400;
 const CHATS: isize = 1_000;
 /// Events of one stream that are kept.
 const EVENTS: usize = 1_000;
-/// How long a call waits for its client, and events for theirs.
+/// How long a call waits for its client.
 const WAITS: Duration = Duration::from_secs(600);
 /// The place of a call whose replica is gone is free again after this time, in milliseconds.
 const LEASE: u64 = 10_000;
@@ -438,13 +438,14 @@ impl Shared for Valkey {
         &'a self,
         stream: &'a str,
         event: String,
+        keep: Duration,
     ) -> BoxFuture<'a, Result<String, String>> {
         Box::pin(async move {
             let key = events_key(stream);
             let mut add = ::redis::cmd("XADD");
             add.arg(&key).arg("MAXLEN").arg("~").arg(EVENTS).arg("*").arg("event").arg(event);
             let mut pipe = ::redis::pipe();
-            pipe.add_command(add).expire(&key, WAITS.as_secs() as i64).ignore();
+            pipe.add_command(add).expire(&key, keep.as_secs() as i64).ignore();
             let added = pipe.query_async(&mut self.connection.clone()).await;
             let (id,): (String,) = added.map_err(words)?;
             Ok(format!("{stream}/{id}"))
