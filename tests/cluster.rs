@@ -25,9 +25,13 @@ use mcpdeck::config::Environment;
 use mcpdeck::deck::policy::PolicyKeeper;
 use mcpdeck::gateway::{DEFAULT_SCOPES, Shared as _, TokenStore, Valkey};
 use parking_lot::Mutex;
+use port::free;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_tungstenite::tungstenite::Message as Frame;
+
+#[path = "support/port.rs"]
+mod port;
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/deploy");
 const PASSWORD: &str = "correct-horse-battery-staple-42";
@@ -47,10 +51,6 @@ fn is_equipped() -> bool {
         "redis-server and haproxy must be on PATH"
     );
     equipped
-}
-
-fn free() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Ends with the test.

@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 #[path = "engine/fake.rs"]
 #[expect(dead_code, reason = "shared with the tests of the engine")]
 mod fake;
+#[path = "support/port.rs"]
+mod port;
 
 /// A server whose answer holds what no typed client knows.
 const VENDOR: &str = r#"{
@@ -1087,8 +1089,7 @@ async fn a_stream_of_events_ends_when_its_token_does() {
 fn decks_that_serve_each_other_list_and_call_in_no_circle() {
     let folder = tempfile::tempdir().unwrap();
     let token = "deck-".repeat(8);
-    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let addresses = [free(), free()];
+    let addresses = [0; 2].map(|_| format!("127.0.0.1:{}", port::free()));
     let decks = [0, 1].map(|number| {
         let own = folder.path().join(number.to_string());
         std::fs::create_dir(&own).unwrap();
@@ -1109,7 +1110,7 @@ fn decks_that_serve_each_other_list_and_call_in_no_circle() {
         )
         .unwrap();
         let mut child = program()
-            .args(["serve", "--listen", &addresses[number].to_string(), "-c"])
+            .args(["serve", "--listen", &addresses[number], "-c"])
             .arg(own.join("mcp.json"))
             .arg("--token-file")
             .arg(own.join("token"))

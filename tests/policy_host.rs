@@ -6,6 +6,8 @@
 #[path = "engine/fake.rs"]
 #[expect(dead_code, reason = "shared with the tests of the engine")]
 mod fake;
+#[path = "support/port.rs"]
+mod port;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -532,7 +534,7 @@ async fn a_policy_service_is_asked_before_every_call_over_one_connection() {
 
 #[tokio::test]
 async fn a_policy_service_that_says_no_or_nothing_blocks_unless_it_may_fail_open() {
-    let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nowhere = format!("127.0.0.1:{}", port::free());
     let cases = [
         ("200 OK", r#"{"passed": false, "reason": "office hours"}"#, "office hours", false),
         ("500 Oops", "", "500", true),
