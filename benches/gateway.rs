@@ -30,8 +30,8 @@ mod ways;
 const TURNS: usize = 60;
 /// Calls of a turn.
 const CALLS: usize = 100;
-/// Sessions that are left open.
-const SESSIONS: usize = 1_000;
+/// Sessions that are left open: a few less than a service takes.
+const SESSIONS: usize = 990;
 /// Clients that open a session and leave.
 const LEAVING: usize = 10_000;
 /// Starts of a sleeping server.

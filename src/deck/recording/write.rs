@@ -34,6 +34,9 @@ const GATHER: Duration = Duration::from_millis(20);
 /// How often lines that have waited are written: few at once, so that calls are not held up.
 const STEP: Duration = Duration::from_millis(2);
 
+/// Bytes that are written at once: more than come in one step.
+const BUFFER: usize = 64 << 10;
+
 /// How much less the recorder's thread counts than others for the scheduler.
 #[cfg(target_os = "linux")]
 const NICE: i32 = 15;
@@ -233,6 +236,8 @@ fn chat((at, text): (Timestamp, String)) -> (Timestamp, Written<'static>) {
 struct Output {
     path: PathBuf,
     file: BufWriter<File>,
+    /// The line that is written; kept for its room.
+    text: Vec<u8>,
     header: Header,
     bytes: u64,
     most: u64,
@@ -249,9 +254,9 @@ impl Output {
             scrubbed: false,
             servers,
         };
-        let file = BufWriter::new(own(path)?);
-        let path = path.to_owned();
-        let mut output = Self { path, file, header, bytes: 0, most: ROTATE, packing: None };
+        let file = BufWriter::with_capacity(BUFFER, own(path)?);
+        let (path, text) = (path.to_owned(), Vec::new());
+        let mut output = Self { path, file, text, header, bytes: 0, most: ROTATE, packing: None };
         output.begin()?;
         Ok(output)
     }
@@ -264,10 +269,14 @@ impl Output {
     }
 
     fn line(&mut self, line: &Written<'_>) -> io::Result<()> {
-        let text = serde_json::to_vec(line)?;
-        self.bytes += text.len() as u64 + 1;
-        self.file.write_all(&text)?;
-        self.file.write_all(b"\n")
+        self.text.clear();
+        serde_json::to_writer(&mut self.text, line)?;
+        self.text.push(b'\n');
+        self.bytes += self.text.len() as u64;
+        let written = self.file.write_all(&self.text);
+        // One large message is not kept until the end.
+        self.text.shrink_to(BUFFER);
+        written
     }
 
     /// Writes what is buffered, and begins another file when this one is full; says whether it did.
@@ -290,7 +299,7 @@ impl Output {
             pack(&aside, own(&packed)?)?;
             std::fs::remove_file(&aside)
         }));
-        self.file = BufWriter::new(own(&self.path)?);
+        self.file = BufWriter::with_capacity(BUFFER, own(&self.path)?);
         self.header.began = crate::base::Clock::system().now();
         self.begin()?;
         Ok(true)
