@@ -408,9 +408,9 @@ impl Sessions {
         out
     }
 
-    /// Forgets a session that nobody used.
+    /// Forgets a session that nobody used and nobody is in.
     pub fn close_unused(&self, session: &Session) {
-        if session.log.lock().last == 0 {
+        if session.last() == 0 && session.clients.lock().0 == 0 {
             self.all.lock().remove(&session.id);
         }
     }

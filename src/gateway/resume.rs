@@ -96,8 +96,8 @@ impl Events {
 
 /// Whether a request is answered with it, which ends its stream.
 fn is_answer(event: &ServerSseMessage) -> bool {
-    use ServerJsonRpcMessage::{Error, Response};
-    matches!(event.message.as_deref(), Some(Response(_) | Error(_)))
+    let message = event.message.as_deref();
+    matches!(message, Some(ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_)))
 }
 
 #[async_trait::async_trait]

@@ -76,6 +76,17 @@ fn the_chat_reads_well_at_every_size() {
 }
 
 #[test]
+fn the_chat_takes_the_place_of_a_text_that_is_open() {
+    let mut app = opened();
+    press(&mut app, KeyCode::Esc, KeyModifiers::NONE);
+    press(&mut app, KeyCode::F(1), KeyModifiers::NONE);
+    assert!(draw(&mut app, 120, 40).contains("keys: "));
+    press(&mut app, KeyCode::Char('C'), KeyModifiers::NONE);
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("Write a message") && !screen.contains("keys: "), "{screen}");
+}
+
+#[test]
 fn what_was_typed_is_sent_and_lists_lead_to_commands() {
     let mut app = talked();
     draw(&mut app, 120, 40);

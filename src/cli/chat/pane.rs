@@ -38,6 +38,7 @@ pub fn open(model: Arc<dyn Model>, source: Source) -> OpenChat {
         let store = store.map(|store| store as _);
         let sessions = Sessions::new(host, Arc::clone(&model), SessionLimits::default(), store);
         let session = sessions.open(Principal::new(Origin::Dashboard))?;
+        session.attach();
         let (commands, queue) = mpsc::channel(16);
         let talking = Talking {
             newest: session.newest(),
@@ -208,5 +209,34 @@ impl Talking {
                 std::iter::once(own).chain(named).collect()
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chat::Embedded;
+
+    #[tokio::test]
+    async fn the_first_conversation_is_among_those_to_go_on_with() {
+        let none = r#"{"servers": {}}"#;
+        let host = crate::Host::builder().config_text(none).initialize().await.expect("a host");
+        let (settings, env) = (ChatSettings::default(), Environment::of_process());
+        let (news, mut told) = mpsc::channel(64);
+        let source = Source { settings, env, files: Vec::new() };
+        let chat = open(Arc::new(Embedded), source)(host.clone(), news).expect("a chat");
+        chat.command(ChatCommand::Say("hello there".to_owned(), None));
+        let choices = loop {
+            match told.recv().await.expect("the chat goes on") {
+                ChatNews::Event(event) if event["type"] == "done" => {
+                    chat.command(ChatCommand::List(Choose::Conversation));
+                }
+                ChatNews::Choices(_, choices) => break choices,
+                _ => {}
+            }
+        };
+        let titles: Vec<&str> = choices.iter().map(|(title, _)| title.as_str()).collect();
+        assert_eq!(titles, ["a new conversation", "hello there"]);
+        host.shutdown().await;
     }
 }

@@ -190,7 +190,10 @@ impl App {
             Action::AskEnd => self.switch_ask_end(effects),
             Action::Tour => self.open_tour(0),
             Action::Record => effects.push(Effect::ToggleRecording),
-            Action::Chat => self.push_screen(Open::Chat),
+            Action::Chat => {
+                self.overlays.clear();
+                self.push_screen(Open::Chat);
+            }
             Action::Redraw => effects.push(Effect::Redraw),
             Action::Suspend => effects.push(Effect::Suspend),
             Action::Quit => self.quit(effects),
