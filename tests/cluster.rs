@@ -37,6 +37,8 @@ const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/deploy");
 const PASSWORD: &str = "correct-horse-battery-staple-42";
 /// Between two looks at something that takes its time.
 const LOOK: Duration = Duration::from_millis(20);
+/// The longest that a message of a chat is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// From one call to the next, of all clients together.
 const PACE: Duration = Duration::from_millis(15);
 /// Calls of one greedy caller in a minute, and at once.
@@ -602,7 +604,9 @@ impl Chat {
     /// The next message of a type.
     async fn until(&mut self, kind: &str) -> Value {
         loop {
-            let Frame::Text(text) = self.0.next().await.unwrap().unwrap() else { continue };
+            let frame = tokio::time::timeout(PATIENCE, self.0.next()).await;
+            let frame = frame.unwrap_or_else(|_| panic!("no {kind} in {PATIENCE:?}"));
+            let Frame::Text(text) = frame.unwrap().unwrap() else { continue };
             let value: Value = serde_json::from_str(&text).unwrap();
             if value["type"] == kind {
                 return value;

@@ -281,3 +281,21 @@ fn files_that_are_wrong_are_refused_with_their_lines() {
     assert!(said(&["--expect", "."]).contains("is a folder"));
     assert!(said(&["--format", "json=no/such/folder/r.json"]).contains("no/such/folder"));
 }
+
+#[test]
+fn definitions_that_change_during_the_check_are_reported_where_they_are_locked() {
+    let mut other = tool("look_up");
+    other["description"] = json!("Looks something up in another index.");
+    let calls = json!({"look_up": [
+        {"set": {"tools": [other]}},
+        {"notify": {"method": "notifications/tools/list_changed"}},
+        {"delay": 3000},
+        {"text": "{}"},
+    ]});
+    let bench = bench(&[("s", json!({"tools": [tool("look_up")], "calls": calls}))]);
+    let file = json!({"servers": {"s": {"calls": [{"tool": "look_up", "arguments": {"q": "x"}}]}}});
+    bench.write("mcp.expect.json", &file.to_string());
+    let (code, report) = json_of(&bench, &["--lock"]);
+    let rules = rules(&report["servers"][0]);
+    assert!(code == Some(1) && rules.contains(&"list/unstable".to_owned()), "{code:?} {rules:?}");
+}

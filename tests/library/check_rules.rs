@@ -158,6 +158,7 @@ fn a_fixture_is_judged_the_same_every_time_and_in_any_order_of_its_lists() {
 fn what_to_do_fits_what_was_found() {
     let malformed = |transport: &str, kind: &str| serde_json::json!({"transport": transport, "protocolCounts": {kind: 1}});
     let partial = |why: &str| serde_json::json!({"partial": [["tools", why]]});
+    let named = |names: [&str; 2]| serde_json::json!({"tools": names.map(|name| serde_json::json!({"name": name}))});
     let rows = [
         (malformed("stdio", "junk"), "stdout/pollution", "to stderr"),
         (malformed("http", "junk"), "protocol/malformed", "body, event or frame"),
@@ -167,16 +168,23 @@ fn what_to_do_fits_what_was_found() {
         (partial("more than 100 pages, the rest was not read"), "list/partial", "listPages"),
         (partial("page 3 failed: no"), "list/partial", "every page"),
         (partial("the server answered with an error: no"), "list/partial", "do not declare it"),
+        (named(["pay_bill", "payBill"]), "name/look-alike", "tell them apart"),
+        // The same letter in one character and in two.
+        (named(["caf\u{e9}", "cafe\u{301}"]), "name/look-alike", "tell them apart"),
     ];
-    for (server, rule, help) in rows {
-        let fixture = Fixture {
+    let found = |server: &serde_json::Value| {
+        run(&Fixture {
             servers: vec![server.clone()],
             expectations: None,
             lock: None,
             results: Vec::new(),
             findings: Vec::new(),
-        };
-        let found = run(&fixture);
+        })
+    };
+    let signs = found(&named(["*", "\u{1f389}"]));
+    assert!(signs.iter().all(|(_, f)| f.rule != "name/look-alike"), "{signs:#?}");
+    for (server, rule, help) in rows {
+        let found = found(&server);
         let fits = |f: &Finding| f.rule == rule && f.help.contains(help);
         assert!(found.iter().any(|(_, f)| fits(f)), "{server}: {found:#?}");
     }

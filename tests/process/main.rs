@@ -397,3 +397,12 @@ async fn many_servers_are_stopped_at_once_without_a_leftover() {
     assert!(exits.iter().all(|exit| exit.signal == Some(9)));
     assert!(servers.iter().all(|server| server.survivors().is_empty()));
 }
+
+#[tokio::test]
+async fn a_helper_that_ends_soon_after_its_server_is_not_left_behind() {
+    let script = "exec 3<&0; (cat <&3; sleep 0.3) >/dev/null 2>&1 & exec 3<&-; echo up; cat";
+    let mut server = deck("helped").start(&shell(script)).await;
+    server.line().await;
+    let exit = server.process.stop(PATIENT).await;
+    assert_eq!((exit.code, exit.swept), (Some(0), 0), "{exit:?}");
+}

@@ -165,3 +165,11 @@ async fn junk_is_called_by_the_way_it_came() {
         ["a line on stdout that is not JSON-RPC", "what came over HTTP is not JSON-RPC"]
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_header_of_language_servers_is_named_for_what_it_is() {
+    let (tap, rig) = tap();
+    tap.line(b"Content-Length: 71", None);
+    let told = rig.traffic()[0].problem.clone().expect("a problem");
+    assert!(told.contains("language servers"), "{told}");
+}

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use icu_normalizer::DecomposingNormalizerBorrowed;
 use serde_json::Value;
 
 use crate::check::expect::Budgets;
@@ -83,9 +84,13 @@ fn doubled(subject: &Subject, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A name without what the eye passes over: letter case, separators and confusable letters.
+/// A name without what the eye passes over: letter case, separators, marks on letters (however they
+/// are encoded, Unicode Standard Annex 15) and confusable letters. One without letters stays as it is.
 fn loose_shape(name: &str) -> String {
-    shape(name).to_lowercase().chars().filter(|c| c.is_alphanumeric()).collect()
+    let parts = DecomposingNormalizerBorrowed::new_nfd().normalize(name);
+    let loose = shape(&parts).to_lowercase();
+    let loose: String = loose.chars().filter(|c| c.is_alphanumeric()).collect();
+    if loose.is_empty() { name.to_owned() } else { loose }
 }
 
 /// A name with every character replaced by the ASCII one it looks like.

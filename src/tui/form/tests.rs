@@ -274,6 +274,10 @@ fn what_is_sent_is_what_was_typed_or_an_error_beside_the_field() {
     for (pasted, kept) in [("key-7 \n", "key-7 "), ("a\r\nb\r\n", "a\r\nb"), ("a\n\nb", "a\n\nb")] {
         assert_eq!(at(2, pasted), (json!({"s": kept}), false));
     }
+    let mut huge = form(schema.clone());
+    huge.select(1);
+    huge.paste("1e400");
+    assert!(huge.problems().iter().any(|p| p.message.contains("too large")));
     let long = "z".repeat(3 << 20);
     assert_eq!(at(2, &long).0["s"].as_str().map(str::len), Some(3 << 20));
 }
