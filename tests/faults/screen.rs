@@ -219,6 +219,9 @@ fn row_of(screen: &str) -> String {
 fn type_into_form(deck: &mut Deck, row: &Row) {
     open(deck, "echo");
     deck.keys("\t");
+    // On a busy machine both would arrive at once, as a paste does.
+    let at_text = || deck.screen().lines().any(|line| line.starts_with("▎note"));
+    let _ = fair::wait(Duration::from_secs(5), at_text);
     deck.keys(&TYPED);
     deck.wait(&TYPED);
     for text in &row.screen.typing_shows {
