@@ -2,8 +2,8 @@
 //!
 //! `cargo bench --bench gateway` prints, in one run: what a small call takes through the service
 //! against the same call over the pipe, and the processor time of the service for it; the memory of
-//! the idle service, of 1,000 idle sessions and after 10,000 clients that open one and leave; and how much later than its own
-//! start a sleeping server answers. With `MCP_PROXY=PROGRAM` the crate `mcp-proxy` is measured beside
+//! the idle service, of 990 idle sessions and after 10,000 clients that open one and leave; and how
+//! much later than its own start a sleeping server answers. With `MCP_PROXY=PROGRAM` the crate `mcp-proxy` is measured beside
 //! it in the same turns; the goals are an added p50 within 1.2 of its own, 5,000 calls a second of
 //! processor time, 40 kB a session, 25 MB idle and 20 ms.
 

@@ -381,13 +381,13 @@ impl Sessions {
             None
         });
         // The last event of a turn is counted before it is sent.
-        let is_newer = |kept: &KeptChat| here.as_ref().is_none_or(|s| kept.seq > s.last() + 1);
-        let Some(kept) = kept.filter(is_newer) else { return here };
-        let talk = serde_json::from_str(&kept.talk).ok()?;
+        let is_newer = |seq| here.as_ref().is_none_or(|session| seq > session.last() + 1);
+        let Some((seq, talk)) = kept.filter(|(seq, _)| is_newer(*seq)) else { return here };
+        let talk = serde_json::from_str(&talk).ok()?;
         if let Some(here) = &here {
             self.all.lock().remove(&here.id);
         }
-        self.add(kept.id, kept.owner, who.clone(), talk, kept.seq)
+        self.add(id.to_owned(), owner, who.clone(), talk, seq)
     }
 
     /// Ids and titles of the sessions of this caller in which something was said.

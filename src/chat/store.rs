@@ -17,7 +17,6 @@ const MOST: u32 = 1_000;
 const VERSION: u32 = 1;
 
 /// The file of the sessions.
-#[derive(Clone)]
 pub struct Store(Arc<Mutex<Connection>>);
 
 impl Store {
@@ -25,7 +24,7 @@ impl Store {
     ///
     /// # Errors
     /// Names the file and says why it cannot be used.
-    pub fn open(path: &Path) -> Result<Arc<Self>, String> {
+    pub fn open(path: &Path) -> Result<Arc<dyn ChatStore>, String> {
         let wrong = |what: String| format!("{}: {what}", spelled(path));
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|error| wrong(error.to_string()))?;
@@ -90,15 +89,12 @@ impl ChatStore for Store {
         &'a self,
         id: &'a str,
         owner: &'a str,
-    ) -> BoxFuture<'a, Result<Option<KeptChat>, String>> {
+    ) -> BoxFuture<'a, Result<Option<(u64, String)>, String>> {
         let (id, owner) = (id.to_owned(), owner.to_owned());
         self.ask(move |file| {
-            let query = "SELECT title, seq, talk FROM sessions WHERE id = ?1 AND owner = ?2";
-            let row = |row: &rusqlite::Row<'_>| {
-                Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?))
-            };
-            let found = file.query_row(query, [&id, &owner], row).optional()?;
-            Ok(found.map(|(title, seq, talk)| KeptChat { id, owner, title, seq: seq as u64, talk }))
+            let query = "SELECT seq, talk FROM sessions WHERE id = ?1 AND owner = ?2";
+            let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)? as u64, row.get(1)?));
+            file.query_row(query, [id, owner], row).optional()
         })
     }
 

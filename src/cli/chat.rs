@@ -181,12 +181,14 @@ pub fn serve(
     let settings = args.model.settings(&env)?;
     let store = match (shared, args.sessions.as_ref().or(settings.sessions.as_ref())) {
         (Some(_), _) if args.sessions.is_some() => {
-            return Err("--sessions is a file of this machine: with --store the replicas share \
-                        their sessions there"
-                .to_owned());
+            return Err(
+                "leave --sessions out: it is a file of this machine, and with --store the \
+                        replicas share their sessions there"
+                    .to_owned(),
+            );
         }
         (Some(shared), _) => Some(shared),
-        (None, file) => file.map(|file| Store::open(file)).transpose()?.map(|store| store as _),
+        (None, file) => file.map(|file| Store::open(file)).transpose()?,
     };
     let sessions = Sessions::new(host, settings.model(&env)?, SessionLimits::default(), store);
     let clients = service.clients();

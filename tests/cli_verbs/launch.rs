@@ -88,7 +88,7 @@ kill) grep -v "^$2 " containers > rest; mv rest containers;;
 run) id=$(printf %012x $$)
   while [ $# -gt 0 ]; do case "$1" in
   --cidfile) printf $id > "$2"; shift 2;;
-  mcpdeck.host=*) echo "$id ${1#*=}" >> containers; cp containers "seen.$$"; shift;;
+  mcpdeck.host=*) { cat containers; echo "$id ${1#*=}"; } > "seen.$$"; cp "seen.$$" containers; shift;;
   image:1) shift; exec BIN mock "$@";;
   *) shift;;
   esac; done;;

@@ -35,7 +35,6 @@ pub fn open(model: Arc<dyn Model>, source: Source) -> OpenChat {
             tracing::error!(target: "mcpdeck::chat", "{problem}");
             None
         });
-        let store = store.map(|store| store as _);
         let sessions = Sessions::new(host, Arc::clone(&model), SessionLimits::default(), store);
         let session = sessions.open(Principal::new(Origin::Dashboard))?;
         session.attach();
@@ -222,12 +221,12 @@ mod tests {
         let none = r#"{"servers": {}}"#;
         let host = crate::Host::builder().config_text(none).initialize().await.expect("a host");
         let (settings, env) = (ChatSettings::default(), Environment::of_process());
-        let (news, mut told) = mpsc::channel(64);
+        let (news, mut received) = mpsc::channel(64);
         let source = Source { settings, env, files: Vec::new() };
         let chat = open(Arc::new(Embedded), source)(host.clone(), news).expect("a chat");
         chat.command(ChatCommand::Say("hello there".to_owned(), None));
         let choices = loop {
-            match told.recv().await.expect("the chat goes on") {
+            match received.recv().await.expect("the chat goes on") {
                 ChatNews::Event(event) if event["type"] == "done" => {
                     chat.command(ChatCommand::List(Choose::Conversation));
                 }

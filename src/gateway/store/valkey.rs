@@ -44,8 +44,6 @@ const AGAIN: Duration = Duration::from_secs(1);
 const SESSION: i64 = 3_600;
 /// A conversation is forgotten after this time, in seconds: 30 days.
 const CHAT: i64 = 30 * 86_400;
-/// Conversations that one caller sees.
-const CHATS: isize = 1_000;
 /// Events of one stream that are kept.
 const EVENTS: usize = 1_000;
 /// How long a call waits for its client.
@@ -141,9 +139,9 @@ impl Drop for Place {
 }
 
 impl Valkey {
-    /// The store at `redis://HOST:PORT/DATABASE`, or `rediss://` over TLS; its password, when it has one, is written as a
-    /// reference to where it is kept. Connects with the first exchange. Replicas share the file of
-    /// tokens and those of `policy`.
+    /// The store at `redis://HOST:PORT/DATABASE`, or `rediss://` over TLS; its password, when it has
+    /// one, is written as a reference to where it is kept. Connects with the first exchange. Replicas
+    /// share the file of tokens and those of `policy`.
     ///
     /// # Errors
     /// What is wrong with the address, without the password.
@@ -508,15 +506,11 @@ impl Shared for Valkey {
 impl ChatStore for Valkey {
     fn save(&self, chat: KeptChat) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async move {
-            let KeptChat { id, owner, title, seq, talk } = chat;
-            let (key, own) = (chat_key(&id), format!("mcpdeck:chats:{owner}"));
-            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-            let fields =
-                [("title", title), ("seq", seq.to_string()), ("talk", talk), ("owner", owner)];
+            let KeptChat { id, owner, seq, talk, .. } = chat;
+            let key = chat_key(&id);
+            let fields = [("owner", owner), ("seq", seq.to_string()), ("talk", talk)];
             let mut pipe = ::redis::pipe();
             pipe.hset_multiple(&key, &fields).ignore().expire(&key, CHAT).ignore();
-            pipe.zadd(&own, id, since.unwrap_or_default().as_millis() as u64).ignore();
-            pipe.zremrangebyrank(&own, 0, -CHATS - 1).ignore().expire(&own, CHAT).ignore();
             pipe.query_async(&mut self.connection.clone()).await.map_err(words)
         })
     }
@@ -525,33 +519,13 @@ impl ChatStore for Valkey {
         &'a self,
         id: &'a str,
         owner: &'a str,
-    ) -> BoxFuture<'a, Result<Option<KeptChat>, String>> {
+    ) -> BoxFuture<'a, Result<Option<(u64, String)>, String>> {
         Box::pin(async move {
-            let kept = self.connection.clone().hgetall(chat_key(id)).await;
-            let mut kept: HashMap<String, String> = kept.map_err(words)?;
-            let mut field = |name: &str| kept.remove(name).unwrap_or_default();
-            if field("owner") != owner {
-                return Ok(None);
-            }
-            let (title, talk) = (field("title"), field("talk"));
-            let seq = field("seq").parse().unwrap_or_default();
-            Ok(Some(KeptChat { id: id.to_owned(), owner: owner.to_owned(), title, seq, talk }))
-        })
-    }
-
-    fn list<'a>(&'a self, owner: &'a str) -> BoxFuture<'a, Result<Vec<(String, String)>, String>> {
-        Box::pin(async move {
-            let mut connection = self.connection.clone();
-            let own = connection.zrevrange(format!("mcpdeck:chats:{owner}"), 0, -1).await;
-            let own: Vec<String> = own.map_err(words)?;
-            let mut pipe = ::redis::pipe();
-            for id in &own {
-                pipe.hget(chat_key(id), "title");
-            }
-            let titles: Vec<Option<String>> =
-                pipe.query_async(&mut connection).await.map_err(words)?;
-            // One whose time is over is still in the list.
-            Ok(own.into_iter().zip(titles).filter_map(|(id, title)| Some((id, title?))).collect())
+            let fields = ["owner", "seq", "talk"];
+            let kept = self.connection.clone().hmget(chat_key(id), &fields).await;
+            let kept: (Option<String>, Option<u64>, Option<String>) = kept.map_err(words)?;
+            let (own, seq, talk) = kept;
+            Ok(seq.zip(talk).filter(|_| own.as_deref() == Some(owner)))
         })
     }
 }
