@@ -59,8 +59,7 @@ pub struct ServeArgs {
     otlp: Option<url::Url>,
     /// Share sessions, limits, tokens, grants and reviews with other replicas in this Redis or Valkey
     /// server; `rediss://` is over TLS. Write a password as a reference:
-    /// `redis://:${secret:store}@HOST:PORT/0`.
-    #[cfg(feature = "cluster")]
+    /// `redis://:${secret:store}@HOST:PORT/0`. Only where mcpdeck was built with the feature `cluster`.
     #[arg(long, value_name = "redis://HOST:PORT/DB", conflicts_with = "stdio")]
     store: Option<String>,
     /// Listen on an address that others can reach: a proxy in front of it adds TLS.
@@ -364,13 +363,17 @@ fn store(
 }
 
 #[cfg(not(feature = "cluster"))]
-#[expect(clippy::unnecessary_wraps, reason = "as with a store")]
 fn store(
-    _: &ServeArgs,
+    args: &ServeArgs,
     _: &Environment,
     _: &PolicyKeeper,
 ) -> Result<Option<Arc<dyn Shared>>, String> {
-    Ok(None)
+    match args.store {
+        None => Ok(None),
+        Some(_) => Err("this mcpdeck was built without the store of replicas: build it with \
+                        `--features cluster`"
+            .to_owned()),
+    }
 }
 
 async fn over_http(
