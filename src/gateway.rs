@@ -14,8 +14,7 @@ mod openapi;
 mod outside;
 mod raw;
 mod rest;
-#[cfg(feature = "cluster")]
-mod resume;
+mod sessions;
 mod state;
 mod store;
 mod tokens;
@@ -162,6 +161,7 @@ impl Service {
                 tick.tick().await;
                 self.gateway.exchange(look.is_multiple_of(KEEP)).await;
                 self.gateway.cut_the_revoked();
+                self.gateway.sessions.end_idle();
             }
         };
         tokio::select! {

@@ -65,7 +65,7 @@ pub(crate) async fn guard(
         }
         client.session = Some(session.as_str().into()).filter(|_| is_mcp);
     } else if is_mcp && may_open(&request) {
-        place = gateway.place().await;
+        place = gateway.place();
         if place.is_none() {
             return Outside::crowded().into_response();
         }

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-#[cfg(not(feature = "cluster"))]
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager as Sessions;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
 use super::bridge::{Bridge, Parking};
@@ -14,8 +12,7 @@ use super::catalog::{Catalogs, Entry};
 use super::metrics::Metrics;
 use super::outside::Outside;
 use super::raw::Raws;
-#[cfg(feature = "cluster")]
-use super::resume::Sessions;
+use super::sessions::Sessions;
 use super::store::Shared;
 use super::tokens::{Client, OwnerToken, TokenStore};
 use super::traces::Traces;
@@ -107,10 +104,7 @@ impl Gateway {
             host.share_limits(Arc::clone(store) as _);
         }
         let raws = Arc::<Raws>::default();
-        #[cfg(feature = "cluster")]
         let sessions = Sessions::new(options.store.clone(), &raws);
-        #[cfg(not(feature = "cluster"))]
-        let sessions = Sessions::default();
         Arc::new(Self {
             store: options.store,
             metrics: Metrics::new(host.clone()),
@@ -238,7 +232,7 @@ impl Gateway {
         if owner.as_deref() != Some(&**client) {
             return Ok(false);
         }
-        let place = self.place().await.ok_or_else(Outside::crowded)?;
+        let place = self.place().ok_or_else(Outside::crowded)?;
         let owner = Owner { client: Arc::clone(client), _place: place };
         self.owners().insert(session.to_owned(), owner);
         Ok(true)
@@ -253,24 +247,19 @@ impl Gateway {
     /// the sessions that are open here.
     pub async fn exchange(&self, keep: bool) {
         let Some(store) = &self.store else { return };
-        let mut open = Vec::new();
-        if keep {
-            open.extend(self.sessions.sessions.read().await.keys().map(ToString::to_string));
-        }
+        let open = if keep { self.sessions.ids() } else { Vec::new() };
         for call in store.exchange(open, self.parked.states()).await {
             self.parked.forget(&call);
         }
     }
 
     /// A place for one more session; none when too many are open.
-    pub async fn place(&self) -> Option<OwnedSemaphorePermit> {
+    pub fn place(&self) -> Option<OwnedSemaphorePermit> {
         if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
             return Some(place);
         }
         // Sessions that ended by themselves have not given theirs back.
-        let open = self.sessions.sessions.read().await;
-        self.owners().retain(|id, _| open.contains_key(id.as_str()));
-        drop(open);
+        self.owners().retain(|id, _| self.sessions.is_open(id));
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
 }

@@ -1,0 +1,571 @@
+//! Sessions of the protocol up to 2025-11-25 (basic/transports, "Session Management"). What is sent
+//! to a client waits a while for it, so that one whose connection broke goes on after the last event
+//! it got ("Resumability and Redelivery"); among replicas it waits in the store, so that any of them
+//! can be asked. Messages go straight from a session's server to the streams of its client: no task
+//! of their own stands between, and an idle session is small.
+
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+use std::io::{Error, ErrorKind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::{Stream, StreamExt as _, stream};
+use parking_lot::Mutex;
+use rmcp::RoleServer;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, GetExtensions as _, GetMeta as _, ProgressToken,
+    RequestId, ServerJsonRpcMessage, ServerNotification,
+};
+use rmcp::service::OriginatingRequestId;
+use rmcp::transport::Transport;
+use rmcp::transport::streamable_http_server::session::{
+    RestoreOutcome, ServerSseMessage, SessionId, SessionManager,
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot};
+
+use super::raw::Raws;
+use super::store::Shared;
+
+/// From one look for later events in the store to the next.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long events wait in the store while others may follow.
+const OPEN: Duration = Duration::from_secs(600);
+/// How long an answer waits for its client, and what was sent before it.
+const ANSWERED: Duration = Duration::from_secs(60);
+/// Largest event that is kept in the store, in bytes; the call of a larger one is made again by its
+/// client.
+const LARGEST: usize = 4 << 20;
+
+/// A session that nobody uses, and to which no client listens, ends after this time.
+const IDLE: Duration = Duration::from_secs(300);
+/// Messages that wait in either direction.
+const WAITING: usize = 16;
+/// Events of a stream that wait for a client which comes back.
+const KEPT: usize = 16;
+/// Answers of a session whose clients were gone.
+const UNCLAIMED: usize = 64;
+/// Connections at once that wait for what belongs to no request; the first of them gets it.
+const LISTENERS: usize = 8;
+/// An answer that is there within this time leaves together with the head of its response.
+const QUICK: Duration = Duration::from_millis(5);
+/// When a client whose connection broke is to come back.
+const RETRY: Duration = Duration::from_secs(3);
+
+type Reader = mpsc::Sender<ServerSseMessage>;
+type Events = mpsc::Receiver<ServerSseMessage>;
+
+/// All sessions that are open here.
+pub(crate) struct Sessions {
+    open: Mutex<HashMap<SessionId, Open>>,
+    kept: Option<Arc<Store>>,
+}
+
+#[derive(Clone)]
+struct Open {
+    inbox: mpsc::Sender<Box<ClientJsonRpcMessage>>,
+    session: Arc<Session>,
+}
+
+/// One client: what it is sent, stream by stream.
+struct Session {
+    sent: Mutex<Sent>,
+    kept: Option<Arc<Store>>,
+}
+
+struct Sent {
+    /// Who waits for the answer to `initialize`.
+    hello: Option<oneshot::Sender<ServerJsonRpcMessage>>,
+    /// The first is for what belongs to no request; the others, oldest first, have one each.
+    streams: Vec<Outgoing>,
+    /// Streams so far.
+    made: u64,
+    /// When the client was last heard.
+    used: Instant,
+}
+
+/// A stream of events to a client.
+struct Outgoing {
+    number: u64,
+    /// Names it in the store.
+    name: String,
+    request: Option<RequestId>,
+    progress: Option<ProgressToken>,
+    /// Connections on which it is sent: on the first that is open.
+    readers: Vec<Reader>,
+    /// What was sent last, with its number in the stream.
+    kept: VecDeque<(u64, ServerSseMessage)>,
+    /// Events so far.
+    made: u64,
+    /// The last event that was sent on a connection.
+    heard: u64,
+    /// When its request was answered without a connection to send that on, or cancelled.
+    over: Option<Instant>,
+}
+
+/// The session as its server sees it.
+pub(crate) struct Pipe {
+    inbox: mpsc::Receiver<Box<ClientJsonRpcMessage>>,
+    session: Arc<Session>,
+}
+
+/// An event as it is kept in the store.
+#[derive(Default, Serialize, Deserialize)]
+struct Kept {
+    message: Option<ServerJsonRpcMessage>,
+    /// The result that stands in place of the message's own, and its placeholder.
+    raw: Option<(String, String)>,
+    /// When to come back, in milliseconds.
+    retry: Option<u64>,
+}
+
+/// The events of all sessions, in the store.
+#[derive(Clone)]
+struct Store {
+    store: Arc<dyn Shared>,
+    raws: Arc<Raws>,
+}
+
+/// Whether a request is answered with it, which ends its stream.
+fn is_answer(event: &ServerSseMessage) -> bool {
+    let message = event.message.as_deref();
+    matches!(message, Some(ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_)))
+}
+
+/// Sent first, so that a client knows from where to go on.
+fn priming(id: String) -> ServerSseMessage {
+    ServerSseMessage::priming(id, RETRY)
+}
+
+fn events(mut of: Events) -> impl Stream<Item = ServerSseMessage> + Send + Sync + 'static {
+    stream::poll_fn(move |cx| of.poll_recv(cx))
+}
+
+impl Outgoing {
+    fn new(number: u64, name: String) -> Self {
+        Self {
+            number,
+            name,
+            request: None,
+            progress: None,
+            readers: Vec::new(),
+            kept: VecDeque::new(),
+            made: 0,
+            heard: 0,
+            over: None,
+        }
+    }
+
+    /// The id of an event where no store gives one.
+    fn id(&self, event: u64) -> String {
+        match self.number {
+            0 => event.to_string(),
+            number => format!("{event}/{number}"),
+        }
+    }
+
+    fn is_read(&mut self) -> bool {
+        self.readers.retain(|reader| !reader.is_closed());
+        !self.readers.is_empty()
+    }
+}
+
+impl Sent {
+    /// The stream on which a message belongs.
+    fn stream_of(&self, message: &ServerJsonRpcMessage) -> usize {
+        let of = |request: &RequestId| {
+            self.streams.iter().rposition(|stream| stream.request.as_ref() == Some(request))
+        };
+        let found = match message {
+            ServerJsonRpcMessage::Response(answer) => of(&answer.id),
+            ServerJsonRpcMessage::Error(error) => error.id.as_ref().and_then(of),
+            ServerJsonRpcMessage::Request(request) => {
+                let during = request.request.extensions().get::<OriginatingRequestId>();
+                during.and_then(|during| of(&during.0))
+            }
+            ServerJsonRpcMessage::Notification(sent) => match &sent.notification {
+                ServerNotification::ProgressNotification(progress) => {
+                    let token = Some(&progress.params.progress_token);
+                    self.streams.iter().rposition(|stream| stream.progress.as_ref() == token)
+                }
+                ServerNotification::CancelledNotification(cancelled) => {
+                    cancelled.params.request_id.as_ref().and_then(of)
+                }
+                _ => None,
+            },
+        };
+        found.unwrap_or_default()
+    }
+
+    /// Hands an event to its client; gives it back while there is no room on its connection.
+    fn push(&mut self, mut event: ServerSseMessage) -> Option<(Reader, ServerSseMessage)> {
+        let at = self.stream_of(event.message.as_deref()?);
+        let stream = &mut self.streams[at];
+        stream.made += 1;
+        let id = stream.id(stream.made);
+        event.event_id.get_or_insert(id);
+        let is_last = at > 0 && is_answer(&event);
+        if stream.is_read() {
+            stream.heard = stream.made;
+            let reader = stream.readers[0].clone();
+            if is_last {
+                self.streams.remove(at);
+            } else {
+                stream.keep(event.clone());
+            }
+            return match reader.try_send(event) {
+                Err(mpsc::error::TrySendError::Full(event)) => Some((reader, event)),
+                Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => None,
+            };
+        }
+        stream.keep(event);
+        stream.over = is_last.then(Instant::now);
+        None
+    }
+
+    /// A stream for a request, and the connection on which it is sent.
+    fn begin(&mut self, message: &ClientJsonRpcMessage, name: String) -> (u64, Events) {
+        self.streams.retain(|stream| stream.over.is_none_or(|over| over.elapsed() < ANSWERED));
+        let mut unclaimed = self.streams.iter().filter(|stream| stream.over.is_some()).count();
+        self.streams.retain(|stream| {
+            let goes = unclaimed > UNCLAIMED && stream.over.is_some();
+            unclaimed -= usize::from(goes);
+            !goes
+        });
+        self.made += 1;
+        let (reader, events) = mpsc::channel(WAITING);
+        let mut stream = Outgoing::new(self.made, name);
+        if let ClientJsonRpcMessage::Request(request) = message {
+            stream.request = Some(request.id.clone());
+            stream.progress = request.request.get_meta().get_progress_token();
+        }
+        stream.readers.push(reader);
+        self.streams.push(stream);
+        (self.made, events)
+    }
+
+    /// What a stream still sends on a new connection: all after an event, or all that was never
+    /// sent. Nothing of a stream that is forgotten.
+    fn go_on(&mut self, number: u64, after: Option<u64>) -> Option<Events> {
+        let stream = self.streams.iter_mut().find(|stream| stream.number == number)?;
+        let (reader, events) = mpsc::channel(WAITING.max(KEPT));
+        // Of two connections for what belongs to no request the first gets it; the connection of a
+        // request is replaced by the one that asks for it.
+        let is_common = number == 0;
+        if is_common && stream.is_read() {
+            if stream.readers.len() >= LISTENERS {
+                stream.readers.remove(1);
+            }
+            stream.readers.push(reader);
+            return Some(events);
+        }
+        let after = after.unwrap_or(stream.heard);
+        for (_, event) in stream.kept.iter().filter(|(at, _)| *at > after) {
+            let _ = reader.try_send(event.clone());
+        }
+        stream.heard = stream.made;
+        stream.readers.clear();
+        if stream.over.is_none() {
+            stream.readers.push(reader);
+        }
+        Some(events)
+    }
+
+    /// Whether nobody uses the session, or waits for anything of it.
+    fn is_idle(&mut self) -> bool {
+        let mut waits = self.streams.iter_mut();
+        self.used.elapsed() > IDLE
+            && !waits.any(|stream| stream.is_read() || (stream.number > 0 && stream.over.is_none()))
+    }
+}
+
+impl Outgoing {
+    fn keep(&mut self, event: ServerSseMessage) {
+        if self.kept.len() == KEPT {
+            self.kept.pop_front();
+        }
+        self.kept.push_back((self.made, event));
+    }
+}
+
+impl Session {
+    /// An event of a message; `None` for the answer to `initialize`, whose sender waits for it.
+    fn event(&self, message: ServerJsonRpcMessage) -> Option<ServerSseMessage> {
+        match self.sent.lock().hello.take() {
+            Some(hello) => _ = hello.send(message),
+            None => return Some(ServerSseMessage::from_message(message)),
+        }
+        None
+    }
+
+    /// Hands an event to its client after it was kept in the store.
+    async fn keep_and_push(
+        &self,
+        mut event: ServerSseMessage,
+    ) -> Option<(Reader, ServerSseMessage)> {
+        if let Some(kept) = &self.kept {
+            let name = {
+                let sent = self.sent.lock();
+                let at = sent.stream_of(event.message.as_deref()?);
+                sent.streams[at].name.clone()
+            };
+            event.event_id = Some(kept.append(&name, &event).await);
+        }
+        self.sent.lock().push(event)
+    }
+}
+
+impl Transport<RoleServer> for Pipe {
+    type Error = Infallible;
+
+    fn send(
+        &mut self,
+        message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), Infallible>> + Send + 'static {
+        let session = Arc::clone(&self.session);
+        let mut event = session.event(message);
+        // Without a store nothing has to be waited for.
+        let mut full = None;
+        if session.kept.is_none() {
+            full = event.take().and_then(|event| session.sent.lock().push(event));
+        }
+        async move {
+            if let Some(event) = event {
+                full = session.keep_and_push(event).await;
+            }
+            if let Some((reader, event)) = full {
+                let _ = reader.send(event).await;
+            }
+            Ok(())
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        self.inbox.recv().await.map(|message| *message)
+    }
+
+    async fn close(&mut self) -> Result<(), Infallible> {
+        self.inbox.close();
+        Ok(())
+    }
+}
+
+impl Sessions {
+    pub fn new(store: Option<Arc<dyn Shared>>, raws: &Arc<Raws>) -> Self {
+        let kept = store.map(|store| Arc::new(Store { store, raws: Arc::clone(raws) }));
+        Self { open: Mutex::default(), kept }
+    }
+
+    pub fn ids(&self) -> Vec<String> {
+        self.open.lock().keys().map(ToString::to_string).collect()
+    }
+
+    pub fn is_open(&self, id: &str) -> bool {
+        self.open.lock().contains_key(id)
+    }
+
+    /// Ends the sessions that nobody uses.
+    pub fn end_idle(&self) {
+        self.open.lock().retain(|_, open| !open.session.sent.lock().is_idle());
+    }
+
+    fn open(&self, id: SessionId) -> Pipe {
+        let (sender, inbox) = mpsc::channel(WAITING);
+        let sent = Sent {
+            hello: None,
+            streams: vec![Outgoing::new(0, format!("{id}:common"))],
+            made: 0,
+            used: Instant::now(),
+        };
+        let session = Arc::new(Session { sent: Mutex::new(sent), kept: self.kept.clone() });
+        let open = Open { inbox: sender, session: Arc::clone(&session) };
+        self.open.lock().insert(id, open);
+        Pipe { inbox, session }
+    }
+
+    fn find(&self, id: &SessionId) -> Result<Open, Error> {
+        let open = self.open.lock().get(id).cloned();
+        let open = open.ok_or_else(|| Error::new(ErrorKind::NotFound, "the session is over"))?;
+        open.session.sent.lock().used = Instant::now();
+        Ok(open)
+    }
+}
+
+impl Open {
+    async fn give(&self, message: ClientJsonRpcMessage) -> Result<(), Error> {
+        let over = |_| Error::new(ErrorKind::BrokenPipe, "the session has just ended");
+        self.inbox.send(Box::new(message)).await.map_err(over)
+    }
+}
+
+/// A name that nobody guesses.
+fn name() -> Result<String, Error> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|_| Error::other("no random numbers"))?;
+    Ok(crate::base::file::hex(&random))
+}
+
+impl SessionManager for Sessions {
+    type Error = Error;
+    type Transport = Pipe;
+
+    async fn create_session(&self) -> Result<(SessionId, Pipe), Error> {
+        let id = SessionId::from(name()?);
+        Ok((Arc::clone(&id), self.open(id)))
+    }
+
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, Error> {
+        let open = self.find(id)?;
+        let (hello, answer) = oneshot::channel();
+        open.session.sent.lock().hello = Some(hello);
+        open.give(message).await?;
+        answer.await.map_err(|_| Error::new(ErrorKind::BrokenPipe, "it was not answered"))
+    }
+
+    async fn has_session(&self, id: &SessionId) -> Result<bool, Error> {
+        Ok(self.is_open(id))
+    }
+
+    async fn close_session(&self, id: &SessionId) -> Result<(), Error> {
+        self.open.lock().remove(id);
+        Ok(())
+    }
+
+    async fn create_stream(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Error> {
+        let open = self.find(id)?;
+        let stream_name = if self.kept.is_some() { name()? } else { String::new() };
+        let (number, mut sent) = open.session.sent.lock().begin(&message, stream_name.clone());
+        let first = match &self.kept {
+            Some(kept) => kept.append(&stream_name, &priming(String::new())).await,
+            None => format!("0/{number}"),
+        };
+        open.give(message).await?;
+        let quick = tokio::time::timeout(QUICK, sent.recv()).await.ok().flatten();
+        let first = [Some(priming(first)), quick];
+        Ok(stream::iter(first.into_iter().flatten()).chain(events(sent)))
+    }
+
+    async fn accept_message(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<(), Error> {
+        let open = self.find(id)?;
+        if let ClientJsonRpcMessage::Notification(sent) = &message
+            && let ClientNotification::CancelledNotification(cancelled) = &sent.notification
+            && let Some(request) = &cancelled.params.request_id
+        {
+            // It is not answered any more.
+            let mut sent = open.session.sent.lock();
+            let of = |stream: &&mut Outgoing| stream.request.as_ref() == Some(request);
+            if let Some(stream) = sent.streams.iter_mut().rfind(of) {
+                stream.over = Some(Instant::now());
+                stream.readers.clear();
+            }
+        }
+        open.give(message).await
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Error> {
+        let sent = self.find(id)?.session.sent.lock().go_on(0, None);
+        sent.map(events).ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    async fn resume(
+        &self,
+        id: &SessionId,
+        last: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Error> {
+        let open = self.find(id)?;
+        let (event, stream) = last.split_once('/').unwrap_or((&last, "0"));
+        if let (Some(kept), true) = (&self.kept, last.contains('/')) {
+            return Ok(events(kept.follow(last)));
+        }
+        let unknown = |_| Error::new(ErrorKind::InvalidInput, "no event has this id");
+        let (event, stream) = (event.parse().map_err(unknown)?, stream.parse().map_err(unknown)?);
+        // With a store the events of this stream have other ids: nothing was heard of it.
+        let after = self.kept.is_none().then_some(event);
+        let sent = open.session.sent.lock().go_on(stream, after);
+        let gone = || Error::new(ErrorKind::NotFound, "nothing is kept of its stream");
+        Ok(events(sent.ok_or_else(gone)?))
+    }
+
+    async fn restore_session(&self, id: SessionId) -> Result<RestoreOutcome<Pipe>, Error> {
+        if self.is_open(&id) {
+            return Ok(RestoreOutcome::AlreadyPresent);
+        }
+        Ok(RestoreOutcome::Restored(self.open(id)))
+    }
+}
+
+impl Store {
+    fn kept(&self, event: &ServerSseMessage) -> Option<String> {
+        let message = event.message.as_deref();
+        let raw = message.and_then(|message| self.raws.of(&serde_json::to_vec(message).ok()?));
+        let kept = Kept {
+            message: message.cloned(),
+            raw: raw.map(|(token, text)| (token, text.to_string())),
+            retry: event.retry.map(|retry| retry.as_millis() as u64),
+        };
+        serde_json::to_string(&kept).ok()
+    }
+
+    fn sent(&self, id: String, kept: &str) -> ServerSseMessage {
+        let kept: Kept = serde_json::from_str(kept).unwrap_or_default();
+        if let Some((token, text)) = kept.raw {
+            self.raws.put(token, text);
+        }
+        let mut event = ServerSseMessage::default();
+        event.event_id = Some(id);
+        event.message = kept.message.map(Arc::new);
+        event.retry = kept.retry.map(Duration::from_millis);
+        event
+    }
+
+    /// Keeps an event; gives its id. One that cannot be kept is sent all the same.
+    async fn append(&self, stream: &str, event: &ServerSseMessage) -> String {
+        let kept = self.kept(event).filter(|kept| kept.len() <= LARGEST).unwrap_or_default();
+        let keep = if is_answer(event) { ANSWERED } else { OPEN };
+        self.store.append(stream, kept, keep).await.unwrap_or_else(|error| {
+            tracing::warn!(target: "mcpdeck::gateway", "an event is not shared: {error}");
+            format!("{stream}/0-0")
+        })
+    }
+
+    /// What follows an event, until the answer is there, which is the end of the stream of a
+    /// request, or nothing is kept of the stream any more.
+    fn follow(&self, mut last: String) -> Events {
+        let me = self.clone();
+        let (sender, events) = mpsc::channel(WAITING);
+        tokio::spawn(async move {
+            while let Ok(Some(found)) = me.store.events_after(&last).await {
+                for (id, kept) in found {
+                    last.clone_from(&id);
+                    let event = me.sent(id, &kept);
+                    // One that was too large to keep may have been the answer.
+                    let is_last = kept.is_empty() || is_answer(&event);
+                    if sender.send(event).await.is_err() || is_last {
+                        return;
+                    }
+                }
+                tokio::select! {
+                    () = sender.closed() => return,
+                    () = tokio::time::sleep(LOOK) => {}
+                }
+            }
+        });
+        events
+    }
+}
