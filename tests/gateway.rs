@@ -39,6 +39,7 @@ const VENDOR: &str = r#"{
     {"name": "slow", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}},
     {"name": "trace", "inputSchema": {"type": "object"}},
     {"name": "wait", "inputSchema": {"type": "object"}},
+    {"name": "late", "inputSchema": {"type": "object"}},
     {"name": "touch", "inputSchema": {"type": "object"}}
   ],
   "calls": {
@@ -52,6 +53,7 @@ const VENDOR: &str = r#"{
       {"wait": "cancelled"},
       {"notify": {"method": "notifications/resources/updated", "params": {"uri": "vendor://a"}}}
     ],
+    "late": [{"progress": {"steps": 1, "total": 1}}, {"delay": 200}, {"text": "at last"}],
     "touch": [
       {"notify": {"method": "notifications/message",
                   "params": {"level": "info", "data": {"for": "${arguments.who}"}, "x-vendor": 5}}},
@@ -195,32 +197,36 @@ impl Service {
 
     /// The messages that come on a stream: that of a session, or the answer to a request.
     fn stream(&self, token: &str, of: Result<&str, &Value>) -> Events {
-        let port = self.url.rsplit(':').next().unwrap();
-        let mut stream = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
-        let (line, body) = match of {
-            Ok(session) => {
-                (format!("GET /mcp HTTP/1.1\r\nMcp-Session-Id: {session}"), String::new())
-            }
+        match of {
+            Ok(session) => self.events(token, "GET", &[("Mcp-Session-Id", session)], ""),
             Err(request) => {
                 let method = request["method"].as_str().unwrap();
-                let version = "Content-Type: application/json\r\nMCP-Protocol-Version: 2026-07-28";
-                let name = request["params"]["name"].as_str();
-                let name = name.map(|name| format!("\r\nMcp-Name: {name}")).unwrap_or_default();
-                let line = format!("POST /mcp HTTP/1.1\r\n{version}\r\nMcp-Method: {method}{name}");
-                (line, request.to_string())
+                let mut headers =
+                    vec![("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method)];
+                headers.extend(request["params"]["name"].as_str().map(|name| ("Mcp-Name", name)));
+                self.events(token, "POST", &headers, &request.to_string())
             }
-        };
-        let text = format!(
-            "{line}\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n\
-             Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
+        }
+    }
+
+    /// The stream of events that answers a request to `/mcp`.
+    fn events(&self, token: &str, method: &str, headers: &[(&str, &str)], body: &str) -> Events {
+        let port = self.url.rsplit(':').next().unwrap();
+        let mut stream = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+        let mut text = format!(
+            "{method} /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n\
+             Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
         );
+        for (name, value) in headers {
+            let _ = write!(text, "{name}: {value}\r\n");
+        }
+        let _ = write!(text, "Content-Length: {}\r\n\r\n{body}", body.len());
         stream.write_all(text.as_bytes()).unwrap();
-        let mut stream = BufReader::new(stream);
+        let mut from = BufReader::new(stream);
         let mut status = String::new();
-        stream.read_line(&mut status).unwrap();
+        from.read_line(&mut status).unwrap();
         assert!(status.contains(" 200 "), "{status}");
-        Events(stream)
+        Events { from, last: String::new() }
     }
 
     fn state(&self) -> std::path::PathBuf {
@@ -265,17 +271,38 @@ impl Service {
 }
 
 /// The messages of a stream of events, in their order.
-struct Events(BufReader<std::net::TcpStream>);
+struct Events {
+    from: BufReader<std::net::TcpStream>,
+    /// The id of the last event, empty before the first.
+    last: String,
+}
 
 impl Events {
+    /// One more line, which may hold the id of an event.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        assert!(self.from.read_line(&mut line).unwrap() > 0, "the stream goes on");
+        if let Some(id) = line.strip_prefix("id:") {
+            id.trim().clone_into(&mut self.last);
+        }
+        line
+    }
+
     fn next(&mut self) -> Value {
         loop {
-            let mut line = String::new();
-            assert!(self.0.read_line(&mut line).unwrap() > 0, "the stream goes on");
-            if let Some(text) = line.strip_prefix("data: {") {
+            if let Some(text) = self.line().strip_prefix("data: {") {
                 return serde_json::from_str(&format!("{{{text}")).unwrap();
             }
         }
+    }
+
+    /// Goes away after the next event that has an id; gives that.
+    fn leave(mut self) -> String {
+        self.last.clear();
+        while self.last.is_empty() {
+            self.line();
+        }
+        self.last
     }
 }
 
@@ -815,6 +842,65 @@ fn a_call_is_a_span_between_its_caller_and_its_server_and_holds_no_arguments() {
         let told = told.unwrap_or_else(|| given.as_str().unwrap());
         assert_eq!(answer["result"]["content"][0]["text"], told);
     }
+}
+
+#[test]
+fn a_client_whose_connection_broke_gets_what_it_missed_and_nothing_twice() {
+    let service = Service::start();
+    let token = service.token.clone();
+    let session = service.session(&token);
+    let mine = ("Mcp-Session-Id", session.as_str());
+    let back = |last: &str| service.events(&token, "GET", &[mine, ("Last-Event-ID", last)], "");
+    let call = |id: u32| {
+        let params = json!({"name": "vendor__late", "_meta": {"progressToken": id}});
+        let call = request(id, "tools/call", &params).to_string();
+        service.events(&token, "POST", &[mine], &call)
+    };
+    // It is gone before the answer, and back before it.
+    let mut answer = back(&call(1).leave());
+    assert_eq!(answer.next()["params"]["progressToken"], 1);
+    let answered = answer.next();
+    assert_eq!(answered["id"], 1, "{answered}");
+    assert_eq!(answered["result"]["content"][0]["text"], "at last");
+    // Back after it, it goes on where it was: the progress was there.
+    let mut begun = call(2);
+    begun.line();
+    assert_eq!(begun.next()["params"]["progressToken"], 2);
+    let last = begun.leave();
+    let done = "tool_duration_seconds_count{";
+    let calls = || {
+        let text = service.get("/metrics").body;
+        let all = text.lines().filter(|line| line.starts_with(done) && line.contains("late"));
+        all.filter_map(|line| line.rsplit(' ').next()?.parse::<u32>().ok()).sum::<u32>()
+    };
+    while calls() < 2 {
+        std::thread::park_timeout(POLL);
+    }
+    let answered = back(&last).next();
+    assert_eq!((&answered["id"], answered["result"].is_object()), (&json!(2), true), "{answered}");
+    // What belongs to no request waits for a stream, and is sent on one alone.
+    let ask = |id, method: &str, params| {
+        service.mcp(&token, &[mine], &request(id, method, &params)).message()["result"].clone()
+    };
+    assert_eq!(ask(3, "resources/subscribe", json!({"uri": "vendor://a"})), json!({}));
+    let mut stream = service.stream(&token, Ok(&session));
+    let touch = json!({"name": "vendor__touch", "arguments": {"who": "me"}});
+    ask(4, "tools/call", touch.clone());
+    assert_eq!(stream.next()["params"]["uri"], "vendor://a");
+    let first = stream.leave();
+    ask(5, "tools/call", touch.clone());
+    let mut stream = back(&first);
+    assert_eq!(stream.next()["params"]["uri"], "vendor://a", "the second");
+    drop(stream);
+    let mut stream = service.stream(&token, Ok(&session));
+    ask(6, "logging/setLevel", json!({"level": "error"}));
+    ask(7, "tools/call", touch);
+    let two = [stream.next(), stream.next()];
+    assert!(two.iter().any(|sent| sent["params"]["uri"] == "vendor://a"), "{two:?}");
+    assert!(
+        two.iter().any(|sent| sent["params"]["data"] == "all"),
+        "not the second again: {two:?}"
+    );
 }
 
 #[test]

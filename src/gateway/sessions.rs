@@ -250,10 +250,9 @@ impl Sent {
     fn go_on(&mut self, number: u64, after: Option<u64>) -> Option<Events> {
         let stream = self.streams.iter_mut().find(|stream| stream.number == number)?;
         let (reader, events) = mpsc::channel(WAITING.max(KEPT));
-        // Of two connections for what belongs to no request the first gets it; the connection of a
-        // request is replaced by the one that asks for it.
-        let is_common = number == 0;
-        if is_common && stream.is_read() {
+        // A connection that is asked for with an event of this stream replaces the one on which that
+        // was sent. Of others for what belongs to no request the first that is open gets it.
+        if number == 0 && after.is_none_or(|after| after == 0) && stream.is_read() {
             if stream.readers.len() >= LISTENERS {
                 stream.readers.remove(1);
             }
