@@ -13,6 +13,7 @@ use regex::Regex;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Blocks, Header, Line, Recording, VERSION};
@@ -173,16 +174,19 @@ impl<'a> Source<'a> {
                 output.line(&Written::End { at: self.host.clock().now() })?;
                 return output.flush().map(drop);
             }
-            tokio::select! {
-                _ = new_frames.changed() => {}
-                _ = new_logs.changed() => {}
-                fact = self.facts.recv() => match fact {
-                    Some(fact) => missed += self.take(fact, &mut lines),
-                    None => missed += self.catch_up(&mut lines),
-                },
-                Some(said) = self.said.recv() => lines.push(chat(said)),
-                () = tokio::time::sleep(STEP), if !lines.is_empty() => {}
-                () = stop.cancelled() => {}
+            // While lines wait, this looks again by itself: what happens then does not have to wake
+            // this thread, which would be paid for by a call.
+            if lines.is_empty() {
+                tokio::select! {
+                    _ = new_frames.changed() => {}
+                    _ = new_logs.changed() => {}
+                    fact = self.facts.recv() => match fact {
+                        Some(fact) => missed += self.take(fact, &mut lines),
+                        None => missed += self.catch_up(&mut lines),
+                    },
+                    Some(said) = self.said.recv() => lines.push(chat(said)),
+                    () = stop.cancelled() => {}
+                }
             }
             tokio::select! {
                 () = tokio::time::sleep(STEP) => {}
@@ -208,10 +212,13 @@ impl<'a> Source<'a> {
 
     fn take_facts(&mut self, lines: &mut Vec<(Timestamp, Written<'_>)>) -> u64 {
         let mut missed = 0;
-        while let Ok(fact) = self.facts.try_recv() {
-            missed += self.take(fact, lines);
+        loop {
+            match self.facts.try_recv() {
+                Ok(fact) => missed += self.take(fact, lines),
+                Err(TryRecvError::Empty) => return missed,
+                Err(TryRecvError::Disconnected) => return missed + self.catch_up(lines),
+            }
         }
-        missed
     }
 
     /// Takes a fact that is new; gives how many before it are lost.
