@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
@@ -17,6 +18,7 @@ use crate::base::atomic::alone;
 use crate::base::atomic::{Readers, replace};
 use crate::base::file::hex;
 use crate::base::secret::Secret;
+use crate::base::watch::Fingerprint;
 use crate::host::policy::{Principal, Scope};
 use crate::host::{CallOptions, Origin};
 
@@ -199,17 +201,19 @@ struct TokenFile {
 #[derive(Clone, Debug)]
 pub struct TokenStore {
     path: Option<PathBuf>,
+    /// What the file held when it was read last.
+    read: Arc<Mutex<Option<(Fingerprint, Arc<[TokenRecord]>)>>>,
 }
 
 impl TokenStore {
     /// A store that knows nobody.
     pub fn none() -> Self {
-        Self { path: None }
+        Self { path: None, read: Arc::default() }
     }
 
     /// The store in the user's state folder.
     pub fn of(state: &Path) -> Self {
-        Self { path: Some(state.join("gateway").join("tokens.json")) }
+        Self { path: Some(state.join("gateway").join("tokens.json")), ..Self::none() }
     }
 
     /// The file; `None` where nothing is kept.
@@ -222,11 +226,22 @@ impl TokenStore {
     /// # Errors
     /// When the file is there and cannot be used; nobody is let in then.
     pub fn list(&self) -> Result<Vec<TokenRecord>, TokenError> {
-        let Some(path) = &self.path else { return Ok(Vec::new()) };
+        Ok(self.kept()?.to_vec())
+    }
+
+    /// The same, read anew whenever the file has changed, so that a revoked token ends at once.
+    fn kept(&self) -> Result<Arc<[TokenRecord]>, TokenError> {
+        let Some(path) = &self.path else { return Ok(Arc::default()) };
+        let now = Fingerprint::of(path);
+        if let Some((then, tokens)) = &*self.read.lock()
+            && *then == now
+        {
+            return Ok(Arc::clone(tokens));
+        }
         let text = match read_private(path) {
             Ok(text) => text,
             Err(TokenError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                return Ok(Vec::new());
+                return Ok(Arc::default());
             }
             Err(error) => return Err(error),
         };
@@ -237,7 +252,9 @@ impl TokenStore {
         if file.version != VERSION {
             return Err(unusable("it was written by another version of mcpdeck".to_owned()));
         }
-        Ok(file.tokens)
+        let tokens = Arc::<[TokenRecord]>::from(file.tokens);
+        *self.read.lock() = Some((now, Arc::clone(&tokens)));
+        Ok(tokens)
     }
 
     /// Makes a token; gives it and what is kept of it.
@@ -282,25 +299,25 @@ impl TokenStore {
         Ok(found)
     }
 
-    /// Whose a token is. Read anew each time, so that a revoked token ends at once.
+    /// Whose a token is.
     pub(crate) fn client(&self, token: &str, now: Timestamp) -> Option<Client> {
         let own = hex(&digest(token));
-        let tokens = match self.list() {
+        let tokens = match self.kept() {
             Ok(tokens) => tokens,
             Err(error) => {
                 tracing::error!(target: "mcpdeck::gateway", "tokens cannot be read: {error}");
                 return None;
             }
         };
-        let found = tokens.into_iter().find(|kept| equal(kept.hash.as_bytes(), own.as_bytes()))?;
+        let found = tokens.iter().find(|kept| equal(kept.hash.as_bytes(), own.as_bytes()))?;
         if found.is_over(now) {
             return None;
         }
         Some(Client {
-            id: found.id.into(),
-            profile: found.profile.into(),
+            id: found.id.as_str().into(),
+            profile: found.profile.as_str().into(),
             is_owner: false,
-            scopes: found.scopes,
+            scopes: found.scopes.clone(),
             session: None,
             cut: CancellationToken::new(),
         })
