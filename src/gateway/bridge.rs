@@ -10,11 +10,10 @@ use parking_lot::{Mutex, MutexGuard};
 use rmcp::model::InputResponses;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::Error;
+use crate::error::{Error, ErrorCode};
 use crate::host::approvals::RequestHandler;
 use crate::host::{CallOutcome, PendingRequest};
 use crate::mcp::{Answer, CallId, RequestKind};
@@ -94,14 +93,14 @@ impl RequestHandler for Bridge {
 
 /// A call in flight for a client that cannot be asked while its request is open (2026-07-28): it
 /// goes on while the client fetches the input.
-#[derive(Debug)]
 pub(crate) struct Parked {
     /// Whose it is.
     pub client: Arc<str>,
     /// What the client called; its next request must call the same.
     pub target: String,
     pub line: Line,
-    pub outcome: JoinHandle<Result<CallOutcome, Error>>,
+    pub outcome: BoxFuture<'static, Result<CallOutcome, Error>>,
+    pub is_detached: bool,
     pub cancel: CancellationToken,
     /// What it waits for, by the key in `inputRequests`.
     pub waiting: BTreeMap<String, Ask>,
@@ -112,6 +111,17 @@ pub(crate) struct Parked {
 }
 
 impl Parked {
+    /// From now on it goes on while nobody waits for its outcome.
+    pub fn detach(&mut self) {
+        if std::mem::replace(&mut self.is_detached, true) {
+            return;
+        }
+        let lost = |_| Error::new(ErrorCode::Internal, "the call was lost");
+        let outcome = std::mem::replace(&mut self.outcome, Box::pin(std::future::pending()));
+        let outcome = tokio::spawn(outcome);
+        self.outcome = Box::pin(async move { outcome.await.unwrap_or_else(|e| Err(lost(e))) });
+    }
+
     /// Waits for the client's response to what a server asks, unless a fitting one is `given`.
     pub fn wait_for(&mut self, ask: Ask, given: &mut InputResponses) {
         self.asked += 1;
@@ -145,15 +155,13 @@ impl Parked {
 
 impl Drop for Parked {
     fn drop(&mut self) {
-        // A call that is gone on with was taken out of here before.
-        if !self.outcome.is_finished() {
-            self.cancel.cancel();
-        }
+        // Nothing, when it has ended; one that is gone on with was taken out of here before.
+        self.cancel.cancel();
     }
 }
 
 /// Calls that wait for their client, by the state it holds.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Parking {
     parked: Mutex<HashMap<String, (Instant, Parked)>>,
 }

@@ -2,6 +2,7 @@
 //! servers log.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub(super) struct Session {
     /// The lowest level of log messages; none are wanted before it was set.
     level: Mutex<Option<LogLevel>>,
     subscriptions: Mutex<HashMap<String, Subscription>>,
+    /// What it has listed since its lists were looked at last.
+    listed: Mutex<[Option<u64>; 3]>,
 }
 
 /// A subscription at a server, which ends when this is dropped.
@@ -61,6 +64,17 @@ impl Session {
     /// Log messages are wanted from this level on.
     pub fn logged_from(&self, level: LogLevel) {
         *self.level.lock() = Some(level);
+    }
+
+    /// The client is given a list as it is in a view.
+    pub fn lists(&self, gateway: &Gateway, client: &Client, view: &HostView, of: TargetKind) {
+        let at = match of {
+            TargetKind::Prompt => 1,
+            TargetKind::Resource => 2,
+            _ => 0,
+        };
+        let listed = visible(gateway, client, view)[at];
+        self.listed.lock()[at] = Some(listed);
     }
 
     /// The client wants to hear of a resource that it may read.
@@ -158,7 +172,7 @@ pub(super) async fn follow(
     to: Recipient,
 ) {
     let mut notices = gateway.host.notices();
-    let mut changes = Changes::new(Arc::clone(&gateway), client.clone());
+    let mut changes = Changes::new(Arc::clone(&gateway), client.clone(), Arc::clone(&session));
     let lists = async {
         while let Some([tools, prompts, resources]) = changes.next().await {
             if tools {
@@ -192,33 +206,26 @@ pub(super) async fn follow(
 struct Changes {
     gateway: Arc<Gateway>,
     client: Client,
+    session: Arc<Session>,
     view: watch::Receiver<Arc<HostView>>,
     policy: watch::Receiver<Arc<InForce>>,
     offered: Lists,
     seen: Lists,
 }
 
-/// Tools, prompts and resources by what identifies them: definitions are shared, so their places
-/// tell them apart.
-type Lists = [Vec<usize>; 3];
+/// Tools, prompts and resources, told from others by what identifies them: definitions are shared,
+/// so that their places do.
+type Lists = [u64; 3];
 
 /// Lists settle before clients are told: a server that starts fills several at once.
 const SETTLE: Duration = Duration::from_millis(100);
 
 impl Changes {
-    fn new(gateway: Arc<Gateway>, client: Client) -> Self {
+    fn new(gateway: Arc<Gateway>, client: Client, session: Arc<Session>) -> Self {
         let (view, policy) = (gateway.host.view(), gateway.host.follow_policy());
         let now = Arc::clone(&view.borrow());
-        let mut changes = Self {
-            gateway,
-            client,
-            view,
-            policy,
-            offered: lists(&now, |_, _| true),
-            seen: Lists::default(),
-        };
-        changes.seen = changes.visible(&now);
-        changes
+        let (offered, seen) = (lists(&now, |_, _| true), visible(&gateway, &client, &now));
+        Self { gateway, client, session, view, policy, offered, seen }
     }
 
     /// Which of tools, prompts and resources have changed; `None` when the host is gone.
@@ -235,32 +242,36 @@ impl Changes {
             tokio::time::sleep(SETTLE).await;
             let view = Arc::clone(&self.view.borrow_and_update());
             let offered = lists(&view, |_, _| true);
-            if offered == self.offered && !decided_anew {
+            // It may have listed what came and went meanwhile.
+            let listed = std::mem::take(&mut *self.session.listed.lock());
+            if offered == self.offered && !decided_anew && listed == [None; 3] {
                 continue;
             }
             self.offered = offered;
-            let now = self.visible(&view);
-            if now != self.seen {
-                let changed = [0, 1, 2].map(|at| now[at] != self.seen[at]);
-                self.seen = now;
+            let now = visible(&self.gateway, &self.client, &view);
+            let changed = [0, 1, 2].map(|at| {
+                now[at] != self.seen[at] || listed[at].is_some_and(|listed| listed != now[at])
+            });
+            self.seen = now;
+            if changed.contains(&true) {
                 return Some(changed);
             }
         }
     }
+}
 
-    fn visible(&self, view: &HostView) -> Lists {
-        let principal = self.client.principal();
-        lists(view, |server, what| self.gateway.host.is_visible(&principal, server, what))
-    }
+fn visible(gateway: &Gateway, client: &Client, view: &HostView) -> Lists {
+    let principal = client.principal();
+    lists(view, |server, what| gateway.host.is_visible(&principal, server, what))
 }
 
 fn lists(view: &HostView, shows: impl Fn(&ServerName, (TargetKind, &str)) -> bool) -> Lists {
-    let mut out = Lists::default();
+    let mut out = [(); 3].map(|()| DefaultHasher::new());
     for server in view.servers.values() {
         let all = &server.capabilities;
         let mut add = |at: usize, kind, name: &str, place: usize| {
             if shows(&server.name, (kind, name)) {
-                out[at].push(place);
+                place.hash(&mut out[at]);
             }
         };
         let state = usize::from(server.state.is_callable());
@@ -279,5 +290,5 @@ fn lists(view: &HostView, shows: impl Fn(&ServerName, (TargetKind, &str)) -> boo
             add(2, TargetKind::Resource, &template.uri_template, place);
         }
     }
-    out
+    out.map(|places| places.finish())
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 #[expect(deprecated, reason = "clients up to 2025-11-25 send it")]
 use rmcp::model::SetLevelRequestParams;
 use rmcp::model::{
@@ -19,7 +19,9 @@ use rmcp::model::{
     ReadResourceResult, Reference, ServerCapabilities, ServerConfig, ServerRequest, ServerResult,
     SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
-use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
+use rmcp::service::{
+    NotificationContext, OriginatingRequestId, RequestContext, SubscriptionContext,
+};
 use rmcp::{RoleServer, ServerHandler, Service};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -108,8 +110,12 @@ impl Face {
     /// Whose a request is; what it says of itself is remembered.
     async fn known(&self, context: &RequestContext<RoleServer>) -> Result<Client, ErrorData> {
         let client = self.client(&context.extensions)?;
-        self.gateway.started().await;
-        if let (Some(info), Some(version)) = (context.client_info(), context.protocol_version()) {
+        let info = context.client_info();
+        // Another deck may be waited for here; it hears of what comes later.
+        if info.as_ref().is_none_or(|info| info.name != era::NAME) {
+            self.gateway.started().await;
+        }
+        if let (Some(info), Some(version)) = (info, context.protocol_version()) {
             let name = format!("{} {}", info.name, info.version);
             self.gateway.clients.introduced(&client.principal(), &name, version.as_str());
         }
@@ -140,7 +146,9 @@ impl Face {
         of: fn(&Catalog) -> &[Entry],
     ) -> Result<rmcp::model::MetaObject, ErrorData> {
         let client = self.known(context).await?;
-        let catalog = self.catalog();
+        let view = self.gateway.host.snapshot();
+        let catalog = self.gateway.catalogs.of(&view);
+        self.session.lists(&self.gateway, &client, &view, kind);
         // A list never fails: what the token is not for is not there.
         let entries = if client.may(scope) { of(&catalog) } else { &[] };
         let mut known = HashSet::new();
@@ -228,6 +236,10 @@ impl Face {
             }
         };
         let token = context.meta.get_progress_token();
+        if token.is_some() || notices.is_some() {
+            // A client that reads slowly what is sent meanwhile does not hold it up.
+            call.detach();
+        }
         let mut asked = FuturesUnordered::new();
         loop {
             tokio::select! {
@@ -247,8 +259,6 @@ impl Face {
                     }
                 }
                 outcome = &mut call.outcome => {
-                    let lost = |_| Error::new(ErrorCode::Internal, "the call was lost");
-                    let outcome = outcome.unwrap_or_else(|error| Err(lost(error)));
                     return match outcome {
                         Ok(outcome) => Ok(Ended::Done(outcome)),
                         Err(error) => Err(Outside::about(&error, &call.target, client).to_rpc()),
@@ -259,6 +269,7 @@ impl Face {
                         asked.extend(answerable(context, ask).map(|ask| forward(context, ask)));
                         continue;
                     }
+                    call.detach();
                     let of = ask.request.input.as_ref().map_or(1, |place| place.of);
                     let mut next = Some(ask);
                     // The other inputs of the same round; one that a rule decides never comes.
@@ -281,6 +292,7 @@ impl Face {
                 Some(()) = asked.next(), if !asked.is_empty() => {}
                 () = context.ct.cancelled() => {
                     call.cancel.cancel();
+                    call.detach();
                     return Err(ErrorData::internal_error("cancelled", None));
                 }
             }
@@ -307,11 +319,11 @@ impl Face {
         let cancel = options.cancel.clone();
         let line = self.gateway.bridge.open(id);
         let (gateway, caller) = (Arc::clone(&self.gateway), client.clone());
-        let outcome =
-            tokio::spawn(async move { gateway.perform(&caller, operation, options).await });
+        let outcome = Box::pin(async move { gateway.perform(&caller, operation, options).await });
         let (client, waiting) = (Arc::clone(&client.id), BTreeMap::new());
         let given = InputResponses::new();
-        Ok(Parked { client, target, line, outcome, cancel, waiting, asked: 0, given })
+        let is_detached = false;
+        Ok(Parked { client, target, line, outcome, is_detached, cancel, waiting, asked: 0, given })
     }
 
     /// Puts a call aside until its client has fetched what the server asks for.
@@ -477,11 +489,11 @@ fn answerable(context: &RequestContext<RoleServer>, ask: Ask) -> Option<Ask> {
     None
 }
 
-/// Asks the client what a server asks during its call. Must be polled by the task that handles the
-/// call: rmcp sends it on the stream of that call then.
+/// Asks the client what a server asks during its call, on the stream of that call.
 async fn forward(context: &RequestContext<RoleServer>, ask: Ask) {
     let method = ask.request.kind.method().to_owned();
-    let request = CustomRequest::new(method, Some((*ask.request.params).clone()));
+    let mut request = CustomRequest::new(method, Some((*ask.request.params).clone()));
+    request.extensions.insert(OriginatingRequestId(context.id.clone()));
     let result = context.peer.send_request(ServerRequest::CustomRequest(request)).await;
     let reply = match result {
         Ok(result) => serde_json::to_value(result).ok().map(Answer::Result),
@@ -729,6 +741,19 @@ impl ServerHandler for Face {
     /// From now on the client hears of what changes (protocol up to 2025-11-25).
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let Ok(client) = self.client(&context.extensions) else { return };
+        if let Some(id) = &client.session {
+            let face = Arc::new(Self {
+                gateway: Arc::clone(&self.gateway),
+                client: self.client.clone(),
+                session: Arc::clone(&self.session),
+                over: CancellationToken::new(),
+            });
+            let answering = move |request, context| {
+                let face = Arc::clone(&face);
+                async move { Service::handle_request(&*face, request, context).await }.boxed()
+            };
+            self.gateway.sessions.answer(id, context.peer.clone(), Box::new(answering));
+        }
         let peer = Recipient::Session(context.peer);
         let following = follow(Arc::clone(&self.gateway), client, Arc::clone(&self.session), peer);
         let over = self.over.clone();

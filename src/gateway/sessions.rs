@@ -1,29 +1,32 @@
 //! Sessions of the protocol up to 2025-11-25 (basic/transports, "Session Management"). What is sent
 //! to a client waits a while for it, so that one whose connection broke goes on after the last event
 //! it got ("Resumability and Redelivery"); among replicas it waits in the store, so that any of them
-//! can be asked. Messages go straight from a session's server to the streams of its client: no task
-//! of their own stands between, and an idle session is small.
+//! can be asked. Requests go straight to what answers them, and messages straight to the streams of
+//! their client: a call passes no task but its own, and an idle session is small.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::io::{Error, ErrorKind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use futures::future::BoxFuture;
 use futures::{Stream, StreamExt as _, stream};
 use parking_lot::Mutex;
-use rmcp::RoleServer;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, GetExtensions as _, GetMeta as _, ProgressToken,
-    RequestId, ServerJsonRpcMessage, ServerNotification,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, GetExtensions as _,
+    GetMeta as _, ProgressToken, RequestId, ServerJsonRpcMessage, ServerNotification, ServerResult,
 };
-use rmcp::service::OriginatingRequestId;
+use rmcp::service::{OriginatingRequestId, RequestContext};
 use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_server::session::{
     RestoreOutcome, ServerSseMessage, SessionId, SessionManager,
 };
+use rmcp::{Peer, RoleServer};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::raw::Raws;
 use super::store::Shared;
@@ -52,6 +55,18 @@ const LISTENERS: usize = 8;
 const QUICK: Duration = Duration::from_millis(5);
 /// When a client whose connection broke is to come back.
 const RETRY: Duration = Duration::from_secs(3);
+/// How long requests in flight may take to be answered after their session has ended.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// Answers a request of a session.
+pub(super) type Answering = Box<
+    dyn Fn(
+            ClientRequest,
+            RequestContext<RoleServer>,
+        ) -> BoxFuture<'static, Result<ServerResult, ErrorData>>
+        + Send
+        + Sync,
+>;
 
 type Reader = mpsc::Sender<ServerSseMessage>;
 type Events = mpsc::Receiver<ServerSseMessage>;
@@ -72,6 +87,11 @@ struct Open {
 struct Session {
     sent: Mutex<Sent>,
     kept: Option<Arc<Store>>,
+    /// What answers its requests, once its handshake is over.
+    server: OnceLock<(Peer<RoleServer>, Answering)>,
+    /// Its requests in flight, and what ends them with the session.
+    calls: TaskTracker,
+    over: CancellationToken,
 }
 
 struct Sent {
@@ -92,6 +112,8 @@ struct Outgoing {
     name: String,
     request: Option<RequestId>,
     progress: Option<ProgressToken>,
+    /// Ends its request.
+    cancel: CancellationToken,
     /// Connections on which it is sent: on the first that is open.
     readers: Vec<Reader>,
     /// What was sent last, with its number in the stream.
@@ -149,6 +171,7 @@ impl Outgoing {
             name,
             request: None,
             progress: None,
+            cancel: CancellationToken::new(),
             readers: Vec::new(),
             kept: VecDeque::new(),
             made: 0,
@@ -224,8 +247,12 @@ impl Sent {
         None
     }
 
-    /// A stream for a request, and the connection on which it is sent.
-    fn begin(&mut self, message: &ClientJsonRpcMessage, name: String) -> (u64, Events) {
+    /// A stream for a request, and the connection on which it is sent; `cancel` ends the request.
+    fn begin(
+        &mut self,
+        message: &ClientJsonRpcMessage,
+        (name, cancel): (String, CancellationToken),
+    ) -> (u64, Events) {
         self.streams.retain(|stream| stream.over.is_none_or(|over| over.elapsed() < ANSWERED));
         let mut unclaimed = self.streams.iter().filter(|stream| stream.over.is_some()).count();
         self.streams.retain(|stream| {
@@ -235,7 +262,7 @@ impl Sent {
         });
         self.made += 1;
         let (reader, events) = mpsc::channel(WAITING);
-        let mut stream = Outgoing::new(self.made, name);
+        let mut stream = Outgoing { cancel, ..Outgoing::new(self.made, name) };
         if let ClientJsonRpcMessage::Request(request) = message {
             stream.request = Some(request.id.clone());
             stream.progress = request.request.get_meta().get_progress_token();
@@ -298,6 +325,14 @@ impl Session {
         None
     }
 
+    /// Sends a message once it is kept in the store, when there is room for it.
+    async fn send(&self, message: ServerJsonRpcMessage) {
+        let Some(event) = self.event(message) else { return };
+        if let Some((reader, event)) = self.keep_and_push(event).await {
+            let _ = reader.send(event).await;
+        }
+    }
+
     /// Hands an event to its client after it was kept in the store.
     async fn keep_and_push(
         &self,
@@ -346,6 +381,9 @@ impl Transport<RoleServer> for Pipe {
 
     async fn close(&mut self) -> Result<(), Infallible> {
         self.inbox.close();
+        self.session.calls.close();
+        let _ = tokio::time::timeout(DRAIN, self.session.calls.wait()).await;
+        self.session.over.cancel();
         Ok(())
     }
 }
@@ -377,10 +415,23 @@ impl Sessions {
             made: 0,
             used: Instant::now(),
         };
-        let session = Arc::new(Session { sent: Mutex::new(sent), kept: self.kept.clone() });
+        let session = Arc::new(Session {
+            sent: Mutex::new(sent),
+            kept: self.kept.clone(),
+            server: OnceLock::new(),
+            calls: TaskTracker::new(),
+            over: CancellationToken::new(),
+        });
         let open = Open { inbox: sender, session: Arc::clone(&session) };
         self.open.lock().insert(id, open);
         Pipe { inbox, session }
+    }
+
+    /// From now on the requests of a session are answered by this.
+    pub fn answer(&self, id: &str, peer: Peer<RoleServer>, answering: Answering) {
+        if let Some(open) = self.open.lock().get(id) {
+            let _ = open.session.server.set((peer, answering));
+        }
     }
 
     fn find(&self, id: &SessionId) -> Result<Open, Error> {
@@ -395,6 +446,35 @@ impl Open {
     async fn give(&self, message: ClientJsonRpcMessage) -> Result<(), Error> {
         let over = |_| Error::new(ErrorKind::BrokenPipe, "the session has just ended");
         self.inbox.send(Box::new(message)).await.map_err(over)
+    }
+
+    /// Has a request answered; during the handshake by whoever reads the inbox.
+    async fn ask(
+        &self,
+        message: ClientJsonRpcMessage,
+        cancel: CancellationToken,
+    ) -> Result<(), Error> {
+        let (request, (peer, answering)) = match (message, self.session.server.get()) {
+            (ClientJsonRpcMessage::Request(request), Some(server)) => (request, server),
+            (message, _) => return self.give(message).await,
+        };
+        let (id, mut request) = (request.id, request.request);
+        let mut context = RequestContext::new(id.clone(), peer.clone());
+        context.ct = cancel.clone();
+        context.meta = std::mem::take(request.get_meta_mut());
+        context.extensions = std::mem::take(request.extensions_mut());
+        let (answer, session) = (answering(request, context), Arc::clone(&self.session));
+        self.session.calls.spawn(async move {
+            let message = match answer.await {
+                Ok(result) => ServerJsonRpcMessage::response(result, id),
+                Err(error) => ServerJsonRpcMessage::error(error, Some(id)),
+            };
+            // What was cancelled is not answered.
+            if !cancel.is_cancelled() {
+                session.send(message).await;
+            }
+        });
+        Ok(())
     }
 }
 
@@ -442,12 +522,14 @@ impl SessionManager for Sessions {
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Error> {
         let open = self.find(id)?;
         let stream_name = if self.kept.is_some() { name()? } else { String::new() };
-        let (number, mut sent) = open.session.sent.lock().begin(&message, stream_name.clone());
+        let cancel = open.session.over.child_token();
+        let named = (stream_name.clone(), cancel.clone());
+        let (number, mut sent) = open.session.sent.lock().begin(&message, named);
         let first = match &self.kept {
             Some(kept) => kept.append(&stream_name, &priming(String::new())).await,
             None => format!("0/{number}"),
         };
-        open.give(message).await?;
+        open.ask(message, cancel).await?;
         let quick = tokio::time::timeout(QUICK, sent.recv()).await.ok().flatten();
         let first = [Some(priming(first)), quick];
         Ok(stream::iter(first.into_iter().flatten()).chain(events(sent)))
@@ -469,6 +551,7 @@ impl SessionManager for Sessions {
             if let Some(stream) = sent.streams.iter_mut().rfind(of) {
                 stream.over = Some(Instant::now());
                 stream.readers.clear();
+                stream.cancel.cancel();
             }
         }
         open.give(message).await
