@@ -77,7 +77,9 @@ struct Service {
     stdout: BufReader<ChildStdout>,
     url: String,
     token: String,
-    folder: tempfile::TempDir,
+    folder: std::path::PathBuf,
+    /// Deleted with it.
+    kept: Option<tempfile::TempDir>,
 }
 
 fn program() -> Command {
@@ -125,16 +127,28 @@ impl Service {
 
     fn with(policy: &Value, args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let file = configured(folder.path());
+        configured(folder.path());
         std::fs::write(folder.path().join("mcpdeck.policy.json"), policy.to_string()).unwrap();
+        let mut service = Self::launch(folder.path(), "127.0.0.1:0", args);
+        service.kept = Some(folder);
+        // Ready once every server has started or failed; the first list waits for that.
+        while service.get("/readyz").status != 200 {
+            service.get("/tools");
+            std::thread::park_timeout(POLL);
+        }
+        service
+    }
+
+    /// Serves the configuration of a folder.
+    fn launch(folder: &Path, listen: &str, args: &[&str]) -> Self {
         let mut child = program()
-            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(["serve", "--listen", listen])
             .args(args)
             .arg("-c")
-            .arg(file)
+            .arg(folder.join("mcp.json"))
             .arg("--token-file")
-            .arg(folder.path().join("token"))
-            .env("MCPDECK_STATE_DIR", folder.path().join("state"))
+            .arg(folder.join("token"))
+            .env("MCPDECK_STATE_DIR", folder.join("state"))
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -147,13 +161,8 @@ impl Service {
         let url = event["url"].as_str().unwrap().to_owned();
         assert_eq!(event["mcp"], format!("{url}/mcp"));
         let token = std::fs::read_to_string(event["tokenFile"].as_str().unwrap()).unwrap();
-        let service = Self { child, stdout, url, token: token.trim().to_owned(), folder };
-        // Ready once every server has started or failed; the first list waits for that.
-        while service.get("/readyz").status != 200 {
-            service.get("/tools");
-            std::thread::park_timeout(POLL);
-        }
-        service
+        let (token, folder) = (token.trim().to_owned(), folder.to_owned());
+        Self { child, stdout, url, token, folder, kept: None }
     }
 
     fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
@@ -230,14 +239,14 @@ impl Service {
     }
 
     fn state(&self) -> std::path::PathBuf {
-        self.folder.path().join("state")
+        self.folder.join("state")
     }
 
     fn verb(&self, args: &[&str]) -> String {
         let out = program()
             .args(args)
             .arg("-c")
-            .arg(self.folder.path().join("mcp.json"))
+            .arg(self.folder.join("mcp.json"))
             .env("MCPDECK_STATE_DIR", self.state())
             .output()
             .unwrap();
@@ -470,7 +479,7 @@ fn what_is_wrong_is_told_by_code_and_says_nothing_of_this_machine() {
         ("/servers/restart", json!({"server": "a", "command": "sh"}), 422, "ERR_PROTOCOL_ERROR"),
         ("/tools/greeter__greet/call", json!({"timeout": -1}), 422, "ERR_PROTOCOL_ERROR"),
     ];
-    let folder = service.folder.path().to_str().unwrap().to_owned();
+    let folder = service.folder.to_str().unwrap().to_owned();
     for (path, body, status, code) in cases {
         let answer = service.post(path, &body);
         assert_eq!(answer.status, status, "{path} {answer:?}");
@@ -924,7 +933,7 @@ fn a_session_opens_nothing_for_another_token() {
 fn the_token_file_is_private_and_sigterm_ends_the_service_with_0() {
     use std::os::unix::fs::PermissionsExt;
     let service = Service::start();
-    let meta = std::fs::metadata(service.folder.path().join("token")).unwrap();
+    let meta = std::fs::metadata(service.folder.join("token")).unwrap();
     assert_eq!(meta.permissions().mode() & 0o777, 0o600);
     assert_eq!(service.end().code(), Some(0));
 }
@@ -1195,21 +1204,7 @@ fn decks_that_serve_each_other_list_and_call_in_no_circle() {
             std::os::unix::fs::PermissionsExt::from_mode(0o600),
         )
         .unwrap();
-        let mut child = program()
-            .args(["serve", "--listen", &addresses[number], "-c"])
-            .arg(own.join("mcp.json"))
-            .arg("--token-file")
-            .arg(own.join("token"))
-            .env("MCPDECK_STATE_DIR", own.join("state"))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        stdout.read_line(&mut String::new()).unwrap();
-        let url = format!("http://{}", addresses[number]);
-        let folder = tempfile::tempdir().unwrap();
-        Service { child, stdout, url, token: token.clone(), folder }
+        Service::launch(&own, &addresses[number], &[])
     });
     let longest = |deck: &Service| {
         let tools = deck.get("/tools").json();
@@ -1242,6 +1237,32 @@ fn decks_that_serve_each_other_list_and_call_in_no_circle() {
         let words = refused["error"]["message"].as_str().unwrap_or_default();
         assert!(words.contains("came through 4 decks"), "{refused}");
     }
+}
+
+/// Two decks that list each other would otherwise wait for each other.
+#[test]
+fn a_deck_is_given_the_lists_as_they_are_while_servers_start() {
+    let folder = tempfile::tempdir().unwrap();
+    // It never answers.
+    let server = json!({"command": "sleep", "args": ["600"], "startupTimeout": 600});
+    std::fs::write(
+        folder.path().join("mcp.json"),
+        json!({"servers": {"mute": server}}).to_string(),
+    )
+    .unwrap();
+    let service = Service::launch(folder.path(), "127.0.0.1:0", &[]);
+    let mut hello = initialize();
+    hello["params"]["clientInfo"]["name"] = json!("mcpdeck");
+    let hello = service.mcp(&service.token, &[], &hello);
+    let session = [("Mcp-Session-Id", hello.header("mcp-session-id").unwrap())];
+    let done = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    assert_eq!(service.mcp(&service.token, &session, &done).status, 202);
+    let list = request(1, "tools/list", &json!({})).to_string();
+    let mut list = service.events(&service.token, "POST", &session, &list);
+    let asked = std::time::Instant::now();
+    assert_eq!(list.next()["result"]["tools"], json!([]));
+    assert!(asked.elapsed() < Duration::from_secs(40), "others wait for 50 seconds");
+    assert_eq!(service.get("/readyz").json()["reason"], "servers are starting");
 }
 
 /// The files below `fixtures/deploy` fit the program they are about.
