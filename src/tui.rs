@@ -27,10 +27,6 @@ macro_rules! named {
                 match self { $(Self::$value => $name),* }
             }
 
-            /// The one of this name.
-            pub fn by_name(name: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|one| one.name() == name)
-            }
         }
     };
 }

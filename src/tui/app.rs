@@ -72,9 +72,9 @@ impl Default for Panes {
         use crate::tui::pane;
         Self {
             servers: pane::servers::ServersPane::default(),
-            tools: CatalogPane::new(&pane::tools::KIND),
-            resources: CatalogPane::new(&pane::resources::KIND),
-            prompts: CatalogPane::new(&pane::prompts::KIND),
+            tools: CatalogPane::new(&pane::lists::TOOLS),
+            resources: CatalogPane::new(&pane::lists::RESOURCES),
+            prompts: CatalogPane::new(&pane::lists::PROMPTS),
             traffic: pane::traffic::TrafficPane::default(),
             logs: pane::logs::LogsPane::default(),
             metrics: pane::metrics::MetricsPane::default(),

@@ -409,7 +409,7 @@ impl Screen for PolicyScreen {
 
     fn mouse(&mut self, gesture: Gesture, _cx: &Cx<'_>, area: Rect, _out: &mut Out) {
         if self.browser.mouse(gesture, Self::body(area)) {
-            self.browser.open_detail(Self::body(area));
+            self.browser.split.open(Self::body(area));
         }
         self.browser.filter.editing = false;
     }

@@ -25,13 +25,7 @@ impl ServerList {
         self.rows.push(None);
         self.rows.extend(model.view.servers.keys().cloned().map(Some));
         self.list.select(model.scope.clone());
-        let rows = &self.rows;
-        self.list.sync(
-            rows.len(),
-            usize::from(height),
-            |id, _| rows.iter().position(|row| row == id),
-            |n| rows[n].clone(),
-        );
+        self.list.sync(&self.rows[..], usize::from(height));
     }
 
     /// The row `delta` rows from the selected one.
@@ -48,19 +42,13 @@ impl ServerList {
 
     /// Draws it.
     pub fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        for (row, n) in self.list.window(self.rows.len(), usize::from(area.height)).enumerate() {
-            let line = Rect { y: area.y + row as u16, height: 1, ..area };
-            let selected = self.list.selected() == Some(&self.rows[n]);
-            let mut pen = Pen::new(buf, line).ellipsis(cx.glyphs.ellipsis);
-            pen.put(if selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
+        let selection = cx.selection(true);
+        self.list.render(cx, &self.rows[..], (area, selection), buf, |pen, n| {
             match &self.rows[n] {
                 None => _ = pen.put("All servers", cx.style(Role::Text)),
-                Some(name) => server_row(cx, name, &mut pen),
+                Some(name) => server_row(cx, name, pen),
             }
-            if selected {
-                pen.row_style(cx.selection(true));
-            }
-        }
+        });
         self.render_left_out(cx, area, buf);
     }
 

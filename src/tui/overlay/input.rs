@@ -64,9 +64,8 @@ impl InputDialog {
             }
             (InputKind::PickString { options }, default) => {
                 let at = default.and_then(|d| options.iter().position(|o| *o == d)).unwrap_or(0);
-                let count = options.len();
-                dialog.found = (0..count).collect();
-                dialog.list.select_index(at, count, |n| n);
+                dialog.found = (0..options.len()).collect();
+                dialog.list.select_index(at, &dialog.found[..]);
             }
             (InputKind::PromptString { .. }, None) => {}
         }
@@ -106,10 +105,9 @@ impl InputDialog {
     pub(super) fn key(&mut self, key: KeyEvent) -> bool {
         let taken = self.typed.key(key);
         if self.is_pick() {
-            let found =
+            self.found =
                 find::rank(self.typed.text(), self.options(), |option| option.as_str().into());
-            self.list.select_index(0, found.len(), |n| found[n]);
-            self.found = found;
+            self.list.select_index(0, &self.found[..]);
         }
         taken
     }
@@ -154,9 +152,7 @@ impl InputDialog {
     }
 
     fn step(&mut self, delta: isize) {
-        let found = &self.found;
-        self.list.step(delta, found.len(), |n| found[n]);
-        self.list.reveal(self.found.len(), usize::from(CHOICES));
+        self.list.step(delta, &self.found[..], usize::from(CHOICES));
     }
 
     fn answer(&self, out: &mut Out) -> Verdict {
@@ -189,8 +185,7 @@ impl InputDialog {
                 let first = inner.y + 3;
                 let row = self.list.top() + usize::from(at.y.saturating_sub(first));
                 if at.y >= first && row < self.found.len() {
-                    let found = &self.found;
-                    self.list.select_index(row, found.len(), |n| found[n]);
+                    self.list.select_index(row, &self.found[..]);
                 }
             }
             _ => {}
@@ -241,20 +236,11 @@ impl InputDialog {
         if self.found.is_empty() {
             Pen::new(buf, area).put("No matches", cx.style(Role::Faint));
         }
-        for (row, n) in self.list.window(self.found.len(), usize::from(area.height)).enumerate() {
-            let Some(option) = self.found.get(n).and_then(|index| self.options().get(*index))
-            else {
-                continue;
-            };
-            let line = Rect { y: area.y + row as u16, height: 1, ..area };
-            let mut pen = Pen::new(buf, line).ellipsis(cx.glyphs.ellipsis);
-            let selected = self.list.selected() == self.found.get(n);
-            pen.put(if selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
-            pen.put(Ink::line(option), cx.style(Role::Text));
-            if selected {
-                pen.row_style(cx.style(Role::Selection));
-            }
-        }
+        let selection = cx.style(Role::Selection);
+        self.list.render(cx, &self.found[..], (area, selection), buf, |pen, n| {
+            let option = self.options().get(self.found[n]).map(|option| Ink::line(option));
+            pen.put(option.unwrap_or_default(), cx.style(Role::Text));
+        });
     }
 
     /// Who waits for it, and whether there is an answer already.

@@ -56,8 +56,7 @@ impl Palette {
         self.choices = choices;
         let typed = self.input.text();
         self.found = find::rank(typed, &self.choices, Choice::fields);
-        let found = &self.found;
-        self.list.select_index(self.list.index(), found.len(), |n| found[n]);
+        self.list.select_index(self.list.index(), &self.found[..]);
     }
 
     fn search(&mut self) {
@@ -70,8 +69,7 @@ impl Palette {
         let names = self.choices.iter().map(|choice| choice.fields().name);
         let nearest = if self.found.is_empty() { find::nearest(typed, names) } else { None };
         self.nearest = nearest.map(Ink::line);
-        let found = &self.found;
-        self.list.select_index(0, found.len(), |n| found[n]);
+        self.list.select_index(0, &self.found[..]);
     }
 
     pub(super) fn key(&mut self, key: KeyEvent) -> bool {
@@ -98,9 +96,7 @@ impl Palette {
     }
 
     fn step(&mut self, delta: isize, height: usize) {
-        let found = &self.found;
-        self.list.step(delta, found.len(), |n| found[n]);
-        self.list.reveal(self.found.len(), height);
+        self.list.step(delta, &self.found[..], height);
     }
 
     fn pick(&mut self) -> Verdict {
@@ -136,8 +132,7 @@ impl Palette {
             Gesture::Click(at) | Gesture::DoubleClick(at) if at.y > inner.y => {
                 let row = self.list.top() + usize::from(at.y - inner.y - 1);
                 if row < self.found.len() {
-                    let found = &self.found;
-                    self.list.select_index(row, found.len(), |n| found[n]);
+                    self.list.select_index(row, &self.found[..]);
                     return self.pick();
                 }
             }
@@ -161,25 +156,18 @@ impl Palette {
                 pen.put("No matches", cx.style(Role::Faint));
             }
         }
-        for (row, n) in self.list.window(self.found.len(), usize::from(rows.height)).enumerate() {
-            let index = self.found[n];
-            let choice = &self.choices[index];
-            let line = Rect { y: rows.y + row as u16, height: 1, ..rows };
+        let selection = cx.style(Role::Selection);
+        self.list.render(cx, &self.found[..], (rows, selection), buf, |pen, n| {
+            let choice = &self.choices[self.found[n]];
             let role = if choice.disabled.is_some() { Role::Faint } else { Role::Text };
-            let mut pen = Pen::new(buf, line).ellipsis(cx.glyphs.ellipsis);
-            let selected = self.list.selected() == Some(&index);
-            pen.put(if selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
             let found = find::spans(self.input.text(), choice.words.as_str());
-            let room = line.width.saturating_sub(width(&choice.hint).max(20) + 2);
+            let room = rows.width.saturating_sub(width(&choice.hint).max(20) + 2);
             pen.found(&choice.words, &found, room, cx.style(role), cx.style(Role::Match)).skip(1);
             match &choice.disabled {
                 Some(reason) => pen.flush_right(reason, cx.style(Role::Faint)),
                 None => pen.flush_right(&choice.hint, cx.style(Role::Key)),
             };
-            if selected {
-                pen.row_style(cx.style(Role::Selection));
-            }
-        }
+        });
     }
 }
 

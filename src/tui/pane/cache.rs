@@ -145,7 +145,7 @@ impl Pane for CachePane {
     }
 
     fn focus_next(&mut self, ui: Ui<'_>) -> bool {
-        self.browser.focus_next(ui.area)
+        self.browser.split.focus_next(ui.area)
     }
 
     fn filter(&self) -> Option<&FilterLine> {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::host::{ServerState, ServerView};
-use crate::mcp::capabilities::{Capabilities, ListChanges, ListKind};
+use crate::mcp::capabilities::{ListChanges, ListKind};
 use crate::tui::action::Action;
 use crate::tui::effect::{Effect, ServerCommand};
 use crate::tui::find::{self, Fields};
@@ -36,7 +36,7 @@ pub enum Change {
 /// One entry of a list of a server.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its server; filled in by the catalogue.
+    /// Its server.
     pub server: ServerName,
     /// Its list.
     pub list: ListKind,
@@ -65,6 +65,31 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// What is alike of all lists: the rest is empty.
+    pub fn of(
+        server: &ServerView,
+        list: ListKind,
+        wire: &Arc<str>,
+        label: &SafeText,
+        raw: &Arc<Value>,
+    ) -> Self {
+        Self {
+            server: server.name.clone(),
+            list,
+            wire: Arc::clone(wire),
+            label: label.clone(),
+            note: Ink::default(),
+            marks: Ink::default(),
+            number: Ink::default(),
+            size: 0,
+            raw: Arc::clone(raw),
+            change: server.changes.as_ref().and_then(|(_, c)| change_of(c, list, label)),
+            unavailable: unavailable(server),
+            names: String::new(),
+            description: None,
+        }
+    }
+
     fn fields(&self) -> Fields<'_> {
         Fields {
             name: &self.label,
@@ -89,9 +114,9 @@ pub struct Kind {
     /// What the numbers at the right are.
     pub number: &'static str,
     /// Its entries of one server.
-    pub build: Build,
+    pub build: fn(&ServerView) -> Vec<Entry>,
     /// The detail of an entry.
-    pub detail: Detail,
+    pub detail: fn(&Entry, &ServerView, &Model, &mut Doc),
 }
 
 /// A pane over entries of servers: the same for tools, resources and prompts but for its [`Kind`].
@@ -182,11 +207,6 @@ fn wanted(rows: &[Arc<Entry>]) -> u16 {
     names + notes + behind + 18
 }
 
-/// What the pane gives: its entries of one server.
-pub type Build = fn(&ServerView, &Capabilities, &mut Vec<Entry>);
-/// What the pane gives: the detail of an entry.
-pub type Detail = fn(&Entry, &ServerView, &Model, &mut Doc);
-
 impl CatalogPane {
     /// An empty pane.
     pub fn new(kind: &'static Kind) -> Self {
@@ -213,7 +233,7 @@ impl CatalogPane {
 
     /// The changed entry whose difference the person went to.
     fn read(&self) -> Option<Arc<Entry>> {
-        let reads = self.browser.part == Part::Detail;
+        let reads = self.browser.split.part == Part::Detail;
         self.browser.selected().filter(|entry| reads && entry.change.is_some()).cloned()
     }
 
@@ -258,29 +278,14 @@ impl Pane for CatalogPane {
         }
         if rebuilt {
             self.built_from = from;
-            self.all.clear();
-            for server in ui.model.servers() {
-                let mut entries = Vec::new();
-                build(server, &server.capabilities, &mut entries);
-                for mut entry in entries {
-                    entry.names.push(' ');
-                    entry.names.push_str(server.name.as_str());
-                    entry.server = server.name.clone();
-                    entry.unavailable = unavailable(server);
-                    entry.change = server.changes.as_ref().and_then(|(_, c)| change_of(c, &entry));
-                    self.all.push(Arc::new(entry));
-                }
-            }
+            self.all = ui.model.servers().flat_map(|server| build(server)).map(Arc::new).collect();
         }
         let narrowed = self.built_filter != self.browser.filter.text();
         let sorted = std::mem::take(&mut self.sort.changed);
         if rebuilt || narrowed || sorted {
             self.built_filter = self.browser.filter.text().to_owned();
-            let rows = find::rank(&self.built_filter, &self.all, |entry| entry.fields())
-                .into_iter()
-                .map(|n| Arc::clone(&self.all[n]))
-                .collect();
-            let mut rows: Vec<Arc<Entry>> = rows;
+            let found = find::rank(&self.built_filter, &self.all, |entry| entry.fields());
+            let mut rows: Vec<_> = found.into_iter().map(|n| Arc::clone(&self.all[n])).collect();
             self.sort.apply(&mut rows);
             self.browser.wants = wanted(&rows);
             self.browser.set_rows(rows, ui.area);
@@ -376,7 +381,7 @@ impl Pane for CatalogPane {
     }
 
     fn focus_next(&mut self, ui: Ui<'_>) -> bool {
-        self.browser.focus_next(ui.area)
+        self.browser.split.focus_next(ui.area)
     }
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
@@ -472,15 +477,12 @@ fn unavailable(server: &ServerView) -> Option<Ink> {
     Some(text)
 }
 
-fn change_of(changes: &ListChanges, entry: &Entry) -> Option<Change> {
-    let is = |list: ListKind, label: &SafeText| list == entry.list && *label == entry.label;
-    if changes.added.iter().any(|(list, label)| is(*list, label)) {
-        Some(Change::Added)
-    } else if changes.changed.iter().any(|(list, label, _)| is(*list, label)) {
-        Some(Change::Changed)
-    } else {
-        None
+fn change_of(changes: &ListChanges, list: ListKind, label: &SafeText) -> Option<Change> {
+    if changes.added.iter().any(|(of, added)| *of == list && added == label) {
+        return Some(Change::Added);
     }
+    let mut changed = changes.changed.iter();
+    changed.any(|(of, other, _)| *of == list && other == label).then_some(Change::Changed)
 }
 
 fn changes(entry: &Entry, server: &ServerView, ui: Ui<'_>, doc: &mut Doc) {
@@ -492,25 +494,6 @@ fn changes(entry: &Entry, server: &ServerView, ui: Ui<'_>, doc: &mut Doc) {
     unstable(server, ui.model, doc);
     for field in fields {
         changed(field, &field.risks(), ui.glyphs, doc);
-    }
-}
-
-/// The head of every detail: name, title, server, why it cannot be used.
-pub fn head(entry: &Entry, title: Option<&SafeText>, doc: &mut Doc) {
-    doc.line(vec![(Ink::from(&entry.label), Role::Heading)]);
-    if let Some(title) = title.filter(|title| **title != entry.label) {
-        doc.text(0, title, Role::Foreign);
-    }
-    if let Some(reason) = &entry.unavailable {
-        doc.text(0, reason, Role::Error);
-    }
-}
-
-/// A description, apart from our words.
-pub fn description(text: Option<&SafeText>, doc: &mut Doc) {
-    if let Some(text) = text.filter(|text| !text.is_empty()) {
-        doc.gap();
-        crate::tui::widget::doc::foreign(doc, 0, text);
     }
 }
 

@@ -132,7 +132,7 @@ impl Pane for InboxPane {
             }
             // There is something to read without any request: rules, roots, what was settled.
             Action::Right => {
-                self.browser.open_detail(ui.area);
+                self.browser.split.open(ui.area);
                 true
             }
             action => self.browser.act(action, ui.area),
@@ -194,7 +194,7 @@ impl Pane for InboxPane {
     }
 
     fn focus_next(&mut self, ui: Ui<'_>) -> bool {
-        self.browser.focus_next(ui.area)
+        self.browser.split.focus_next(ui.area)
     }
 
     fn filter(&self) -> Option<&FilterLine> {

@@ -337,9 +337,7 @@ fn detail(record: &LogRecord, width: u16) -> Doc {
     doc.field("level", level_word(record.level), level_role(record.level));
     doc.field("server", server, Role::Text);
     doc.field("source", Ink::line(&format!("{:?}", record.source).to_lowercase()), Role::Text);
-    if let Some(logger) = &record.logger {
-        doc.field("logger", logger, Role::Foreign);
-    }
+    doc.field_if("logger", record.logger.as_ref(), Role::Foreign);
     doc.gap();
     doc.text(0, &record.text, Role::Foreign);
     doc
@@ -394,7 +392,7 @@ impl Pane for LogsPane {
         let wanted: Option<stream::Judge<'_, LogRecord>> =
             if filtered { Some(&mut judge) } else { None };
         let height = usize::from(Self::list(ui.area).height);
-        if self.stream.sync(&ui.model.logs, wanted, height) == stream::Progress::More {
+        if self.stream.sync(&ui.model.logs, wanted, height) {
             ui.model.wake_soon();
         }
         if std::mem::take(&mut self.seek) {

@@ -291,7 +291,7 @@ impl Pane for MetricsPane {
     }
 
     fn focus_next(&mut self, ui: Ui<'_>) -> bool {
-        self.browser.focus_next(ui.area)
+        self.browser.split.focus_next(ui.area)
     }
 
     fn filter(&self) -> Option<&FilterLine> {

@@ -76,9 +76,8 @@ impl ServersPane {
     }
 
     fn step(&mut self, delta: isize, area: Rect) {
-        let names = &self.names;
         let before = self.list.index();
-        self.list.step(delta, names.len(), |n| names[n].clone());
+        self.list.step(delta, &self.names[..], self.names.len());
         if self.list.index() != before {
             self.detail_top = 0;
         }
@@ -166,13 +165,7 @@ impl Pane for ServersPane {
                 None => self.cards(ui),
             };
         }
-        let names = &self.names;
-        self.list.sync(
-            names.len(),
-            names.len().max(1),
-            |id, _| names.iter().position(|name| name == id),
-            |n| names[n].clone(),
-        );
+        self.list.sync(&self.names[..], self.names.len());
         self.detail = Doc::default();
         if let (Some(area), Some(name)) = (regions.detail, self.list.selected()) {
             let area = Rect { width: area.width.saturating_sub(2), ..area };
@@ -283,8 +276,7 @@ impl Pane for ServersPane {
                 self.part = Part::List;
                 let line = self.top + usize::from(at.y.saturating_sub(ui.area.y));
                 if let Some(n) = self.cards.iter().position(|card| card.contains(&line)) {
-                    let names = &self.names;
-                    self.list.select_index(n, names.len(), |n| names[n].clone());
+                    self.list.select_index(n, &self.names[..]);
                     self.detail_top = 0;
                     if matches!(gesture, Gesture::DoubleClick(_)) {
                         self.act(Action::Open, ui, out);

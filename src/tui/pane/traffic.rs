@@ -16,8 +16,8 @@ use crate::tui::model::{Model, zoned};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::prefs::{Prefs, SavedFilter};
 use crate::tui::theme::Role;
-use crate::tui::widget::browser::{Detail, Regions, SIDE_BY_SIDE};
-use crate::tui::widget::{FilterLine, Part, Stream, stream};
+use crate::tui::widget::browser::Split;
+use crate::tui::widget::{FilterLine, Part, Regions, Stream, stream};
 
 mod detail;
 mod row;
@@ -35,24 +35,13 @@ pub struct TrafficPane {
     problem: Option<String>,
     /// What the index was built for: filter text and servers.
     built_for: Option<(String, BTreeSet<crate::base::ServerName>)>,
-    progress: Option<stream::Progress>,
     /// The saved filters.
     pub saved: SavedFilters,
-    part: Part,
-    opened: bool,
-    beside: Beside,
+    split: Split,
     groups: row::Groups,
     marked: Vec<u64>,
     waterfall: waterfall::Waterfall,
     detail: detail::Detail,
-}
-
-/// Whether the detail stands beside the list where there is room.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Beside {
-    #[default]
-    Shown,
-    Hidden,
 }
 
 impl TrafficPane {
@@ -67,14 +56,7 @@ impl TrafficPane {
     }
 
     fn regions(&self, area: Rect) -> Regions {
-        let detail = if area.width >= SIDE_BY_SIDE && self.beside == Beside::Shown {
-            Detail::Beside((area.width * 3 / 5).min(area.width - 36))
-        } else if self.opened {
-            Detail::Over
-        } else {
-            Detail::Hidden
-        };
-        Regions::of(area, detail)
+        self.split.regions(area, (area.width * 3 / 5).min(area.width.saturating_sub(36)))
     }
 
     fn apply_filter(&mut self, model: &Model) {
@@ -288,9 +270,7 @@ impl Pane for TrafficPane {
         let wanted: Option<stream::Judge<'_, TrafficRecord>> =
             if filtered { Some(&mut judge) } else { None };
         let height = usize::from(regions.list.height);
-        let progress = self.stream.sync(&ui.model.traffic, wanted, height);
-        self.progress = Some(progress);
-        if progress == stream::Progress::More {
+        if self.stream.sync(&ui.model.traffic, wanted, height) {
             ui.model.wake_soon();
         }
         self.sync_detail(ui, regions.detail);
@@ -312,7 +292,7 @@ impl Pane for TrafficPane {
             }
             return true;
         }
-        if self.part == Part::Detail {
+        if self.split.part == Part::Detail {
             let height = regions.detail.map_or(1, |area| usize::from(area.height));
             if self.detail.act(action, height) {
                 return true;
@@ -329,31 +309,21 @@ impl Pane for TrafficPane {
             return true;
         }
         match action {
-            Action::Right if self.part == Part::List && self.fold(ui.model, Some(true)) => {}
-            Action::Left if self.part == Part::List && self.fold(ui.model, Some(false)) => {}
+            Action::Right if self.split.part == Part::List && self.fold(ui.model, Some(true)) => {}
+            Action::Left if self.split.part == Part::List && self.fold(ui.model, Some(false)) => {}
             Action::Fold if self.fold(ui.model, None) => {}
             Action::Open | Action::Right if !self.stream.is_empty() => {
-                self.opened = regions.divider.is_none();
-                self.part = Part::Detail;
+                self.split.open(ui.area);
                 self.stream.follow = false;
             }
-            Action::Left | Action::Back if self.part == Part::Detail || self.opened => {
-                self.opened = false;
-                self.part = Part::List;
-            }
+            action if self.split.act(action) => {}
             Action::Back | Action::ClearFilter if !self.input.text().is_empty() => {
                 self.input.set("");
             }
             Action::Filter => {
                 self.input.begin();
                 // What is typed is seen above the list.
-                self.opened = false;
-                self.part = Part::List;
-            }
-            Action::ToggleDetail => {
-                self.beside =
-                    if self.beside == Beside::Shown { Beside::Hidden } else { Beside::Shown };
-                self.part = Part::List;
+                self.split.close();
             }
             action => return self.act_on_record(action, ui, out, height),
         }
@@ -382,7 +352,7 @@ impl Pane for TrafficPane {
                 Availability::when(has, "there are no messages")
             }
             Action::Fold => Availability::when(
-                self.part == Part::Detail
+                self.split.part == Part::Detail
                     || self.record(model).and_then(|r| self.groups.of(r)).is_some(),
                 "{group} groups messages by operation, {open} opens the message",
             ),
@@ -424,14 +394,14 @@ impl Pane for TrafficPane {
                 None => self.stream.scroll(delta, height),
             },
             Gesture::Click(_) | Gesture::DoubleClick(_) if in_detail.is_some() => {
-                self.part = Part::Detail;
+                self.split.part = Part::Detail;
                 if let Some(area) = in_detail {
                     self.detail.click(usize::from(at.y - area.y), usize::from(area.height));
                 }
             }
             Gesture::Click(_) if regions.head.contains(at) => self.input.begin(),
             Gesture::Click(_) | Gesture::DoubleClick(_) if regions.list.contains(at) => {
-                self.part = Part::List;
+                self.split.part = Part::List;
                 self.stream.click(usize::from(at.y - regions.list.y));
                 if matches!(gesture, Gesture::DoubleClick(_)) {
                     self.act(Action::Open, ui, out);
@@ -452,17 +422,12 @@ impl Pane for TrafficPane {
             crate::tui::widget::vertical_rule(cx, divider, buf);
         }
         if let Some(detail) = regions.detail {
-            self.detail.render(cx, self.part == Part::Detail, detail, buf);
+            self.detail.render(cx, self.split.part == Part::Detail, detail, buf);
         }
     }
 
     fn focus_next(&mut self, ui: Ui<'_>) -> bool {
-        if self.part == Part::List && self.regions(ui.area).divider.is_some() {
-            self.part = Part::Detail;
-            return true;
-        }
-        self.part = Part::List;
-        false
+        self.split.focus_next(ui.area)
     }
 
     fn filter(&self) -> Option<&FilterLine> {

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::style::Style;
 
 use crate::tui::action::Action;
 use crate::tui::ink::{Ink, ink};
@@ -40,6 +41,78 @@ pub struct Regions {
 /// Width from which list and detail stand side by side.
 pub const SIDE_BY_SIDE: u16 = 88;
 
+/// Which of a list and its detail is shown, and where the keys go.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Split {
+    /// Where the keys go.
+    pub part: Part,
+    /// Whether the detail covers the list on a narrow screen.
+    opened: bool,
+    /// Whether the detail is not shown beside the list on a wide one.
+    alone: bool,
+}
+
+impl Split {
+    fn is_beside(self, area: Rect) -> bool {
+        area.width >= SIDE_BY_SIDE && !self.alone
+    }
+
+    /// How `area` is divided; beside a detail the list has `share` columns.
+    pub fn regions(self, area: Rect, share: u16) -> Regions {
+        let (list, divider, detail) = if self.is_beside(area) {
+            let x = area.x + share + 2;
+            (
+                Rect { width: share, ..area },
+                Some(Rect { x: area.x + share, width: 1, ..area }),
+                Some(Rect { x, width: area.right() - x, ..area }),
+            )
+        } else if self.opened {
+            (Rect { width: 0, height: 0, ..area }, None, Some(area))
+        } else {
+            (area, None, None)
+        };
+        let head = Rect { height: list.height.min(1), ..list };
+        let columns = Rect { y: list.y + head.height, height: (list.height > 3).into(), ..list };
+        let used = head.height + columns.height;
+        let list = Rect { y: list.y + used, height: list.height.saturating_sub(used), ..list };
+        Regions { head, columns, list, divider, detail }
+    }
+
+    /// Goes into the detail, which takes the whole area where there is no room for it beside the list.
+    pub fn open(&mut self, area: Rect) {
+        self.opened = !self.is_beside(area);
+        self.part = Part::Detail;
+    }
+
+    /// Goes back to the list.
+    pub fn close(&mut self) {
+        (self.opened, self.part) = (false, Part::List);
+    }
+
+    /// Leaves the detail, or shows or hides it beside the list; gives whether the action was one of
+    /// these and meant something.
+    pub fn act(&mut self, action: Action) -> bool {
+        match action {
+            Action::ToggleDetail => {
+                self.alone = !self.alone;
+                self.part = Part::List;
+            }
+            Action::Left | Action::Back if self.part == Part::Detail || self.opened => {
+                self.close();
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// From the list to the detail beside it; gives whether there was one to go to.
+    pub fn focus_next(&mut self, area: Rect) -> bool {
+        let inside = self.part == Part::List && self.is_beside(area);
+        self.part = if inside { Part::Detail } else { Part::List };
+        inside
+    }
+}
+
 /// A list, its filter and its detail.
 #[derive(Clone, Debug)]
 pub struct Browser<I> {
@@ -49,12 +122,8 @@ pub struct Browser<I> {
     pub rows: Vec<I>,
     /// The filter line.
     pub filter: FilterLine,
-    /// Where the keys go.
-    pub part: Part,
-    /// Whether the detail covers the list on a narrow screen.
-    pub opened: bool,
-    /// Whether the detail is shown beside the list on a wide one.
-    pub beside: bool,
+    /// What is shown, and where the keys go.
+    pub split: Split,
     /// Cells the list has use for; it gets them as long as the detail keeps enough.
     pub wants: u16,
     /// The detail.
@@ -63,49 +132,13 @@ pub struct Browser<I> {
     pub doc_top: usize,
 }
 
-/// Where the detail stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
-    /// Nowhere.
-    Hidden,
-    /// Over the list.
-    Over,
-    /// Right of the list, which keeps so many columns.
-    Beside(u16),
-}
-
-impl Regions {
-    /// Divides `area`.
-    pub fn of(area: Rect, detail: Detail) -> Self {
-        let (list, divider, detail) = match detail {
-            Detail::Beside(share) => {
-                let x = area.x + share + 2;
-                (
-                    Rect { width: share, ..area },
-                    Some(Rect { x: area.x + share, width: 1, ..area }),
-                    Some(Rect { x, width: area.right() - x, ..area }),
-                )
-            }
-            Detail::Over => (Rect { width: 0, height: 0, ..area }, None, Some(area)),
-            Detail::Hidden => (area, None, None),
-        };
-        let head = Rect { height: list.height.min(1), ..list };
-        let columns = Rect { y: list.y + head.height, height: (list.height > 3).into(), ..list };
-        let used = head.height + columns.height;
-        let list = Rect { y: list.y + used, height: list.height.saturating_sub(used), ..list };
-        Self { head, columns, list, divider, detail }
-    }
-}
-
 impl<I> Default for Browser<I> {
     fn default() -> Self {
         Self {
             list: ListState::new(),
             rows: Vec::new(),
             filter: FilterLine::default(),
-            part: Part::List,
-            opened: false,
-            beside: true,
+            split: Split::default(),
             wants: 0,
             doc: Doc::default(),
             doc_top: 0,
@@ -116,16 +149,9 @@ impl<I> Default for Browser<I> {
 impl<I: Clone + PartialEq> Browser<I> {
     /// How `area` is divided.
     pub fn regions(&self, area: Rect) -> Regions {
-        let detail = if area.width >= SIDE_BY_SIDE && self.beside {
-            let share = if area.width >= 150 { area.width * 2 / 5 } else { area.width / 2 };
-            let most = area.width - (area.width * 2 / 5).clamp(34, 80);
-            Detail::Beside(share.max(self.wants.min(most)))
-        } else if self.opened {
-            Detail::Over
-        } else {
-            Detail::Hidden
-        };
-        Regions::of(area, detail)
+        let share = if area.width >= 150 { area.width * 2 / 5 } else { area.width / 2 };
+        let most = area.width.saturating_sub((area.width * 2 / 5).clamp(34, 80));
+        self.split.regions(area, share.max(self.wants.min(most)))
     }
 
     /// Rows that fit the list.
@@ -147,18 +173,7 @@ impl<I: Clone + PartialEq> Browser<I> {
     /// Brings selection and scroll into the bounds of the rows.
     pub fn sync(&mut self, area: Rect) {
         let height = self.height(area);
-        let rows = &self.rows;
-        self.list.sync(
-            rows.len(),
-            height,
-            |id, hint| {
-                if rows.get(hint) == Some(id) {
-                    return Some(hint);
-                }
-                rows.iter().position(|row| row == id)
-            },
-            |n| rows[n].clone(),
-        );
+        self.list.sync(&self.rows[..], height);
     }
 
     /// Takes another detail; its scroll position stays inside.
@@ -179,7 +194,7 @@ impl<I: Clone + PartialEq> Browser<I> {
 
     /// Handles what every list does; gives whether the action was one of these.
     pub fn act(&mut self, action: Action, area: Rect) -> bool {
-        if self.part == Part::Detail && self.act_in_detail(action, area) {
+        if self.split.part == Part::Detail && self.act_in_detail(action, area) {
             return true;
         }
         if let Some(delta) = action.steps(self.height(area).max(2) as isize - 1) {
@@ -187,19 +202,13 @@ impl<I: Clone + PartialEq> Browser<I> {
             return true;
         }
         match action {
-            Action::Open | Action::Right if !self.rows.is_empty() => self.open_detail(area),
+            Action::Open | Action::Right if !self.rows.is_empty() => self.split.open(area),
             Action::Filter => {
                 self.filter.begin();
-                self.close_detail();
+                self.split.close();
             }
             Action::ClearFilter => self.filter.set(""),
-            Action::ToggleDetail => {
-                self.beside = !self.beside;
-                self.part = Part::List;
-            }
-            Action::Left | Action::Back if self.part == Part::Detail || self.opened => {
-                self.close_detail();
-            }
+            action if self.split.act(action) => {}
             Action::Back if !self.filter.text().is_empty() => self.filter.set(""),
             _ => return false,
         }
@@ -215,34 +224,14 @@ impl<I: Clone + PartialEq> Browser<I> {
         true
     }
 
-    /// From the list to the detail beside it; gives whether there was one to go to.
-    pub fn focus_next(&mut self, area: Rect) -> bool {
-        let inside = self.part == Part::List && self.regions(area).divider.is_some();
-        self.part = if inside { Part::Detail } else { Part::List };
-        inside
-    }
-
     /// Moves the selection.
     pub fn step(&mut self, delta: isize, area: Rect) {
         let before = self.list.index();
-        let rows = &self.rows;
-        self.list.step(delta, rows.len(), |n| rows[n].clone());
         let height = self.height(area);
-        self.list.reveal(self.rows.len(), height);
+        self.list.step(delta, &self.rows[..], height);
         if self.list.index() != before {
             self.doc_top = 0;
         }
-    }
-
-    /// Goes into the detail, which takes the whole area where there is no room for it beside the list.
-    pub fn open_detail(&mut self, area: Rect) {
-        self.opened = area.width < SIDE_BY_SIDE || !self.beside;
-        self.part = Part::Detail;
-    }
-
-    fn close_detail(&mut self) {
-        self.opened = false;
-        self.part = Part::List;
     }
 
     /// Handles the mouse; gives whether a row was opened by a double click.
@@ -256,20 +245,17 @@ impl<I: Clone + PartialEq> Browser<I> {
                 self.clamp_doc(area);
             }
             Gesture::Scroll { delta, .. } => {
-                let rows = &self.rows;
-                let height = usize::from(regions.list.height);
-                self.list.scroll(delta, rows.len(), height, |n| rows[n].clone());
+                self.list.scroll(delta, &self.rows[..], usize::from(regions.list.height));
             }
-            Gesture::Click(_) if in_detail => self.part = Part::Detail,
+            Gesture::Click(_) if in_detail => self.split.part = Part::Detail,
             Gesture::Click(at) | Gesture::DoubleClick(at) if inside(regions.list) => {
                 let row = self.list.top() + usize::from(at.y - regions.list.y);
-                self.part = Part::List;
+                self.split.part = Part::List;
                 if row < self.rows.len() {
                     if row != self.list.index() {
                         self.doc_top = 0;
                     }
-                    let rows = &self.rows;
-                    self.list.select_index(row, rows.len(), |n| rows[n].clone());
+                    self.list.select_index(row, &self.rows[..]);
                     return matches!(gesture, Gesture::DoubleClick(_));
                 }
             }
@@ -331,22 +317,46 @@ impl<I: Clone + PartialEq> Browser<I> {
         buf: &mut Buffer,
         mut paint: impl FnMut(&mut Pen<'_>, &I),
     ) {
-        let list = self.regions(area).list;
-        for (row, index) in self.list.window(self.rows.len(), usize::from(list.height)).enumerate()
-        {
-            let line = Rect { y: list.y + row as u16, height: 1, ..list };
-            let selected = self.selected() == Some(&self.rows[index]);
-            let mut pen = Pen::new(buf, line).ellipsis(cx.glyphs.ellipsis);
-            pen.put(if selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
-            paint(&mut pen, &self.rows[index]);
-            if selected {
-                pen.row_style(cx.selection(self.part == Part::List));
-            }
-        }
+        let area = self.regions(area).list;
+        let style = cx.selection(self.split.part == Part::List);
+        self.list
+            .render(cx, &self.rows[..], (area, style), buf, |pen, n| paint(pen, &self.rows[n]));
     }
 }
 
 // State of a list: the selected row by id, and the scroll position. Knows no drawing.
+
+/// The rows of a list by their ids: those of a slice, or others that are worked out.
+pub trait Rows {
+    /// What tells rows apart.
+    type Id: Clone + PartialEq;
+
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// The id of a row.
+    fn id(&self, row: usize) -> Self::Id;
+
+    /// The row of an id; the hint is where it was.
+    fn find(&self, id: &Self::Id, hint: usize) -> Option<usize>;
+}
+
+impl<I: Clone + PartialEq> Rows for [I] {
+    type Id = I;
+
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn id(&self, row: usize) -> I {
+        self[row].clone()
+    }
+
+    fn find(&self, id: &I, hint: usize) -> Option<usize> {
+        let here = self.get(hint).filter(|row| *row == id).map(|_| hint);
+        here.or_else(|| self.iter().position(|row| row == id))
+    }
+}
 
 /// Selection and scroll of a list whose rows have ids. The selection is an id, never an index, so
 /// that it stays on its row while others come and go.
@@ -393,51 +403,38 @@ impl<I: Clone + PartialEq> ListState<I> {
     }
 
     /// Selects the row at an index.
-    pub fn select_index(&mut self, index: usize, len: usize, id_at: impl Fn(usize) -> I) {
-        if len == 0 {
-            self.selected = None;
-            self.index = 0;
-        } else {
-            self.index = index.min(len - 1);
-            self.selected = Some(id_at(self.index));
-        }
+    pub fn select_index(&mut self, index: usize, rows: &(impl Rows<Id = I> + ?Sized)) {
+        self.index = index.min(rows.count().saturating_sub(1));
+        self.selected = (rows.count() > 0).then(|| rows.id(self.index));
     }
 
-    /// Moves the selection by rows, stopping at the ends.
-    pub fn step(&mut self, delta: isize, len: usize, id_at: impl Fn(usize) -> I) {
+    /// Moves the selection by rows, stopping at the ends, and brings it into sight.
+    pub fn step(&mut self, delta: isize, rows: &(impl Rows<Id = I> + ?Sized), height: usize) {
         let target = if self.selected.is_none() && delta > 0 {
             0
         } else {
             self.index.saturating_add_signed(delta)
         };
-        self.select_index(target, len, id_at);
+        self.select_index(target, rows);
+        self.reveal(rows.count(), height);
     }
 
     /// Scrolls without moving the selection further than needed to stay visible.
-    pub fn scroll(&mut self, delta: isize, len: usize, height: usize, id_at: impl Fn(usize) -> I) {
-        let last = len.saturating_sub(height);
+    pub fn scroll(&mut self, delta: isize, rows: &(impl Rows<Id = I> + ?Sized), height: usize) {
+        let last = rows.count().saturating_sub(height);
         self.top = self.top.saturating_add_signed(delta).min(last);
         let inside = self.index.clamp(self.top, (self.top + height.max(1) - 1).max(self.top));
         if inside != self.index {
-            self.select_index(inside, len, id_at);
+            self.select_index(inside, rows);
         }
     }
 
-    /// Rows changed: finds the selected row again and brings it into sight. `find` gives the index
-    /// of an id; the hint is where it was.
-    pub fn sync(
-        &mut self,
-        len: usize,
-        height: usize,
-        find: impl Fn(&I, usize) -> Option<usize>,
-        id_at: impl Fn(usize) -> I,
-    ) {
-        match self.selected.as_ref().and_then(|id| find(id, self.index)) {
-            // Taken anew: an id may carry data of its row that changed.
-            Some(index) => self.select_index(index, len, id_at),
-            None => self.select_index(self.index, len, id_at),
-        }
-        self.reveal(len, height);
+    /// Rows changed: finds the selected row again and brings it into sight.
+    pub fn sync(&mut self, rows: &(impl Rows<Id = I> + ?Sized), height: usize) {
+        let found = self.selected.as_ref().and_then(|id| rows.find(id, self.index));
+        // Taken anew: an id may carry data of its row that changed.
+        self.select_index(found.unwrap_or(self.index), rows);
+        self.reveal(rows.count(), height);
     }
 
     /// Scrolls so that the selected row is visible and no room is wasted at the end.
@@ -456,6 +453,29 @@ impl<I: Clone + PartialEq> ListState<I> {
         let top = self.top.min(len.saturating_sub(height.max(1)));
         top..(top + height).min(len)
     }
+
+    /// Draws the visible rows of an area through `paint`, which gets a pen behind the cursor column
+    /// and the number of the row; the selected one is drawn in this style.
+    pub fn render(
+        &self,
+        cx: &Cx<'_>,
+        rows: &(impl Rows<Id = I> + ?Sized),
+        (area, selection): (Rect, Style),
+        buf: &mut Buffer,
+        mut paint: impl FnMut(&mut Pen<'_>, usize),
+    ) {
+        let window = self.window(rows.count(), usize::from(area.height));
+        for (y, row) in (area.y..).zip(window) {
+            let selected = self.selected.as_ref() == Some(&rows.id(row));
+            let line = Rect { y, height: 1, ..area };
+            let mut pen = Pen::new(buf, line).ellipsis(cx.glyphs.ellipsis);
+            pen.put(if selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
+            paint(&mut pen, row);
+            if selected {
+                pen.row_style(selection);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -463,14 +483,14 @@ mod list_tests {
     use super::*;
 
     fn sync(state: &mut ListState<char>, rows: &[char], height: usize) {
-        state.sync(rows.len(), height, |id, _| rows.iter().position(|r| r == id), |n| rows[n]);
+        state.sync(rows, height);
     }
 
     #[test]
     fn the_selection_stays_on_its_row_while_others_come_and_go() {
         let mut state = ListState::default();
         sync(&mut state, &['a', 'b', 'c'], 2);
-        state.step(1, 3, |n| ['a', 'b', 'c'][n]);
+        state.step(1, &['a', 'b', 'c'][..], 2);
         sync(&mut state, &['x', 'y', 'a', 'b', 'c'], 2);
         assert_eq!((state.selected(), state.index()), (Some(&'b'), 3));
         assert!(state.window(5, 2).contains(&3));
@@ -480,7 +500,7 @@ mod list_tests {
     fn when_its_row_is_gone_the_neighbour_takes_over() {
         let mut state = ListState::default();
         sync(&mut state, &['a', 'b', 'c'], 3);
-        state.step(2, 3, |n| ['a', 'b', 'c'][n]);
+        state.step(2, &['a', 'b', 'c'][..], 3);
         sync(&mut state, &['a', 'b'], 3);
         assert_eq!(state.selected(), Some(&'b'));
         sync(&mut state, &[], 3);
@@ -491,12 +511,12 @@ mod list_tests {
     fn scrolling_takes_the_selection_along_only_when_it_must() {
         let rows: Vec<usize> = (0..100).collect();
         let mut state = ListState::default();
-        state.sync(100, 10, |id, _| Some(*id), |n| rows[n]);
-        state.scroll(5, 100, 10, |n| rows[n]);
+        state.sync(&rows[..], 10);
+        state.scroll(5, &rows[..], 10);
         assert_eq!((state.top(), state.selected()), (5, Some(&5)));
-        state.scroll(-2, 100, 10, |n| rows[n]);
+        state.scroll(-2, &rows[..], 10);
         assert_eq!((state.top(), state.selected()), (3, Some(&5)));
-        state.scroll(1_000, 100, 10, |n| rows[n]);
+        state.scroll(1_000, &rows[..], 10);
         assert_eq!(state.window(100, 10), 90..100);
     }
 }

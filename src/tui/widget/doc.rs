@@ -93,6 +93,13 @@ impl Doc {
         self
     }
 
+    /// The same for a value that may be missing: there is no line then.
+    pub fn field_if(&mut self, label: &'static str, value: Option<impl Drawable>, role: Role) {
+        if let Some(value) = value {
+            self.field(label, value, role);
+        }
+    }
+
     /// Text wrapped at words, indented.
     pub fn text(&mut self, indent: u16, text: &impl Drawable, role: Role) -> &mut Self {
         let room = self.width.saturating_sub(indent).max(8);

@@ -11,6 +11,7 @@ use crate::tui::keymap::Scope;
 use crate::tui::model::Feed;
 use crate::tui::pane::Cx;
 use crate::tui::widget::ListState;
+use crate::tui::widget::browser::Rows;
 
 /// Records looked at per update while an index is built.
 pub const BUDGET: u64 = 50_000;
@@ -22,16 +23,7 @@ pub struct Stream {
     pub list: ListState<u64>,
     /// Whether the end is followed.
     pub follow: bool,
-    /// End of what is shown while it is frozen.
-    pub frozen: Option<u64>,
-    /// Matches in the order of their rows: the sequence number they stand under (their own, when
-    /// they stand alone), then their own. Unused without a filter.
-    matched: VecDeque<(u64, u64)>,
-    /// Up to where the feed was looked at.
-    scanned: u64,
-    filtered: bool,
-    first: u64,
-    end: u64,
+    index: Index,
     /// Rows handed out for drawing, ever: what tests count.
     pub touched: Cell<u64>,
 }
@@ -41,14 +33,73 @@ impl Default for Stream {
         Self {
             list: ListState::default(),
             follow: true,
-            frozen: None,
-            matched: VecDeque::new(),
-            scanned: 0,
-            filtered: false,
-            first: 0,
-            end: 0,
+            index: Index::default(),
             touched: Cell::new(0),
         }
+    }
+}
+
+/// What is a row.
+#[derive(Debug, Default)]
+struct Index {
+    /// End of what is shown while it is frozen.
+    frozen: Option<u64>,
+    /// Matches in the order of their rows: the sequence number they stand under (their own, when
+    /// they stand alone), then their own. Unused without a filter.
+    matched: VecDeque<(u64, u64)>,
+    /// Up to where the feed was looked at.
+    scanned: u64,
+    filtered: bool,
+    first: u64,
+    end: u64,
+}
+
+impl Index {
+    fn reset(&mut self) {
+        self.matched.clear();
+        self.scanned = 0;
+    }
+
+    fn insert(&mut self, row: (u64, u64)) {
+        let at = self.matched.partition_point(|other| *other < row);
+        if self.matched.get(at) != Some(&row) {
+            self.matched.insert(at, row);
+        }
+    }
+}
+
+impl Rows for Index {
+    type Id = u64;
+
+    fn count(&self) -> usize {
+        match self.frozen {
+            _ if !self.filtered => (self.end - self.first) as usize,
+            Some(end) => self.matched.partition_point(|row| row.0 < end),
+            None => self.matched.len(),
+        }
+    }
+
+    fn id(&self, row: usize) -> u64 {
+        if self.filtered {
+            self.matched.get(row).map(|row| row.1).unwrap_or_default()
+        } else {
+            self.first + row as u64
+        }
+    }
+
+    /// The row of a sequence number, or of the next one after it when it has no row.
+    fn find(&self, seq: &u64, hint: usize) -> Option<usize> {
+        let row = if self.filtered {
+            // The selected row most often is where it was; a row below another is looked for.
+            let is_here = |row: usize| self.matched.get(row).is_some_and(|row| row.1 == *seq);
+            let alone = self.matched.partition_point(|other| *other < (*seq, *seq));
+            let near = [hint, alone].into_iter().find(|row| is_here(*row));
+            let below = || self.matched.iter().position(|row| row.1 == *seq);
+            near.or_else(below).unwrap_or(alone)
+        } else {
+            seq.saturating_sub(self.first) as usize
+        };
+        self.count().checked_sub(1).map(|last| row.min(last))
     }
 }
 
@@ -66,111 +117,73 @@ pub enum Verdict {
 /// A filter: what a record of this sequence number is to the list.
 pub type Judge<'a, T> = &'a mut dyn FnMut(u64, &T) -> Verdict;
 
-/// Whether the index has caught up with the feed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// It has.
-    Done,
-    /// More is to be looked at in the next update.
-    More,
-}
-
 impl Stream {
     /// The filter changed: what matched so far is worth nothing.
     pub fn reset(&mut self) {
-        self.matched.clear();
-        self.scanned = 0;
+        self.index.reset();
     }
 
-    /// Brings the index up to date within the budget. Without a filter (`None`) every record is a
-    /// row and nothing is looked at.
-    pub fn sync<T>(
-        &mut self,
-        feed: &Feed<T>,
-        filter: Option<Judge<'_, T>>,
-        height: usize,
-    ) -> Progress {
-        if self.filtered != filter.is_some() {
-            self.filtered = filter.is_some();
-            self.reset();
+    /// Brings the index up to date within the budget; gives whether more is to be looked at in the
+    /// next update. Without a filter (`None`) every record is a row and nothing is looked at.
+    pub fn sync<T>(&mut self, feed: &Feed<T>, filter: Option<Judge<'_, T>>, height: usize) -> bool {
+        let index = &mut self.index;
+        if index.filtered != filter.is_some() {
+            index.filtered = filter.is_some();
+            index.reset();
         }
-        self.first = feed.first();
-        self.end = self.frozen.unwrap_or(u64::MAX).min(feed.end()).max(self.first);
-        let mut progress = Progress::Done;
+        index.first = feed.first();
+        index.end = index.frozen.unwrap_or(u64::MAX).min(feed.end()).max(index.first);
+        let mut more = false;
         if let Some(filter) = filter {
-            while self.matched.front().is_some_and(|row| row.0 < self.first) {
-                self.matched.pop_front();
+            while index.matched.front().is_some_and(|row| row.0 < index.first) {
+                index.matched.pop_front();
             }
-            let from = self.scanned.max(self.first);
-            let upto = self.end.min(from + BUDGET);
+            let from = index.scanned.max(index.first);
+            let upto = index.end.min(from + BUDGET);
             for (seq, record) in feed.from(from).take((upto.saturating_sub(from)) as usize) {
                 match filter(seq, record) {
                     Verdict::Out => {}
-                    Verdict::Row => self.matched.push_back((seq, seq)),
-                    Verdict::Under(head) => self.insert((head, seq)),
+                    Verdict::Row => index.matched.push_back((seq, seq)),
+                    Verdict::Under(head) => index.insert((head, seq)),
                 }
             }
-            self.scanned = upto.max(from);
-            if self.scanned < self.end {
-                progress = Progress::More;
-            }
+            index.scanned = upto.max(from);
+            more = index.scanned < index.end;
         }
-        self.follow_up(height);
-        progress
-    }
-
-    fn insert(&mut self, row: (u64, u64)) {
-        let at = self.matched.partition_point(|other| *other < row);
-        if self.matched.get(at) != Some(&row) {
-            self.matched.insert(at, row);
+        if self.follow && self.index.frozen.is_none() {
+            self.list.select_index(self.index.count().saturating_sub(1), &self.index);
         }
+        self.list.sync(&self.index, height);
+        more
     }
 
     /// Puts rows below a row.
     pub fn unfold(&mut self, head: u64, below: &[u64]) {
         for seq in below {
-            self.insert((head, *seq));
+            self.index.insert((head, *seq));
         }
     }
 
     /// Takes the rows below a row away; gives whether there were any.
     pub fn fold(&mut self, head: u64) -> bool {
-        let before = self.matched.len();
-        let from = self.matched.partition_point(|row| *row <= (head, head));
-        let upto = self.matched.partition_point(|row| row.0 <= head);
-        self.matched.drain(from..upto.max(from));
-        self.matched.len() < before
+        let matched = &mut self.index.matched;
+        let before = matched.len();
+        let from = matched.partition_point(|row| *row <= (head, head));
+        let upto = matched.partition_point(|row| row.0 <= head);
+        matched.drain(from..upto.max(from));
+        matched.len() < before
     }
 
     /// The row that a row stands under; itself when it stands alone.
     pub fn head_of(&self, seq: u64) -> u64 {
-        let index = self.list.index();
-        match self.matched.get(index).filter(|row| self.filtered && row.1 == seq) {
-            Some((head, _)) => *head,
-            None => seq,
-        }
-    }
-
-    fn follow_up(&mut self, height: usize) {
-        let len = self.len();
-        let mut list = std::mem::take(&mut self.list);
-        if self.follow && self.frozen.is_none() {
-            list.select_index(len.saturating_sub(1), len, |n| self.seq(n));
-        }
-        list.sync(len, height, |seq, _| self.index_of(*seq), |n| self.seq(n));
-        self.list = list;
+        let row = self.index.matched.get(self.list.index());
+        let row = row.filter(|row| self.index.filtered && row.1 == seq);
+        row.map_or(seq, |(head, _)| *head)
     }
 
     /// Number of rows.
     pub fn len(&self) -> usize {
-        if self.filtered { self.visible_matches() } else { (self.end - self.first) as usize }
-    }
-
-    fn visible_matches(&self) -> usize {
-        match self.frozen {
-            Some(end) => self.matched.partition_point(|row| row.0 < end),
-            None => self.matched.len(),
-        }
+        self.index.count()
     }
 
     /// Whether there is no row.
@@ -180,45 +193,17 @@ impl Stream {
 
     /// Sequence number of a row.
     pub fn seq(&self, row: usize) -> u64 {
-        if self.filtered {
-            self.matched.get(row).map(|row| row.1).unwrap_or_default()
-        } else {
-            self.first + row as u64
-        }
-    }
-
-    /// Row of a sequence number, or of the next one after it when it has no row.
-    pub fn index_of(&self, seq: u64) -> Option<usize> {
-        let len = self.len();
-        let row = if self.filtered {
-            // The selected row most often is where it was; a row below another is looked for.
-            let near = self.list.index();
-            let is_here = |row: usize| self.matched.get(row).is_some_and(|row| row.1 == seq);
-            let alone = self.matched.partition_point(|other| *other < (seq, seq));
-            if is_here(near) {
-                near
-            } else if is_here(alone) {
-                alone
-            } else {
-                { self.matched.iter() }.position(|row| row.1 == seq).unwrap_or(alone)
-            }
-        } else {
-            seq.saturating_sub(self.first) as usize
-        };
-        (len > 0).then(|| row.min(len - 1))
+        self.index.id(row)
     }
 
     /// Whether a sequence number has a row of its own.
     pub fn has(&self, seq: u64) -> bool {
-        self.index_of(seq).is_some_and(|row| self.seq(row) == seq)
+        self.index.find(&seq, self.list.index()).is_some_and(|row| self.seq(row) == seq)
     }
 
     /// The selected sequence number.
-    pub const fn selected(&self) -> Option<u64> {
-        match self.list.selected() {
-            Some(seq) => Some(*seq),
-            None => None,
-        }
+    pub fn selected(&self) -> Option<u64> {
+        self.list.selected().copied()
     }
 
     /// Rows to draw: sequence numbers from the top of the window.
@@ -236,16 +221,13 @@ impl Stream {
             self.follow |= action == Action::Bottom;
             return true;
         }
+        let frozen = &mut self.index.frozen;
         match action {
             Action::Follow => {
                 self.follow = !self.follow;
-                if self.follow {
-                    self.frozen = None;
-                }
+                frozen.take_if(|_| self.follow);
             }
-            Action::Freeze => {
-                self.frozen = if self.frozen.is_some() { None } else { Some(feed_end) };
-            }
+            Action::Freeze => *frozen = if frozen.is_some() { None } else { Some(feed_end) },
             _ => return false,
         }
         true
@@ -253,55 +235,40 @@ impl Stream {
 
     /// Moves the selection; going up stops following.
     pub fn step(&mut self, delta: isize, height: usize) {
-        let len = self.len();
-        let mut list = std::mem::take(&mut self.list);
-        list.step(delta, len, |n| self.seq(n));
-        list.reveal(len, height);
-        self.list = list;
-        if delta < 0 {
-            self.follow = false;
-        }
+        self.list.step(delta, &self.index, height);
+        self.follow &= delta >= 0;
     }
 
     /// Selects a record; stops following.
     pub fn jump(&mut self, seq: u64, height: usize) {
         self.follow = false;
         self.list.select(seq);
-        let len = self.len();
-        let mut list = std::mem::take(&mut self.list);
-        list.sync(len, height, |seq, _| self.index_of(*seq), |n| self.seq(n));
-        self.list = list;
+        self.list.sync(&self.index, height);
     }
 
     /// Scrolls by the wheel; going up stops following.
     pub fn scroll(&mut self, delta: isize, height: usize) {
-        let len = self.len();
-        let mut list = std::mem::take(&mut self.list);
-        list.scroll(delta, len, height, |n| self.seq(n));
-        self.list = list;
+        self.list.scroll(delta, &self.index, height);
         self.follow = self.follow && delta > 0;
     }
 
     /// Selects the row at a line of the window.
     pub fn click(&mut self, line: usize) {
-        let len = self.len();
         let row = self.list.top() + line;
-        if row < len {
+        if row < self.len() {
             self.follow = false;
-            let mut list = std::mem::take(&mut self.list);
-            list.select_index(row, len, |n| self.seq(n));
-            self.list = list;
+            self.list.select_index(row, &self.index);
         }
     }
 
     /// Records that came since the list was frozen.
     pub fn behind(&self, feed_end: u64) -> u64 {
-        self.frozen.map_or(0, |end| feed_end.saturating_sub(end))
+        self.index.frozen.map_or(0, |end| feed_end.saturating_sub(end))
     }
 
     /// Whether it is frozen or follows, in words, with the key of this scope that makes it follow.
     pub fn state(&self, cx: &Cx<'_>, feed_end: u64, scope: Scope) -> Ink {
-        match (self.frozen, self.follow) {
+        match (self.index.frozen, self.follow) {
             (Some(_), _) => {
                 ink!("{} paused, {} newer ", cx.glyphs.frozen, self.behind(feed_end))
             }
@@ -351,10 +318,10 @@ mod tests {
             if n.is_multiple_of(2) { Verdict::Row } else { Verdict::Out }
         };
         let mut stream = Stream::default();
-        assert_eq!(stream.sync(&feed, Some(&mut even), 10), Progress::More);
+        assert!(stream.sync(&feed, Some(&mut even), 10), "more is to be looked at");
         assert_eq!(looked.get(), BUDGET);
         stream.sync(&feed, Some(&mut even), 10);
-        assert_eq!(stream.sync(&feed, Some(&mut even), 10), Progress::Done);
+        assert!(!stream.sync(&feed, Some(&mut even), 10), "all was looked at");
         assert_eq!((stream.len(), looked.get()), (60_000, 120_000));
         more(&mut feed, 10);
         stream.sync(&feed, Some(&mut even), 10);

@@ -69,9 +69,7 @@ fn other(todo: &Todo, model: &Model, doc: &mut Doc) {
 fn heading(request: &PendingRequest, doc: &mut Doc) {
     let (who, asks) = who_asks(request);
     doc.line(vec![(who, Role::Heading), (ink!(" {}", asks), Role::Attention)]);
-    if let Some(during) = &request.during {
-        doc.field("during", during, Role::Text);
-    }
+    doc.field_if("during", request.during.as_ref(), Role::Text);
 }
 
 fn about(request: &PendingRequest, model: &Model, doc: &mut Doc) {

@@ -71,16 +71,13 @@ fn exit(server: &ServerView, model: &Model, doc: &mut Doc) {
     let asked: &'static str = if exit.expected { "stopped by mcpdeck" } else { "unexpected" };
     doc.field("cause", asked, role);
     doc.field("uptime", ink!("{}", Dur(exit.lived)), Role::Text);
-    if let Some(ladder) = &exit.ladder {
-        doc.field("stopped by", ladder, Role::Text);
-    }
+    doc.field_if("stopped by", exit.ladder.as_ref(), Role::Text);
     if exit.swept > 0 {
         let swept = ink!("{}, terminated", count(exit.swept, "process"));
         doc.field("left behind", swept, Role::Warning);
     }
-    if let Some(at) = server.retry_at {
-        doc.field("next attempt", ink!("in {}", model.until(at)), Role::Busy);
-    }
+    let next = server.retry_at.map(|at| ink!("in {}", model.until(at)));
+    doc.field_if("next attempt", next, Role::Busy);
 }
 
 fn stderr(server: &ServerView, model: &Model, doc: &mut Doc) {

@@ -189,23 +189,13 @@ fn head(record: &TrafficRecord, pair: Option<u64>, ui: Ui<'_>, width: u16) -> Do
         (ink!("{} ", sign), role),
         (ink!("{} {} {}", kind, way, Model::name(&record.server)), Role::Heading),
     ]);
-    if let Some(method) = &record.method {
-        doc.field("method", method, Role::Text);
-    }
-    if let Some(target) = &record.target {
-        doc.field("target", target, Role::Text);
-    }
-    if let Some(id) = &record.id {
-        doc.field("id", id, Role::Text);
-    }
-    if let Some(call) = record.call {
-        doc.field("call", ink!("{}", call), Role::Text);
-    }
+    doc.field_if("method", record.method.as_ref(), Role::Text);
+    doc.field_if("target", record.target.as_ref(), Role::Text);
+    doc.field_if("id", record.id.as_ref(), Role::Text);
+    doc.field_if("call", record.call.map(|call| ink!("{}", call)), Role::Text);
     doc.field("time", Model::time_of_day(record.at), Role::Text);
     doc.field("size", ink!("{}", Bytes(record.bytes as u64)), Role::Text);
-    if let Some(latency) = record.latency {
-        doc.field("took", ink!("{}", Dur(latency)), Role::Text);
-    }
+    doc.field_if("took", record.latency.map(|took| ink!("{}", Dur(took))), Role::Text);
     match record.kind {
         MessageKind::Request => {
             let (word, role) = match pair {
@@ -222,9 +212,7 @@ fn head(record: &TrafficRecord, pair: Option<u64>, ui: Ui<'_>, width: u16) -> Do
         }
         _ => {}
     }
-    if let Some(problem) = &record.problem {
-        doc.field("problem", problem, Role::Warning);
-    }
+    doc.field_if("problem", record.problem.as_ref(), Role::Warning);
     doc.gap();
     doc
 }

@@ -64,7 +64,7 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &Regions, buf: &m
         };
         draw(record, &place, cx, columns, &mut pen);
         if selected {
-            pen.row_style(cx.selection(pane.part == Part::List));
+            pen.row_style(cx.selection(pane.split.part == Part::List));
         }
     }
     scroll_bar(cx, pane.stream.len(), pane.stream.list.top(), list, buf);

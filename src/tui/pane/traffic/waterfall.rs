@@ -73,17 +73,10 @@ impl Waterfall {
             self.build(operations, ui.model);
             self.built_for = Some(key);
         }
-        let rows = &self.rows;
-        if let (false, Some(last)) = (self.stays, rows.last()) {
+        if let (false, Some(last)) = (self.stays, self.rows.last()) {
             self.list.select(*last);
         }
-        let find = |id: &u64, hint: usize| match rows.get(hint) {
-            Some(at) if at == id => Some(hint),
-            _ if rows.last() == Some(id) => Some(rows.len() - 1),
-            _ => rows.iter().position(|row| row == id),
-        };
-        let height = usize::from(Lines::of(ui.area).list.height);
-        self.list.sync(rows.len(), height, find, |at| rows[at]);
+        self.list.sync(&self.rows[..], usize::from(Lines::of(ui.area).list.height));
     }
 
     fn build(&mut self, operations: &Operations, model: &Model) {
@@ -112,11 +105,9 @@ impl Waterfall {
     /// Does what was asked; gives whether it could.
     pub fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
         let height = usize::from(Lines::of(ui.area).list.height);
-        let rows = &self.rows;
         if let Some(steps) = action.steps(height.max(1) as isize) {
-            self.list.step(steps, rows.len(), |at| rows[at]);
-            self.list.reveal(rows.len(), height);
-            self.stays = self.list.index() + 1 < rows.len();
+            self.list.step(steps, &self.rows[..], height);
+            self.stays = self.list.index() + 1 < self.rows.len();
             return true;
         }
         match action {
@@ -178,9 +169,9 @@ impl Waterfall {
 
     /// The wheel.
     pub fn scroll(&mut self, delta: isize, area: Rect) {
-        let (rows, height) = (&self.rows, usize::from(Lines::of(area).list.height));
-        self.list.scroll(delta, rows.len(), height, |at| rows[at]);
-        self.stays = self.list.index() + 1 < rows.len();
+        let height = usize::from(Lines::of(area).list.height);
+        self.list.scroll(delta, &self.rows[..], height);
+        self.stays = self.list.index() + 1 < self.rows.len();
     }
 
     /// Draws it.
@@ -199,31 +190,25 @@ impl Waterfall {
         let operations = &cx.model.operations;
         let height = usize::from(lines.list.height);
         let window = self.list.window(self.rows.len(), height);
-        let shown: Vec<(u64, &Operation)> = self.rows[window]
-            .iter()
-            .filter_map(|number| Some((*number, operations.get(*number)?)))
-            .collect();
+        let shown: Vec<&Operation> =
+            self.rows[window].iter().filter_map(|number| operations.get(*number)).collect();
         let now = if cx.model.playback.is_some() { operations.latest() } else { cx.model.now };
         let axis = Axis::of(&shown, now, lines.list);
         let path = self.critical_path(operations);
         axis.render(cx, lines.axis, buf);
-        for (row, (number, operation)) in shown.iter().enumerate() {
-            let line = Rect { y: lines.list.y + row as u16, height: 1, ..lines.list };
-            let is_selected = self.list.selected() == Some(number);
+        let style = cx.selection(true);
+        self.list.render(cx, &self.rows[..], (lines.list, style), buf, |pen, at| {
+            let number = &self.rows[at];
+            let Some(operation) = operations.get(*number) else { return };
             let folded = self.folded.contains(number);
-            let mut pen = Pen::new(buf, line).ellipsis(cx.glyphs.ellipsis);
-            pen.put(if is_selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
             let is_critical = path.len() > 1 && path.iter().any(|(on, _)| on == number);
             let role = if is_critical { Role::Heading } else { Role::Text };
-            name(operation, (folded, role), cx, axis.left.saturating_sub(2), &mut pen);
-            pen.column(line.width.saturating_sub(TOOK + 1));
+            name(operation, (folded, role), cx, axis.left.saturating_sub(2), pen);
+            pen.column(lines.list.width.saturating_sub(TOOK + 1));
             let role = if operation.outcome.is_bad() { Role::Error } else { Role::Muted };
             pen.right(ink!("{}", Dur(operation.took(now))), TOOK, cx.style(role));
-            axis.bar(operation, cx, &mut pen);
-            if is_selected {
-                pen.row_style(cx.selection(true));
-            }
-        }
+            axis.bar(operation, cx, pen);
+        });
         scroll_bar(cx, self.rows.len(), self.list.top(), lines.list, buf);
         if let Some(operation) = self.selected(cx.model).filter(|_| lines.detail.height > 0) {
             Pen::new(buf, lines.detail).rule(cx.glyphs.horizontal, cx.style(Role::Rule));
@@ -340,12 +325,12 @@ struct Axis {
 }
 
 impl Axis {
-    fn of(shown: &[(u64, &Operation)], now: Timestamp, list: Rect) -> Self {
-        let from = shown.iter().map(|(_, operation)| operation.asked).min().unwrap_or(now);
+    fn of(shown: &[&Operation], now: Timestamp, list: Rect) -> Self {
+        let from = shown.iter().map(|operation| operation.asked).min().unwrap_or(now);
         // A subscription lasts as long as its server: it would make all others look like one moment.
         let lasts = |operation: &Operation| operation.method.starts_with("subscriptions/");
-        let ends = shown.iter().filter(|(_, operation)| !lasts(operation));
-        let to = ends.map(|(_, operation)| operation.ended.unwrap_or(now)).max().unwrap_or(now);
+        let ends = shown.iter().filter(|operation| !lasts(operation));
+        let to = ends.map(|operation| operation.ended.unwrap_or(now)).max().unwrap_or(now);
         let left = (list.width * 2 / 5).clamp(16.min(list.width), 44);
         let cells = list.width.saturating_sub(left + TOOK + 2);
         Self { from, to: to.max(Timestamp(from.0 + 1)), now, left, cells }

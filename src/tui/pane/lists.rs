@@ -1,0 +1,211 @@
+//! What the three catalogues list of a server, and what they tell of an entry: tools, resources with
+//! their templates, prompts.
+
+use serde_json::Value;
+
+use super::catalog::{Entry, Kind};
+use crate::base::text::SafeText;
+use crate::host::ServerView;
+use crate::mcp::capabilities::{ListKind, Tool, ToolHints};
+use crate::tui::ink::{Bytes, Ink, ink};
+use crate::tui::keymap::Scope;
+use crate::tui::model::Model;
+use crate::tui::schema_text;
+use crate::tui::theme::Role;
+use crate::tui::widget::{Doc, doc};
+
+/// The tools pane.
+pub const TOOLS: Kind = Kind {
+    scopes: &[Scope::Tools, Scope::List],
+    noun: "tool",
+    number: "tokens",
+    build: tools,
+    detail: tool_detail,
+};
+
+/// The resources pane.
+pub const RESOURCES: Kind = Kind {
+    scopes: &[Scope::Resources, Scope::List],
+    noun: "resource",
+    number: "size",
+    build: resources,
+    detail: resource_detail,
+};
+
+/// The prompts pane.
+pub const PROMPTS: Kind = Kind {
+    scopes: &[Scope::Prompts, Scope::List],
+    noun: "prompt",
+    number: "tokens",
+    build: prompts,
+    detail: prompt_detail,
+};
+
+/// A guess at what an entry costs a model's context: four bytes to a token.
+fn tokens(raw: &Value) -> usize {
+    raw.to_string().len().div_ceil(4)
+}
+
+/// The head of every detail: name, title, why it cannot be used.
+fn head(entry: &Entry, title: Option<&SafeText>, doc: &mut Doc) {
+    doc.line(vec![(Ink::from(&entry.label), Role::Heading)]);
+    if let Some(title) = title.filter(|title| **title != entry.label) {
+        doc.text(0, title, Role::Foreign);
+    }
+    if let Some(reason) = &entry.unavailable {
+        doc.text(0, reason, Role::Error);
+    }
+}
+
+/// A description, apart from our words.
+fn description(text: Option<&SafeText>, doc: &mut Doc) {
+    if let Some(text) = text.filter(|text| !text.is_empty()) {
+        doc.gap();
+        doc::foreign(doc, 0, text);
+    }
+}
+
+fn tools(server: &ServerView) -> Vec<Entry> {
+    let entry = |tool: &Tool| Entry {
+        note: schema_text::signature(&tool.input_schema),
+        marks: marks(tool.hints),
+        number: ink!("{}", tokens(&tool.raw)),
+        size: tokens(&tool.raw) as u64,
+        names: format!("{} {}", tool.title.as_deref().unwrap_or_default(), server.name),
+        description: tool.description.clone(),
+        ..Entry::of(server, ListKind::Tools, &tool.name, &tool.label, &tool.raw)
+    };
+    server.capabilities.tools.iter().map(|tool| entry(tool)).collect()
+}
+
+fn marks(hints: ToolHints) -> Ink {
+    match (hints.read_only, hints.destructive) {
+        (Some(true), _) => ink!("read-only"),
+        (_, Some(true)) => ink!("destructive"),
+        (Some(false), Some(false)) => ink!("additive"),
+        _ => ink!(""),
+    }
+}
+
+fn tool_detail(entry: &Entry, server: &ServerView, model: &Model, doc: &mut Doc) {
+    let mut tools = server.capabilities.tools.iter();
+    let Some(tool) = tools.find(|tool| tool.name == entry.wire) else { return };
+    head(entry, tool.title.as_ref(), doc);
+    let size = tool.raw.to_string().len();
+    let cost = ink!("   about {} tokens of context ({})", size.div_ceil(4), Bytes(size as u64));
+    doc.line(vec![(Model::name(&entry.server), Role::Muted), (cost, Role::Muted)]);
+    hints(tool, doc);
+    if let Some(breaker) = server.tool_breakers.get(&tool.label) {
+        super::servers::breaker_line(breaker, model, doc);
+    }
+    description(tool.description.as_ref(), doc);
+    doc.heading("input");
+    schema_text::tree(&tool.input_schema, doc);
+    if let Some(schema) = &tool.output_schema {
+        doc.heading("output");
+        schema_text::tree(schema, doc);
+    }
+}
+
+fn hints(tool: &Tool, doc: &mut Doc) {
+    let words = [
+        (tool.hints.read_only, "read-only", "not read-only"),
+        (tool.hints.destructive, "destructive", "not destructive"),
+        (tool.hints.idempotent, "idempotent", "not idempotent"),
+        (tool.hints.open_world, "open world", "closed world"),
+    ];
+    let said = words.iter().filter_map(|(hint, yes, no)| Some(if (*hint)? { *yes } else { *no }));
+    let said: Vec<&str> = said.collect();
+    if !said.is_empty() {
+        doc.text(0, &Ink::line(&format!("annotations: {}", said.join(", "))), Role::Muted);
+    }
+}
+
+fn resources(server: &ServerView) -> Vec<Entry> {
+    let lists = &server.capabilities;
+    let names = |name: &SafeText, title: Option<&SafeText>| {
+        format!("{name} {} {}", title.map_or("", SafeText::as_str), server.name)
+    };
+    let resources = lists.resources.iter().map(|one| Entry {
+        note: Ink::from(one.title.as_ref().unwrap_or(&one.name)),
+        size: one.size.unwrap_or_default(),
+        number: one.size.map_or_else(Ink::default, |size| ink!("{}", Bytes(size))),
+        names: names(&one.name, one.title.as_ref()),
+        description: one.description.clone(),
+        ..Entry::of(server, ListKind::Resources, &one.uri, &one.label, &one.raw)
+    });
+    let templates = lists.templates.iter().map(|one| Entry {
+        note: Ink::from(one.title.as_ref().unwrap_or(&one.name)),
+        marks: ink!("template"),
+        names: names(&one.name, one.title.as_ref()),
+        description: one.description.clone(),
+        ..Entry::of(server, ListKind::ResourceTemplates, &one.uri_template, &one.label, &one.raw)
+    });
+    resources.chain(templates).collect()
+}
+
+fn resource_detail(entry: &Entry, server: &ServerView, _: &Model, doc: &mut Doc) {
+    let lists = &server.capabilities;
+    let resource = lists.resources.iter().find(|r| r.uri == entry.wire);
+    let template = lists.templates.iter().find(|t| t.uri_template == entry.wire);
+    let known = match (entry.list, resource, template) {
+        (ListKind::Resources, Some(one), _) => {
+            Some((&one.title, &one.name, &one.mime_type, one.size, &one.description))
+        }
+        (_, _, Some(one)) => Some((&one.title, &one.name, &one.mime_type, None, &one.description)),
+        _ => None,
+    };
+    if let Some((title, name, mime, size, words)) = known {
+        head(entry, title.as_ref(), doc);
+        doc.gap();
+        doc.field("server", Model::name(&entry.server), Role::Text);
+        doc.field("name", name, Role::Foreign);
+        doc.field_if("type", mime.as_ref(), Role::Text);
+        doc.field_if("size", size.map(|size| ink!("{}", Bytes(size))), Role::Text);
+        description(words.as_ref(), doc);
+    }
+    doc.heading("as sent").json(0, &entry.raw);
+}
+
+fn prompts(server: &ServerView) -> Vec<Entry> {
+    let prompts = server.capabilities.prompts.iter().map(|prompt| {
+        let mut note = ink!("(");
+        for (n, argument) in prompt.arguments.iter().enumerate() {
+            let comma: &'static str = if n > 0 { ", " } else { "" };
+            let optional: &'static str = if argument.required { "" } else { "?" };
+            note.push(ink!("{}{}{}", comma, &argument.label, optional));
+        }
+        note.push(")");
+        Entry {
+            note,
+            number: ink!("{}", tokens(&prompt.raw)),
+            size: tokens(&prompt.raw) as u64,
+            names: format!("{} {}", prompt.title.as_deref().unwrap_or_default(), server.name),
+            description: prompt.description.clone(),
+            ..Entry::of(server, ListKind::Prompts, &prompt.name, &prompt.label, &prompt.raw)
+        }
+    });
+    prompts.collect()
+}
+
+fn prompt_detail(entry: &Entry, server: &ServerView, _: &Model, doc: &mut Doc) {
+    let prompts = &server.capabilities.prompts;
+    let Some(prompt) = prompts.iter().find(|prompt| prompt.name == entry.wire) else { return };
+    head(entry, prompt.title.as_ref(), doc);
+    doc.line(vec![(Model::name(&entry.server), Role::Muted)]);
+    description(prompt.description.as_ref(), doc);
+    doc.heading("arguments");
+    if prompt.arguments.is_empty() {
+        doc.text(2, &"none", Role::Faint);
+    }
+    for argument in &prompt.arguments {
+        let star: &'static str = if argument.required { " *" } else { "" };
+        doc.line(vec![
+            (ink!("  {}", &argument.label), Role::JsonKey),
+            (ink!("{}", star), Role::Warning),
+        ]);
+        if let Some(words) = &argument.description {
+            doc.text(4, words, Role::Foreign);
+        }
+    }
+}
