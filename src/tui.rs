@@ -20,7 +20,7 @@ macro_rules! named {
 
         impl $type {
             /// All of them, in order.
-            pub const ALL: &'static [Self] = &[$(Self::$value),*];
+            pub const ALL: [Self; [$(Self::$value),*].len()] = [$(Self::$value),*];
 
             /// Its name in files.
             pub const fn name(self) -> &'static str {

@@ -44,13 +44,7 @@ impl Engine {
         let stop = CancellationToken::new();
         let (commands, asked) = mpsc::channel(16);
         let stopped = stop.clone();
-        let thread = std::thread::Builder::new().name("engine".into()).spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            if let Ok(runtime) = runtime {
-                runtime.block_on(run(deck, events, asked, stopped));
-                runtime.shutdown_timeout(Duration::from_millis(200));
-            }
-        })?;
+        let thread = on_thread("engine", move || run(deck, events, asked, stopped))?;
         Ok(Self { stop, commands, thread: Some(thread), host: None, player: None })
     }
 
@@ -79,15 +73,10 @@ impl Engine {
     ) -> std::io::Result<Self> {
         let stop = CancellationToken::new();
         let stopped = stop.clone();
-        let thread = std::thread::Builder::new().name("attached".into()).spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            if let Ok(runtime) = runtime {
-                runtime.block_on(async {
-                    tokio::select! {
-                        () = crate::tui::attached::run(remote, messages) => stopped.cancelled().await,
-                        () = stopped.cancelled() => {}
-                    }
-                });
+        let thread = on_thread("attached", move || async move {
+            tokio::select! {
+                () = crate::tui::attached::run(remote, messages) => stopped.cancelled().await,
+                () = stopped.cancelled() => {}
             }
             drop(events);
         })?;
@@ -138,6 +127,20 @@ impl Drop for Engine {
             let _ = thread.join();
         }
     }
+}
+
+/// Does work on a thread of its own, with a runtime of its own.
+fn on_thread<W: Future<Output = ()>>(
+    name: &str,
+    work: impl FnOnce() -> W + Send + 'static,
+) -> std::io::Result<std::thread::JoinHandle<()>> {
+    std::thread::Builder::new().name(name.into()).spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        if let Ok(runtime) = runtime {
+            runtime.block_on(work());
+            runtime.shutdown_timeout(Duration::from_millis(200));
+        }
+    })
 }
 
 /// Runs until it is stopped. A screen that is gone needs no news.

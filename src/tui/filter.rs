@@ -2,6 +2,7 @@
 //! Words are joined by "and"; a leading `-` or `!` negates one; `"in quotes"` is text as it stands.
 //! Pure.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use jiff::Zoned;
@@ -49,26 +50,13 @@ enum Test {
     Id(String),
     Direction(Direction),
     Kind(MessageKind),
-    Status(Status),
-    Duration(Bound, Duration),
-    Size(Bound, usize),
+    /// It breaks the protocol.
+    Problem,
+    Duration(Ordering, Duration),
+    Size(Ordering, usize),
     From(Timestamp),
     To(Timestamp),
     Text(String),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bound {
-    More,
-    Less,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Status {
-    Ok,
-    Error,
-    Junk,
-    Problem,
 }
 
 impl Filter {
@@ -184,19 +172,14 @@ fn test(word: &str, now: &Zoned) -> Result<Test, String> {
             "out" => Test::Direction(Direction::Out),
             _ => return wrong("in or out"),
         },
-        "kind" => match lower.as_str() {
-            "request" => Test::Kind(MessageKind::Request),
-            "notification" => Test::Kind(MessageKind::Notification),
-            "response" => Test::Kind(MessageKind::Response),
-            "error" => Test::Kind(MessageKind::Error),
-            "non-json" | "junk" => Test::Kind(MessageKind::Junk),
-            _ => return wrong("request, notification, response, error or non-json"),
-        },
-        "status" => match lower.as_str() {
-            "ok" => Test::Status(Status::Ok),
-            "error" => Test::Status(Status::Error),
-            "non-json" | "junk" => Test::Status(Status::Junk),
-            "problem" => Test::Status(Status::Problem),
+        "kind" | "status" => match (key, lower.as_str()) {
+            ("kind", "request") => Test::Kind(MessageKind::Request),
+            ("kind", "notification") => Test::Kind(MessageKind::Notification),
+            ("kind", "response") | ("status", "ok") => Test::Kind(MessageKind::Response),
+            (_, "error") => Test::Kind(MessageKind::Error),
+            (_, "non-json" | "junk") => Test::Kind(MessageKind::Junk),
+            ("status", "problem") => Test::Problem,
+            ("kind", _) => return wrong("request, notification, response, error or non-json"),
             _ => return wrong("ok, error, non-json or problem"),
         },
         "duration" => match bounded(&lower).and_then(|(b, v)| Some((b, duration(v)?))) {
@@ -233,12 +216,9 @@ fn test(word: &str, now: &Zoned) -> Result<Test, String> {
     })
 }
 
-fn bounded(text: &str) -> Option<(Bound, &str)> {
-    if let Some(rest) = text.strip_prefix('>') {
-        Some((Bound::More, rest))
-    } else {
-        text.strip_prefix('<').map(|rest| (Bound::Less, rest))
-    }
+fn bounded(text: &str) -> Option<(Ordering, &str)> {
+    let more = text.strip_prefix('>').map(|rest| (Ordering::Greater, rest));
+    more.or_else(|| text.strip_prefix('<').map(|rest| (Ordering::Less, rest)))
 }
 
 fn number_and_unit(text: &str) -> Option<(f64, &str)> {
@@ -295,16 +275,11 @@ impl Test {
             Self::Id(id) => record.id.as_ref().is_some_and(|own| own.as_str() == id),
             Self::Direction(direction) => record.direction == *direction,
             Self::Kind(kind) => record.kind == *kind,
-            Self::Status(Status::Ok) => record.kind == MessageKind::Response,
-            Self::Status(Status::Error) => record.kind == MessageKind::Error,
-            Self::Status(Status::Junk) => record.kind == MessageKind::Junk,
-            Self::Status(Status::Problem) => record.problem.is_some(),
-            Self::Duration(bound, limit) => record.latency.is_some_and(|took| match bound {
-                Bound::More => took > *limit,
-                Bound::Less => took < *limit,
-            }),
-            Self::Size(Bound::More, limit) => record.bytes > *limit,
-            Self::Size(Bound::Less, limit) => record.bytes < *limit,
+            Self::Problem => record.problem.is_some(),
+            Self::Duration(bound, limit) => {
+                record.latency.is_some_and(|took| took.cmp(limit) == *bound)
+            }
+            Self::Size(bound, limit) => record.bytes.cmp(limit) == *bound,
             Self::From(_) | Self::To(_) => true,
             Self::Text(part) => contains(&record.body, part) || has(record.method.as_ref(), part),
         }

@@ -87,6 +87,11 @@ named! {
 }
 
 impl Scope {
+    /// The scope of this name.
+    fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.name() == name)
+    }
+
     /// The pane whose own keys these are, when they are one's.
     pub fn pane(self) -> Option<PaneId> {
         PaneId::by_title(self.name())
@@ -345,7 +350,7 @@ impl Keymap {
     pub fn to_markdown(&self) -> String {
         let mut out = String::from("| where | keys | what |\n| --- | --- | --- |\n");
         for scope in Scope::ALL {
-            for row in self.listed.iter().filter(|r| r.scope == *scope && !r.chords.is_empty()) {
+            for row in self.listed.iter().filter(|r| r.scope == scope && !r.chords.is_empty()) {
                 let chords = row.chords.iter();
                 let keys: Vec<String> =
                     chords.map(|c| format!("`{}`", c.to_string().replace('|', "\\|"))).collect();

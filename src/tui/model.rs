@@ -10,7 +10,7 @@ use crate::base::logs::LogRecord;
 use crate::base::ring::Batch;
 use crate::base::text::SafeText;
 use crate::base::{ServerName, Timestamp};
-use crate::config::{Diagnostic, McpConfig};
+use crate::config::{Diagnostic, McpConfig, ServerConfig};
 use crate::deck::clients::ClientView;
 use crate::deck::policy::PolicyView;
 use crate::deck::recording::Operations;
@@ -211,6 +211,11 @@ impl Model {
         self.view.servers.get(name)
     }
 
+    /// One server's entry of the configuration.
+    pub fn entry(&self, name: &ServerName) -> Option<&ServerConfig> {
+        self.config.as_ref()?.servers.get(name)
+    }
+
     /// A name to draw.
     pub fn name(name: &ServerName) -> Ink {
         Ink::line(name.as_str())
@@ -232,11 +237,7 @@ impl Model {
     }
 
     /// A text on the screen changes at this moment.
-    pub fn wake_when(&self, at: Timestamp) {
-        self.wake_at(at);
-    }
-
-    fn wake_at(&self, at: Timestamp) {
+    pub fn wake_at(&self, at: Timestamp) {
         if self.wake.get().is_none_or(|earlier| at < earlier) {
             self.wake.set(Some(at));
         }

@@ -7,7 +7,7 @@ use ratatui::widgets::{Clear, Widget};
 
 use crate::tui::action::Action;
 use crate::tui::effect::Effect;
-use crate::tui::ink::Ink;
+use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::pick::Pick;
@@ -120,6 +120,17 @@ impl Reader {
         Self { title, doc, top: 0, subject: Subject::Fixed, raw: None, narrow: None }
     }
 
+    /// A text about something, which the app fills in before it is drawn.
+    pub fn of(subject: Subject) -> Self {
+        let title = match &subject {
+            Subject::BlackBox(server) => ink!("diagnostics: {}", Ink::line(server.as_str())),
+            Subject::Info(server) => ink!("info: {}", Ink::line(server.as_str())),
+            Subject::Tour(_) => ink!("welcome"),
+            Subject::Fixed | Subject::Help => Ink::default(),
+        };
+        Self { subject, ..Self::new(title, Doc::default()) }
+    }
+
     fn act(&mut self, action: Action, inner: Rect, out: &mut Out) -> Verdict {
         let page = isize::try_from(inner.height).unwrap_or(1) - 1;
         if let Some(delta) = action.steps(page) {
@@ -145,10 +156,7 @@ impl Reader {
             Action::Back | Action::Open => return Verdict::Close,
             Action::Help if self.subject == Subject::Help => return Verdict::Close,
             Action::Copy | Action::CopyAll => out.copy(self.text()),
-            Action::Save => out.effect(Effect::Save {
-                name: "mcpdeck-text.txt".into(),
-                content: self.text().into_bytes(),
-            }),
+            Action::Save => out.save("mcpdeck-text.txt", self.text()),
             _ => return Verdict::Pass,
         }
         Verdict::Stay
@@ -225,7 +233,10 @@ impl Overlay {
     /// Does what was asked.
     pub fn act(&mut self, action: Action, whole: Rect, out: &mut Out) -> Verdict {
         let inner = inner(self.area(whole));
+        let passes =
+            matches!(action, Action::QuitNow | Action::Help | Action::Redraw | Action::Suspend);
         match self {
+            Self::Input(_) | Self::SignIn(_) | Self::Ask(_) if passes => Verdict::Pass,
             Self::Reader(reader) => reader.act(action, inner, out),
             Self::Palette(palette) => {
                 palette.act(action, usize::from(inner.height.saturating_sub(1)))
@@ -386,6 +397,21 @@ fn inner(area: Rect) -> Rect {
         y: area.y + 2.min(area.height),
         width: area.width.saturating_sub(4),
         height: area.height.saturating_sub(3),
+    }
+}
+
+/// The keys of a dialog at its foot, each with what it does there; `None` leaves one out.
+fn keys(
+    cx: &Cx<'_>,
+    scope: Scope,
+    pen: &mut Pen<'_>,
+    word: impl Fn(Action) -> Option<&'static str>,
+) {
+    for row in cx.keymap.rows(&[scope]).into_iter().filter(|row| row.footer > 0) {
+        if let Some(word) = word(row.action) {
+            pen.put(Ink::line(&row.chords[0].to_string()), cx.style(Role::Key));
+            pen.put(ink!(" {}   ", word), cx.style(Role::Muted));
+        }
     }
 }
 

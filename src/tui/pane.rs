@@ -4,6 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::Style;
 
+use crate::base::ServerName;
 use crate::tui::action::Action;
 use crate::tui::effect::Effect;
 use crate::tui::form::draw::Look;
@@ -17,96 +18,72 @@ use crate::tui::screen::Screen;
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widget::{FilterLine, Keep, TextInput};
 
-/// The panes, in the order of their keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum PaneId {
-    /// Servers.
-    #[default]
-    Servers,
-    /// Tools.
-    Tools,
-    /// Resources and templates.
-    Resources,
-    /// Prompts.
-    Prompts,
-    /// Messages.
-    Traffic,
-    /// Logs.
-    Logs,
-    /// Counts and latencies.
-    Metrics,
-    /// The cache.
-    Cache,
-    /// What waits for the person.
-    Inbox,
-    /// The configuration.
-    Config,
+named! {
+    /// The panes, in the order of their keys, with the titles on their tabs.
+    #[derive(Default)]
+    pub enum PaneId {
+        /// Servers.
+        #[default]
+        Servers = "Servers",
+        /// Tools.
+        Tools = "Tools",
+        /// Resources and templates.
+        Resources = "Resources",
+        /// Prompts.
+        Prompts = "Prompts",
+        /// Messages.
+        Traffic = "Traffic",
+        /// Logs.
+        Logs = "Logs",
+        /// Counts and latencies.
+        Metrics = "Metrics",
+        /// The cache.
+        Cache = "Cache",
+        /// What waits for the person.
+        Inbox = "Inbox",
+        /// The configuration.
+        Config = "Config",
+    }
 }
 
-/// What is known of a pane without opening it.
-struct Tab {
-    digit: &'static str,
-    title: &'static str,
-    short: &'static str,
-    action: Action,
-}
-
-const fn tab(digit: &'static str, [title, short]: [&'static str; 2], action: Action) -> Tab {
-    Tab { digit, title, short, action }
-}
-
-/// In the order of [`PaneId`].
-const TABS: [Tab; 10] = [
-    tab("1", ["Servers", "Servers"], Action::ShowServers),
-    tab("2", ["Tools", "Tools"], Action::ShowTools),
-    tab("3", ["Resources", "Res"], Action::ShowResources),
-    tab("4", ["Prompts", "Prompts"], Action::ShowPrompts),
-    tab("5", ["Traffic", "Traffic"], Action::ShowTraffic),
-    tab("6", ["Logs", "Logs"], Action::ShowLogs),
-    tab("7", ["Metrics", "Metr"], Action::ShowMetrics),
-    tab("8", ["Cache", "Cache"], Action::ShowCache),
-    tab("9", ["Inbox", "Inbox"], Action::ShowInbox),
-    tab("0", ["Config", "Conf"], Action::ShowConfig),
+/// The keys of the panes, and the actions that show them.
+const KEYS: [(&str, Action); PaneId::ALL.len()] = [
+    ("1", Action::ShowServers),
+    ("2", Action::ShowTools),
+    ("3", Action::ShowResources),
+    ("4", Action::ShowPrompts),
+    ("5", Action::ShowTraffic),
+    ("6", Action::ShowLogs),
+    ("7", Action::ShowMetrics),
+    ("8", Action::ShowCache),
+    ("9", Action::ShowInbox),
+    ("0", Action::ShowConfig),
 ];
 
 impl PaneId {
-    /// All of them, in the order of their keys.
-    pub const ALL: [Self; 10] = [
-        Self::Servers,
-        Self::Tools,
-        Self::Resources,
-        Self::Prompts,
-        Self::Traffic,
-        Self::Logs,
-        Self::Metrics,
-        Self::Cache,
-        Self::Inbox,
-        Self::Config,
-    ];
-
-    /// Title on the tab.
-    pub const fn title(self) -> &'static str {
-        TABS[self as usize].title
-    }
-
     /// Title where there is little room.
     pub const fn short(self) -> &'static str {
-        TABS[self as usize].short
+        match self {
+            Self::Resources => "Res",
+            Self::Metrics => "Metr",
+            Self::Config => "Conf",
+            other => other.name(),
+        }
     }
 
     /// The digit of its key.
     pub const fn digit(self) -> &'static str {
-        TABS[self as usize].digit
+        KEYS[self as usize].0
     }
 
     /// The action that shows it.
     pub const fn action(self) -> Action {
-        TABS[self as usize].action
+        KEYS[self as usize].1
     }
 
     /// The pane of this title, in any case.
     pub fn by_title(title: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|pane| pane.title().eq_ignore_ascii_case(title))
+        Self::ALL.into_iter().find(|pane| pane.name().eq_ignore_ascii_case(title))
     }
 }
 
@@ -215,9 +192,7 @@ pub struct Out {
     /// Requests that are to be denied together.
     pub deny_all: Option<DenyAll>,
     /// An entry of a server's list to call, get or read.
-    pub call: Option<(crate::base::ServerName, crate::mcp::capabilities::ListKind, String)>,
-    /// Another pane to show.
-    pub goto: Option<PaneId>,
+    pub call: Option<(ServerName, crate::mcp::capabilities::ListKind, String)>,
     /// Preferences changed.
     pub remember: bool,
 }
@@ -226,7 +201,7 @@ pub struct Out {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DenyAll {
     /// Whose.
-    pub server: crate::base::ServerName,
+    pub server: ServerName,
     /// Which.
     pub ids: Vec<crate::mcp::ApprovalId>,
 }
@@ -250,6 +225,11 @@ impl Out {
     /// Tells something that names keys: `{action}` becomes the key it has.
     pub const fn tell(&mut self, text: &'static str, role: Role) {
         self.hint = Some((text, role));
+    }
+
+    /// Saves text or bytes in a new file of the working directory.
+    pub fn save(&mut self, name: &str, content: impl Into<Vec<u8>>) {
+        self.effect(Effect::Save { name: name.into(), content: content.into() });
     }
 
     /// Copies text; the dashboard says so.
@@ -346,6 +326,11 @@ pub trait Pane {
     /// The filter while it is typed.
     fn typing(&mut self) -> Option<&mut TextInput> {
         self.filter_mut().filter(|filter| filter.editing).map(|filter| &mut **filter)
+    }
+
+    /// The server of what is selected, when a command there is for one.
+    fn server(&self, _model: &Model) -> Option<ServerName> {
+        None
     }
 
     /// Typing ended.

@@ -94,25 +94,26 @@ impl Runner {
             Effect::Client(order, origin) => self.order(Order::Client(order, origin)),
             Effect::Policy(order) => self.order(Order::Policy(order)),
             Effect::Call(token, request) => self.call(token, request),
-            Effect::Run(run) => {
-                let messages = self.messages.clone();
-                tokio::spawn(async move {
-                    let name = SafeText::line(&run.command.name);
-                    let _ = messages
-                        .send(match run.captured().await {
-                            Ok(text) => Message::Output(name, text),
-                            Err(reason) => failed(&reason),
-                        })
-                        .await;
-                });
-            }
+            Effect::Run(run) => self.later(async move {
+                let name = SafeText::line(&run.command.name);
+                Some(match run.captured().await {
+                    Ok(text) => Message::Output(name, text),
+                    Err(reason) => failed(&reason),
+                })
+            }),
             Effect::CancelCall(token) => {
                 if let Some(cancel) = self.calls.remove(&token) {
                     cancel.cancel();
                 }
             }
-            Effect::Draft(..) | Effect::KeepAnswer(_) | Effect::OpenUrl(..) => {
-                self.about_requests(effect);
+            Effect::Draft(id, params) => match self.host() {
+                Ok(host) => self
+                    .later(async move { Some(Message::Drafted(id, host.draft(id, params).await)) }),
+                Err(error) => self.tell(Message::Drafted(id, Err(error))),
+            },
+            Effect::KeepAnswer(answer) => self.keep_answer(*answer),
+            Effect::OpenUrl(id, url) => {
+                self.later(async move { Some(Message::Opened(id, browser::open(url).await)) });
             }
             Effect::CacheDrop(key) => {
                 if let Ok(host) = self.host() {
@@ -130,30 +131,30 @@ impl Runner {
             Effect::Check(token, job) => {
                 self.beside(move || Message::Checked(token, Box::new(job.run())));
             }
-            Effect::Picture(token, job) => self.picture(token, *job),
+            Effect::Picture(token, job) => self.later(async move {
+                let block = job.block;
+                let done = tokio::task::spawn_blocking(move || job.run()).await;
+                let done = done.unwrap_or_else(|_| PictureJob::failed(block));
+                Some(Message::PictureDone(token, Box::new(done)))
+            }),
             Effect::Compare(token, job) => self.compare(token, *job),
             _ => self.about_files(effect),
         }
     }
 
-    /// Does what takes long or may have to wait for the file system, away from the drawing.
-    fn beside(&self, work: impl FnOnce() -> Message + Send + 'static) {
+    /// Does what has to be waited for; tells what came of it, when there is something to say.
+    fn later(&self, work: impl Future<Output = Option<Message>> + Send + 'static) {
         let messages = self.messages.clone();
         tokio::spawn(async move {
-            if let Ok(message) = tokio::task::spawn_blocking(work).await {
+            if let Some(message) = work.await {
                 let _ = messages.send(message).await;
             }
         });
     }
 
-    fn picture(&self, token: ViewToken, job: PictureJob) {
-        let messages = self.messages.clone();
-        tokio::spawn(async move {
-            let block = job.block;
-            let done = tokio::task::spawn_blocking(move || job.run()).await;
-            let done = done.unwrap_or_else(|_| PictureJob::failed(block));
-            let _ = messages.send(Message::PictureDone(token, Box::new(done))).await;
-        });
+    /// Does what takes long or may have to wait for the file system, away from the drawing.
+    fn beside(&self, work: impl FnOnce() -> Message + Send + 'static) {
+        self.later(async move { tokio::task::spawn_blocking(work).await.ok() });
     }
 
     fn compare(&self, token: ViewToken, job: CompareJob) {
@@ -194,14 +195,11 @@ impl Runner {
             Ok(done) => done,
             Err(error) => return self.tell(Message::Failed(error)),
         };
-        let messages = self.messages.clone();
-        tokio::spawn(async move {
-            let message = match done.await {
-                Ok(Some(text)) => Message::Done(text),
-                Ok(None) => return,
-                Err(error) => Message::Failed(error),
-            };
-            let _ = messages.send(message).await;
+        self.later(async move {
+            match done.await {
+                Ok(done) => done.map(Message::Done),
+                Err(error) => Some(Message::Failed(error)),
+            }
         });
     }
 
@@ -332,32 +330,6 @@ impl Runner {
             Ok(()) => Message::Done(SafeText::line(&format!("saved {name} in {}", file.display()))),
             Err(error) => Message::Failed(Error::new(ErrorCode::Configuration, error.to_string())),
         });
-    }
-
-    // Effects about requests of servers that are no orders: drafts, kept answers, opened pages.
-
-    fn about_requests(&self, effect: Effect) {
-        match effect {
-            Effect::Draft(id, params) => match self.host() {
-                Ok(host) => {
-                    let messages = self.messages.clone();
-                    tokio::spawn(async move {
-                        let drafted = host.draft(id, params).await;
-                        let _ = messages.send(Message::Drafted(id, drafted)).await;
-                    });
-                }
-                Err(error) => self.tell(Message::Drafted(id, Err(error))),
-            },
-            Effect::KeepAnswer(answer) => self.keep_answer(*answer),
-            Effect::OpenUrl(id, url) => {
-                let messages = self.messages.clone();
-                tokio::spawn(async move {
-                    let opened = browser::open(url).await;
-                    let _ = messages.send(Message::Opened(id, opened)).await;
-                });
-            }
-            _ => {}
-        }
     }
 
     fn keep_answer(&self, answer: ScriptedAnswer) {

@@ -56,6 +56,30 @@ pub fn empty_text(cx: &Cx<'_>, text: &Ink, area: Rect, buf: &mut Buffer) -> u16 
     doc.len() as u16
 }
 
+/// Draws the line above a list that is filtered by what is typed there: what is typed, or `text` in
+/// its place, and what stands at the right. Gives where it is typed.
+pub fn filter_line(
+    cx: &Cx<'_>,
+    filter: &FilterLine,
+    text: (Ink, Role),
+    right: &[(Ink, Role)],
+    (area, buf): (Rect, &mut Buffer),
+) -> Rect {
+    let total: u16 = right.iter().map(|(text, _)| width(text)).sum();
+    let room = area.width.saturating_sub(total + 3);
+    let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+    pen.put("/ ", cx.style(Role::Accent)).clip(text.0, room, cx.style(text.1));
+    pen.column(area.width.saturating_sub(total).max(2));
+    for (text, role) in right {
+        pen.put(text, cx.style(*role));
+    }
+    let typed = Rect { x: area.x + 2, width: room.min(area.width.saturating_sub(2)), ..area };
+    if filter.editing {
+        filter.render(typed, buf, cx.style(Role::Input));
+    }
+    typed
+}
+
 /// Draws a scroll bar on the right edge of `area` when not all rows fit.
 pub fn scroll_bar(cx: &Cx<'_>, len: usize, top: usize, area: Rect, buf: &mut Buffer) {
     let height = usize::from(area.height);

@@ -8,8 +8,7 @@ use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::config::ApprovalRule;
 use crate::deck::answers::Answers as KeptAnswers;
-use crate::error::Error;
-use crate::host::approvals::{Drafted, PendingRequest, Settlement};
+use crate::host::approvals::{PendingRequest, Settlement};
 use crate::host::{HostView, RuleKind, SessionRule};
 use crate::mcp::{Answer, ApprovalId, RequestKind};
 use crate::tui::action::Action;
@@ -183,16 +182,6 @@ impl App {
         }
     }
 
-    /// Text came back from an editor.
-    pub(super) fn answer_edited(&mut self, id: ApprovalId, text: &Result<String, SafeText>) {
-        match (self.answers.screens.get_mut(&id), text) {
-            (Some(answering), Ok(text)) => answering.replace_text(text.trim_end_matches('\n')),
-            (_, Err(reason)) => self.toast(Ink::from(reason), Role::Warning),
-            (None, Ok(_)) => {}
-        }
-        self.mark(Redraw::Now);
-    }
-
     /// The request of an open screen.
     fn answered_request(&self) -> Option<Arc<PendingRequest>> {
         Some(Arc::clone(&self.answers.screens.get(&self.open_request()?)?.request))
@@ -275,22 +264,26 @@ impl App {
     pub(super) fn answer_message(&mut self, message: Message, effects: &mut Vec<Effect>) {
         match message {
             Message::Drafter(name) => self.model.drafter = name,
-            Message::Drafted(id, drafted) => self.answer_drafted(id, drafted),
-            Message::Opened(id, opened) => {
-                let answering = self.answers.screens.get_mut(&id);
-                match (answering, opened) {
-                    (Some(answering), opened) => {
-                        if let Some(effect) = answering.visited(opened) {
-                            self.absorb_effect(effect, effects);
-                        }
-                    }
-                    (None, Ok(())) => self.toast(ink!("continue in the browser"), Role::Ok),
-                    (None, Err(why)) => {
-                        let what = "copy the address, and paste the one the browser ends at";
-                        self.toast(ink!("{}: {}", &why, what), Role::Warning);
-                    }
+            Message::Drafted(id, drafted) => {
+                if let Some(answering) = self.answers.screens.get_mut(&id) {
+                    answering.drafted(match drafted {
+                        Ok(drafted) => Ok((drafted.by, drafted.result)),
+                        Err(error) => Err(SafeText::line(&error.message)),
+                    });
                 }
             }
+            Message::Opened(id, opened) => match (self.answers.screens.get_mut(&id), opened) {
+                (Some(answering), opened) => {
+                    if let Some(effect) = answering.visited(opened) {
+                        self.absorb_effect(effect, effects);
+                    }
+                }
+                (None, Ok(())) => self.toast(ink!("continue in the browser"), Role::Ok),
+                (None, Err(why)) => {
+                    let what = "copy the address, and paste the one the browser ends at";
+                    self.toast(ink!("{}: {}", &why, what), Role::Warning);
+                }
+            },
             Message::KeptAnswers(answers) => self.use_kept_answers(answers),
             _ => {}
         }
@@ -320,15 +313,6 @@ impl App {
         }
     }
 
-    fn answer_drafted(&mut self, id: ApprovalId, drafted: Result<Drafted, Error>) {
-        if let Some(answering) = self.answers.screens.get_mut(&id) {
-            answering.drafted(match drafted {
-                Ok(drafted) => Ok((drafted.by, drafted.result)),
-                Err(error) => Err(SafeText::line(&error.message)),
-            });
-        }
-    }
-
     /// Takes the kept answers of the configuration into use.
     pub fn use_kept_answers(&mut self, answers: KeptAnswers) {
         self.answers.kept = answers;
@@ -340,7 +324,7 @@ impl App {
 
     fn choose_template(&mut self) {
         let Some(request) = self.answered_request() else { return };
-        let entry = self.model.config.as_ref().and_then(|c| c.servers.get(&request.server));
+        let entry = self.model.entry(&request.server);
         let Some(answering) = self.answers.screens.get(&request.id) else { return };
         let offers = answering.offers(&self.answers.kept, entry.map(|entry| &entry.approvals));
         let choices: Vec<Choice> = offers
@@ -414,12 +398,11 @@ impl App {
     }
 
     fn choose_rule(&mut self, server: &ServerName, kind: RuleKind) {
-        let entry = self.model.config.as_ref().and_then(|c| c.servers.get(server));
         let asked = match kind {
             RuleKind::Sampling => RequestKind::Sampling,
             RuleKind::Elicitation => RequestKind::Elicitation,
         };
-        let approvals = entry.map(|entry| &entry.approvals);
+        let approvals = self.model.entry(server).map(|entry| &entry.approvals);
         let offers = kept_offers(server.as_str(), &asked, &self.answers.kept, approvals);
         let mut choices = Vec::new();
         let mut add = |words: Ink, rule: Option<SessionRule>| {

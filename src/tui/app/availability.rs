@@ -17,7 +17,7 @@ use crate::tui::keymap::{Keymap, Row, Scope};
 use crate::tui::model::{EngineState, Model};
 use crate::tui::overlay::{Overlay, Reader, Subject, reader_width};
 use crate::tui::pane::catalog::CatalogPane;
-use crate::tui::pane::{Availability, PaneId, Ui};
+use crate::tui::pane::{Availability, PaneId, Ui, servers};
 use crate::tui::pick::{Choice, FilterPick, Pick};
 use crate::tui::theme::{Role, Theme};
 use crate::tui::user_command::{PLACES, Run};
@@ -309,7 +309,7 @@ impl App {
         let pick = Pick::Action(action);
         let words = self.keymap.help(action);
         if let Some(pane) = self.elsewhere(action) {
-            let hint = ink!("in {}", pane.title());
+            let hint = ink!("in {}", pane.name());
             return Choice::new(words, hint, pick);
         }
         let disabled = match self.availability(action) {
@@ -370,9 +370,8 @@ impl App {
         for (what, does) in MOUSE {
             key_line(&ink!("{}", *what), &ink!("{}", *does), Role::Text, &mut doc);
         }
-        let title = ink!("keys: {}", self.pane.title());
-        let mut reader = Reader::new(title, doc);
-        reader.subject = Subject::Help;
+        let title = ink!("keys: {}", self.pane.name());
+        let reader = Reader { subject: Subject::Help, ..Reader::new(title, doc) };
         self.push_overlay(Overlay::Reader(reader));
     }
 
@@ -385,20 +384,11 @@ impl App {
             }
             _ => true,
         });
-        let title = match &subject {
-            Subject::BlackBox(server) => ink!("diagnostics: {}", Model::name(server)),
-            Subject::Info(server) => ink!("info: {}", Model::name(server)),
-            _ => return,
-        };
-        let mut reader = Reader::new(title, Doc::default());
-        reader.subject = subject;
-        self.push_overlay(Overlay::Reader(reader));
+        self.push_overlay(Overlay::Reader(Reader::of(subject)));
     }
 
     pub(super) fn open_tour(&mut self, page: usize) {
-        let mut reader = Reader::new(ink!("welcome"), Doc::default());
-        reader.subject = Subject::Tour(page);
-        self.push_overlay(Overlay::Reader(reader));
+        self.push_overlay(Overlay::Reader(Reader::of(Subject::Tour(page))));
     }
 
     pub(super) fn turn_tour(&mut self, delta: isize, effects: &mut Vec<Effect>) {
@@ -406,7 +396,7 @@ impl App {
         let Subject::Tour(page) = &mut reader.subject else { return };
         let next = page.saturating_add_signed(delta);
         reader.top = 0;
-        if next >= crate::tui::pane::servers::tour::PAGES.len() {
+        if next >= servers::tour::PAGES.len() {
             self.close_overlay();
             self.remember(effects);
         } else {
@@ -427,18 +417,12 @@ impl App {
                 palette.renew(self.model.watched_choices());
             }
             let Overlay::Reader(reader) = overlay else { continue };
-            match &reader.subject {
-                Subject::BlackBox(name) => {
-                    reader.doc = crate::tui::pane::servers::black_box(ui, name);
-                }
-                Subject::Info(name) => {
-                    reader.doc = crate::tui::pane::servers::info(ui, name);
-                }
-                Subject::Tour(page) => {
-                    reader.doc = crate::tui::pane::servers::tour::page(*page, ui);
-                }
-                Subject::Fixed | Subject::Help => {}
-            }
+            reader.doc = match &reader.subject {
+                Subject::BlackBox(name) => servers::black_box(ui, name),
+                Subject::Info(name) => servers::info(ui, name),
+                Subject::Tour(page) => servers::tour::page(*page, ui),
+                Subject::Fixed | Subject::Help => continue,
+            };
         }
     }
 
@@ -472,7 +456,7 @@ impl App {
         }
         self.model.scope = prefs.scope.as_deref().map(crate::base::ServerName::new);
         for id in PaneId::ALL {
-            let text = prefs.filters.get(&id.title().to_lowercase());
+            let text = prefs.filters.get(&id.name().to_lowercase());
             if let (Some(text), Some(filter)) = (text, self.panes.get_mut(id).filter_mut()) {
                 filter.set(text);
             }

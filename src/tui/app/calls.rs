@@ -79,7 +79,7 @@ impl Calls {
 
 impl App {
     /// Does what a call screen wants.
-    fn wanted(&mut self, wanted: Vec<Effect>, effects: &mut Vec<Effect>) {
+    pub(super) fn wanted(&mut self, wanted: Vec<Effect>, effects: &mut Vec<Effect>) {
         for effect in wanted {
             self.absorb_effect(effect, effects);
         }
@@ -338,12 +338,20 @@ impl App {
         }
     }
 
-    /// The editor was closed.
-    pub(super) fn call_edited(&mut self, token: FormToken, text: Result<String, SafeText>) {
-        match (self.calls.screens.get_mut(token.0 as usize), text) {
-            (Some(screen), Ok(text)) => screen.edited(&text),
-            (_, Err(reason)) => self.toast(Ink::from(&reason), Role::Warning),
-            (None, Ok(_)) => {}
+    /// The editor of a call or an answer was closed.
+    pub(super) fn edited(&mut self, token: FormToken, text: Result<String, SafeText>) {
+        match (text, token.answers()) {
+            (Ok(text), Some(id)) => {
+                if let Some(answering) = self.answers.screens.get_mut(&id) {
+                    answering.replace_text(text.trim_end_matches('\n'));
+                }
+            }
+            (Ok(text), None) => {
+                if let Some(screen) = self.calls.screens.get_mut(token.0 as usize) {
+                    screen.edited(&text);
+                }
+            }
+            (Err(reason), _) => self.toast(Ink::from(&reason), Role::Warning),
         }
         self.mark(Redraw::Now);
     }
@@ -534,40 +542,32 @@ impl App {
     /// Switches whether the last call is made again after a restart by changed sources.
     pub(super) fn switch_rerun(&mut self) {
         let Some(server) = self.rerun_target() else { return };
-        let choice = match self.repeats(&server) {
-            Repeat::Yes => Repeat::No,
-            Repeat::No => Repeat::Yes,
-        };
-        self.calls.again.choices.insert(server.clone(), choice);
+        let repeats = !self.repeats(&server);
         let name = Model::name(&server);
-        match choice {
-            Repeat::Yes => {
-                self.toast(
-                    ink!("the last call to {} is repeated when sources change", name),
-                    Role::Ok,
-                );
-            }
-            Repeat::No => self.toast(ink!("calls to {} are not repeated", name), Role::Ok),
-        }
-        self.mark(Redraw::Now);
+        let said = if repeats {
+            ink!("the last call to {} is repeated when sources change", name)
+        } else {
+            ink!("calls to {} are not repeated", name)
+        };
+        self.calls.again.repeats.insert(server, repeats);
+        self.toast(said, Role::Ok);
     }
 
-    fn repeats(&self, server: &ServerName) -> Repeat {
-        if let Some(choice) = self.calls.again.choices.get(server) {
-            return *choice;
-        }
-        let entry = self.model.config.as_ref().and_then(|config| config.servers.get(server));
-        let wanted = entry.and_then(|entry| entry.dev.as_ref()).is_some_and(|dev| dev.rerun);
-        if wanted { Repeat::Yes } else { Repeat::No }
+    /// Whether calls to a server are made again.
+    fn repeats(&self, server: &ServerName) -> bool {
+        let wanted = || self.model.entry(server)?.dev.as_ref().map(|dev| dev.rerun);
+        let choice = self.calls.again.repeats.get(server).copied();
+        choice.or_else(wanted).unwrap_or_default()
     }
 
     /// What the call screen says of a server's sources.
     pub(super) fn dev_words(&self, server: &ServerName) -> Option<SafeText> {
         let view = self.model.server(server)?;
         let dev = view.dev.as_ref()?;
-        let repeats = match self.repeats(server) {
-            Repeat::Yes => "repeated when sources change",
-            Repeat::No => "{rerun} repeats the call when sources change",
+        let repeats = if self.repeats(server) {
+            "repeated when sources change"
+        } else {
+            "{rerun} repeats the call when sources change"
         };
         let repeats = self.keymap.spelled(&[Scope::Global], repeats);
         let now = match dev.build.as_ref().map(|build| &build.end) {
@@ -632,7 +632,7 @@ impl App {
     fn came_back(&mut self, server: &ServerView, because: SafeText, effects: &mut Vec<Effect>) {
         let text = ink!("{} restarted: {}", Model::name(&server.name), &because);
         self.toast(text, Role::Ok);
-        if self.repeats(&server.name) == Repeat::No {
+        if !self.repeats(&server.name) {
             return;
         }
         let screens = self.calls.screens.iter().enumerate();
@@ -734,15 +734,8 @@ const fn kind(list: ListKind) -> &'static str {
 #[derive(Default)]
 struct Again {
     /// What the person switched, by server.
-    choices: HashMap<ServerName, Repeat>,
+    repeats: HashMap<ServerName, bool>,
     seen: HashMap<ServerName, Seen>,
-}
-
-/// Whether calls are made again.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Repeat {
-    Yes,
-    No,
 }
 
 /// What was seen of a server.

@@ -139,14 +139,6 @@ impl App {
             Action::Rules => self.choose_rules(),
             Action::Roots => self.choose_roots(),
             Action::Policy => self.open_policy(effects),
-            Action::AddServer
-            | Action::EditServer
-            | Action::EditFile
-            | Action::DuplicateServer
-            | Action::ToggleServer
-            | Action::RemoveServer
-            | Action::CopyEntry
-            | Action::UndoEdit => self.edit_action(action, effects),
             Action::Mark => self.mark_server(),
             Action::Restart
             | Action::StartStop
@@ -175,8 +167,11 @@ impl App {
                     });
                 }
             }
-            Action::SaveFilter | Action::Filters | Action::UndoFilter => {
-                self.filter_action(action, effects);
+            Action::SaveFilter => self.ask_filter_name(),
+            Action::Filters => self.open_filters(),
+            Action::UndoFilter => {
+                self.undo_filters();
+                self.remember(effects);
             }
             Action::Palette => self.open_palette(),
             Action::Help => self.open_help(),
@@ -198,7 +193,7 @@ impl App {
             Action::Suspend => effects.push(Effect::Suspend),
             Action::Quit => self.quit(effects),
             Action::QuitNow => self.quit_now(effects),
-            _ => effects.extend(play(action).map(Effect::Play)),
+            _ => self.edit_action(action, effects),
         }
     }
 
@@ -225,14 +220,8 @@ impl App {
 
     /// The server a command is for: the selected one of the pane, or the scope.
     pub(super) fn target_server(&self) -> Option<ServerName> {
-        let chosen = match (self.pane, self.focus) {
-            (PaneId::Servers, Focus::Pane) => self.panes.servers.selected(&self.model),
-            (PaneId::Tools, Focus::Pane) => self.panes.tools.server(),
-            (PaneId::Resources, Focus::Pane) => self.panes.resources.server(),
-            (PaneId::Prompts, Focus::Pane) => self.panes.prompts.server(),
-            (PaneId::Inbox, Focus::Pane) => self.panes.inbox.server(&self.model),
-            _ => None,
-        };
+        let in_pane = self.focus == Focus::Pane;
+        let chosen = in_pane.then(|| self.panes.get(self.pane).server(&self.model)).flatten();
         let chosen = chosen.or_else(|| self.model.scope.clone());
         let mut servers = self.model.view.servers.keys();
         // With one server there is no question which is meant.
@@ -317,7 +306,7 @@ impl App {
             self.model.unseen_errors = 0;
         }
         self.focus = Focus::Pane;
-        self.setup.prefs.pane = Some(pane.title().to_lowercase());
+        self.setup.prefs.pane = Some(pane.name().to_lowercase());
         self.mark(Redraw::Now);
     }
 
@@ -382,9 +371,7 @@ impl App {
             Pick::Among(title, choices) => self.choose(title, choices),
             Pick::Call(pick) => {
                 let wanted = self.call_screen().map(|screen| screen.picked(pick));
-                for effect in wanted.into_iter().flatten() {
-                    self.absorb_effect(effect, effects);
-                }
+                self.wanted(wanted.unwrap_or_default(), effects);
             }
             Pick::Theme(name) => self.use_theme(&name, effects),
             Pick::LogLevel(Some(server), level) => {
@@ -464,7 +451,7 @@ impl App {
     }
 
     pub(super) fn remember_filter(&mut self) {
-        let key = self.pane.title().to_lowercase();
+        let key = self.pane.name().to_lowercase();
         let text = self.panes.get(self.pane).filter().map_or("", |filter| filter.text());
         if text.is_empty() {
             self.setup.prefs.filters.remove(&key);
@@ -589,11 +576,10 @@ impl App {
         }
     }
 
-    /// Does an action on the files.
-    pub(super) fn edit_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
+    /// Does an action on the files, or on the recording that is shown.
+    fn edit_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
         let config = |command| Effect::Config(command);
-        let name = self.target_server();
-        match (action, name) {
+        match (action, self.target_server()) {
             (Action::AddServer, _) => self.open_templates(),
             (Action::EditFile, name) => {
                 if let Some((file, line)) = self.place_of(name.as_ref()) {
@@ -608,8 +594,7 @@ impl App {
                 effects.push(config(ConfigCommand::Change(Change::Duplicate(name))));
             }
             (Action::ToggleServer, Some(name)) => {
-                let known = self.model.config.as_ref().and_then(|c| c.servers.get(&name));
-                let off = known.is_some_and(|server| server.disabled);
+                let off = self.model.entry(&name).is_some_and(|entry| entry.disabled);
                 if off {
                     effects.push(config(ConfigCommand::Change(Change::Enable(name))));
                 } else {
@@ -620,14 +605,13 @@ impl App {
             }
             (Action::CopyEntry, Some(name)) => self.copy_entry(&name, effects),
             (Action::RemoveServer, Some(name)) => self.ask_to_remove(name),
-            _ => {}
+            _ => effects.extend(play(action).map(Effect::Play)),
         }
     }
 
     /// Copies the entry of a server as a configuration of its own, secrets masked.
     fn copy_entry(&mut self, name: &ServerName, effects: &mut Vec<Effect>) {
-        let config = self.model.config.as_ref().and_then(|config| config.servers.get(name));
-        let entry = json!({ "servers": servers(config.into_iter()) });
+        let entry = json!({ "servers": servers(self.model.entry(name).into_iter()) });
         let text = serde_json::to_string_pretty(&entry).unwrap_or_default();
         self.absorb_effect(Effect::Copy(text), effects);
     }
@@ -647,8 +631,7 @@ impl App {
 
     /// File and line of an entry; of the file that wins without one.
     fn place_of(&self, name: Option<&ServerName>) -> Option<(PathBuf, u32)> {
-        let config = self.model.config.as_ref();
-        let server = name.and_then(|name| config?.servers.get(name));
+        let server = name.and_then(|name| self.model.entry(name));
         if let Some(server) = server.filter(|s| !s.at.file.as_os_str().is_empty()) {
             return Some((server.at.file.clone(), server.at.line));
         }
@@ -671,7 +654,7 @@ impl App {
     }
 
     /// Opens the form of a new server.
-    pub(super) fn open_template(&mut self, number: usize) {
+    fn open_template(&mut self, number: usize) {
         let Some((_, template)) = templates().into_iter().nth(number) else { return };
         let file = self.model.files.last().map(|file| file.path.clone()).unwrap_or_default();
         self.push_screen(Open::Own(Box::new(FormScreen::add(&template, &file))));
@@ -698,19 +681,6 @@ impl App {
     }
 
     // Saved filters of the traffic: asked for a name, listed, used, renamed, removed, taken back.
-
-    /// Does an action on the saved filters.
-    pub(super) fn filter_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
-        match action {
-            Action::SaveFilter => self.ask_filter_name(),
-            Action::Filters => self.open_filters(),
-            Action::UndoFilter => {
-                self.undo_filters();
-                self.remember(effects);
-            }
-            _ => {}
-        }
-    }
 
     fn ask_filter_name(&mut self) {
         let traffic = &self.panes.traffic;

@@ -79,11 +79,7 @@ impl App {
                 self.mark(Redraw::Soon);
             }
             Message::Metrics(metrics) => {
-                let metrics = metrics.into_iter().collect();
-                if self.model.metrics != metrics {
-                    self.model.metrics = metrics;
-                    self.mark(Redraw::Soon);
-                }
+                self.renew(|model| &mut model.metrics, metrics.into_iter().collect());
             }
             Message::Calls(calls) => {
                 self.calls_followed(&calls);
@@ -96,18 +92,9 @@ impl App {
                 self.mark(Redraw::Soon);
             }
             Message::Policy(policy) => self.policy(policy),
-            Message::Cache(cache) => {
-                if self.model.cache != cache {
-                    self.model.cache = cache;
-                    self.mark(Redraw::Soon);
-                }
-            }
+            Message::Cache(cache) => self.renew(|model| &mut model.cache, cache),
             Message::Usage(usage) => {
-                let usage = usage.into_iter().collect();
-                if self.model.usage != usage {
-                    self.model.usage = usage;
-                    self.mark(Redraw::Soon);
-                }
+                self.renew(|model| &mut model.usage, usage.into_iter().collect());
             }
             Message::Config(config, files) => {
                 self.model.config = config;
@@ -142,10 +129,7 @@ impl App {
             Message::CallBegan(token, id) => self.call_began(token, id),
             Message::CallEnded(token, result) => self.call_ended(token, *result, effects),
             Message::CallProgress(token, progress) => self.call_progress(token, progress),
-            Message::Edited(token, text) => match token.answers() {
-                Some(id) => self.answer_edited(id, &text),
-                None => self.call_edited(token, text),
-            },
+            Message::Edited(token, text) => self.edited(token, text),
             message @ (Message::Drafter(_)
             | Message::Drafted(..)
             | Message::Opened(..)
@@ -244,6 +228,15 @@ impl App {
             self.toast(text, Role::Warning);
         }
         self.mark(Redraw::Soon);
+    }
+
+    /// Takes something of the model as it is now; the screen is drawn when it differs.
+    fn renew<T: PartialEq>(&mut self, of: impl FnOnce(&mut Model) -> &mut T, now: T) {
+        let before = of(&mut self.model);
+        if *before != now {
+            *before = now;
+            self.mark(Redraw::Soon);
+        }
     }
 
     fn engine(&mut self, state: EngineState) {
@@ -406,7 +399,7 @@ impl App {
 
     /// Says that something waits that was not there before.
     fn call_for(&mut self, fresh: Option<&Todo>) {
-        let text = match fresh {
+        let mut text = match fresh {
             None | Some(Todo::Request(_) | Todo::Held(_)) => return,
             Some(Todo::Approval(_)) => {
                 let asked = self.model.situation.asked().count();
@@ -416,7 +409,6 @@ impl App {
             Some(Todo::Input(_)) => ink!("the configuration asks for a value"),
             Some(Todo::Plan) => ink!("the configuration has changed"),
         };
-        let mut text = text;
         text.push("   ").push(self.spelled("{show-inbox} shows it"));
         self.toast(text, Role::Attention);
     }
@@ -477,7 +469,7 @@ impl App {
 
     /// What a server waits for that may not start before the person has done something.
     pub(super) fn hold(&self, name: &ServerName) -> Option<Todo> {
-        match self.model.config.as_ref()?.servers.get(name)?.hold.as_ref()? {
+        match self.model.entry(name)?.hold.as_ref()? {
             Hold::Approval => Some(Todo::Approval(name.clone())),
             Hold::Input(id) => Some(Todo::Input(id.clone())),
         }

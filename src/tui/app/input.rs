@@ -167,9 +167,6 @@ impl App {
         if let Some((server, list, wire)) = out.call {
             self.open_call(&server, list, &wire, effects);
         }
-        if let Some(pane) = out.goto {
-            self.show(pane);
-        }
         if out.remember {
             self.remember(effects);
         }

@@ -189,9 +189,9 @@ impl App {
             PaneId::ALL.into_iter().map(label).collect()
         };
         for (all_badges, title, blank, gap) in [
-            (true, PaneId::title as fn(PaneId) -> &'static str, " ", 2),
-            (false, PaneId::title, " ", 2),
-            (false, PaneId::title, " ", 1),
+            (true, PaneId::name as fn(PaneId) -> &'static str, " ", 2),
+            (false, PaneId::name, " ", 2),
+            (false, PaneId::name, " ", 1),
             (false, PaneId::short, "", 1),
         ] {
             let labels = labels(all_badges, title, blank);
@@ -200,7 +200,7 @@ impl App {
             }
         }
         let label = |pane: PaneId| match pane {
-            _ if pane == self.pane => ink!("{} {}", pane.digit(), pane.title()),
+            _ if pane == self.pane => ink!("{} {}", pane.digit(), pane.name()),
             _ => ink!("{}", pane.digit()),
         };
         let labels: Vec<_> = PaneId::ALL.into_iter().map(|pane| (pane, label(pane))).collect();

@@ -167,10 +167,6 @@ impl Consent {
         match action {
             Action::Down => self.step_down(rows),
             Action::Up => self.step_up(rows),
-            Action::PageDown => self.scroll(page as isize, rows),
-            Action::PageUp => self.scroll(-(page as isize), rows),
-            Action::Top => self.scroll(isize::MIN / 2, rows),
-            Action::Bottom => self.scroll(isize::MAX / 2, rows),
             Action::Back => {
                 out.tell("it was not started; {show-inbox} lists it", Role::Warning);
                 return Verdict::Close;
@@ -198,7 +194,11 @@ impl Consent {
             Action::QuitNow | Action::Quit | Action::Help | Action::Redraw | Action::Suspend => {
                 return Verdict::Pass;
             }
-            _ => {}
+            action => {
+                if let Some(delta) = action.steps(page as isize) {
+                    self.scroll(delta, rows);
+                }
+            }
         }
         Verdict::Stay
     }
@@ -282,19 +282,13 @@ impl Consent {
         crate::tui::widget::scroll_bar(cx, self.doc.len(), self.top, text, buf);
         let mut pen = Pen::new(buf, inner).ellipsis(cx.glyphs.ellipsis);
         pen.at(0, inner.height.saturating_sub(1));
-        let mut rows = cx.keymap.rows(&[Scope::Consent]);
-        rows.retain(|row| row.footer > 0);
         let one = self.awaiting.len() == 1;
-        for row in rows {
-            let label: &'static str = match row.action {
-                Action::ApproveAll if one => "approve and start",
-                Action::ApproveOne if one => continue,
-                Action::Back => "not now",
-                action => action.label(),
-            };
-            pen.put(Ink::line(&row.chords[0].to_string()), cx.style(Role::Key));
-            pen.put(ink!(" {}   ", label), cx.style(Role::Muted));
-        }
+        super::keys(cx, Scope::Consent, &mut pen, |action| match action {
+            Action::ApproveAll if one => Some("approve and start"),
+            Action::ApproveOne if one => None,
+            Action::Back => Some("not now"),
+            action => Some(action.label()),
+        });
         let below = self.doc.len().saturating_sub(self.top + usize::from(text.height));
         if below > 0 {
             let more = ink!("{}", count(below, "more line"));

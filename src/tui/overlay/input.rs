@@ -143,9 +143,6 @@ impl InputDialog {
                 }
                 return Verdict::Close;
             }
-            Action::QuitNow | Action::Help | Action::Redraw | Action::Suspend => {
-                return Verdict::Pass;
-            }
             _ => {}
         }
         Verdict::Stay
@@ -215,18 +212,14 @@ impl InputDialog {
         };
         pen.put(kept, cx.style(Role::Muted));
         pen.at(0, area.height.saturating_sub(1));
-        for row in cx.keymap.rows(&[Scope::Input]).into_iter().filter(|row| row.footer > 0) {
-            let label: &'static str = match (row.action, self.keep) {
-                (Action::Keep, _) if !self.keyring => continue,
-                (Action::Keep, Keep::Keyring) => "only until mcpdeck quits",
-                (Action::Forget, _) if self.view.state == InputState::Open => continue,
-                (Action::Open, _) => "use it",
-                (Action::Back, _) => "later",
-                (action, _) => action.label(),
-            };
-            pen.put(Ink::line(&row.chords[0].to_string()), cx.style(Role::Key));
-            pen.put(ink!(" {}   ", label), cx.style(Role::Muted));
-        }
+        super::keys(cx, Scope::Input, &mut pen, |action| match action {
+            Action::Keep if !self.keyring => None,
+            Action::Keep if self.keep == Keep::Keyring => Some("only until mcpdeck quits"),
+            Action::Forget if self.view.state == InputState::Open => None,
+            Action::Open => Some("use it"),
+            Action::Back => Some("later"),
+            action => Some(action.label()),
+        });
     }
 
     fn render_choices(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {

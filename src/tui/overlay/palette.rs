@@ -246,9 +246,6 @@ impl Ask {
                 }));
             }
             Action::Back => return Verdict::Close,
-            Action::QuitNow | Action::Help | Action::Redraw | Action::Suspend => {
-                return Verdict::Pass;
-            }
             _ => {}
         }
         Verdict::Stay

@@ -95,9 +95,6 @@ impl SignInDialog {
                 out.tell("it keeps waiting; {show-inbox} lists it", Role::Warning);
                 return Verdict::Close;
             }
-            Action::QuitNow | Action::Help | Action::Redraw | Action::Suspend => {
-                return Verdict::Pass;
-            }
             _ => {}
         }
         Verdict::Stay
@@ -143,17 +140,15 @@ impl SignInDialog {
         self.pasted.render(line.intersection(area), buf, cx.style(Role::Input));
         let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
         pen.at(0, area.height.saturating_sub(1));
-        for row in cx.keymap.rows(&[Scope::SignIn]).into_iter().filter(|row| row.footer > 0) {
-            let label: &'static str = match row.action {
+        super::keys(cx, Scope::SignIn, &mut pen, |action| {
+            Some(match action {
                 Action::OpenBrowser if self.pasted.text().trim().is_empty() => "open",
                 Action::OpenBrowser => "use it",
                 Action::QrCode if self.is_qr => "address",
                 Action::Back => "not now",
                 action => action.label(),
-            };
-            pen.put(Ink::line(&row.chords[0].to_string()), cx.style(Role::Key));
-            pen.put(ink!(" {}   ", label), cx.style(Role::Muted));
-        }
+            })
+        });
     }
 }
 

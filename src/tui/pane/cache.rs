@@ -49,15 +49,12 @@ impl Pane for CachePane {
         self.total = rows.len();
         rows.retain(|row| contains(&row.0.label, &needle));
         self.browser.set_rows(rows, ui.area);
-        let width = self.browser.detail_width(ui.area);
-        if width > 0 {
-            let mut doc = Doc::new(width);
-            if let Some(row) = self.browser.selected() {
-                detail(&row.0, ui.model, &mut doc);
+        self.browser.tell(ui.area, |row, doc| {
+            if let Some(row) = row {
+                detail(&row.0, ui.model, doc);
             }
-            invalidated(ui.model, &mut doc);
-            self.browser.set_doc(doc, ui.area);
-        }
+            invalidated(ui.model, doc);
+        });
     }
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
@@ -172,7 +169,7 @@ fn left(entry: &CacheEntryView, model: &Model) -> (Ink, Role) {
         let left = end.since(model.now);
         if left.as_secs() >= 60 {
             let minutes = left.as_secs() / 60;
-            model.wake_when(crate::base::Timestamp(end.0 - minutes * 60_000_000 + 1));
+            model.wake_at(crate::base::Timestamp(end.0 - minutes * 60_000_000 + 1));
             (ink!("{}m", minutes), Role::Muted)
         } else {
             (model.until(end), Role::Busy)

@@ -130,27 +130,17 @@ pub struct CatalogPane {
     wanted: Option<(ServerName, Arc<str>)>,
 }
 
-/// What entries are sorted by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum By {
-    /// Nothing: as the servers list them, or as well as they match.
-    #[default]
-    Listed,
-    Name,
-    Server,
-    Marks,
-    Number,
-}
-
-impl By {
-    const fn title(self) -> &'static str {
-        match self {
-            Self::Listed => "listing order",
-            Self::Name => "name",
-            Self::Server => "server",
-            Self::Marks => "hints",
-            Self::Number => "size",
-        }
+named! {
+    /// What entries are sorted by.
+    #[derive(Default)]
+    enum By {
+        /// Nothing: as the servers list them, or as well as they match.
+        #[default]
+        Listed = "listing order",
+        Name = "name",
+        Server = "server",
+        Marks = "hints",
+        Number = "size",
     }
 }
 
@@ -164,13 +154,7 @@ struct Sort {
 
 impl Sort {
     fn next(&mut self) {
-        self.by = match self.by {
-            By::Listed => By::Name,
-            By::Name => By::Server,
-            By::Server => By::Marks,
-            By::Marks => By::Number,
-            By::Number => By::Listed,
-        };
+        self.by = By::ALL[(self.by as usize + 1) % By::ALL.len()];
         self.reversed = false;
         self.changed = true;
     }
@@ -219,11 +203,6 @@ impl CatalogPane {
             sort: Sort::default(),
             wanted: None,
         }
-    }
-
-    /// The server of the selected entry.
-    pub fn server(&self) -> Option<ServerName> {
-        self.browser.selected().map(|entry| entry.server.clone())
     }
 
     /// The selected entry's name on the wire.
@@ -306,18 +285,13 @@ impl Pane for CatalogPane {
                 self.browser.sync(ui.area);
             }
         }
-        let width = self.browser.detail_width(ui.area);
-        if width == 0 {
-            return;
-        }
-        let mut doc = Doc::new(width);
-        if let Some(entry) = self.browser.selected()
-            && let Some(server) = ui.model.server(&entry.server)
-        {
-            detail(entry, server, ui.model, &mut doc);
-            changes(entry, server, ui, &mut doc);
-        }
-        self.browser.set_doc(doc, ui.area);
+        self.browser.tell(ui.area, |entry, doc| {
+            let Some(entry) = entry else { return };
+            if let Some(server) = ui.model.server(&entry.server) {
+                detail(entry, server, ui.model, doc);
+                changes(entry, server, ui, doc);
+            }
+        });
     }
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
@@ -336,7 +310,7 @@ impl Pane for CatalogPane {
             }
             Action::Sort => {
                 self.sort.next();
-                out.say(ink!("sorted by {}", self.sort.by.title()));
+                out.say(ink!("sorted by {}", self.sort.by.name()));
             }
             Action::SortReverse => {
                 self.sort.reversed = !self.sort.reversed;
@@ -344,10 +318,9 @@ impl Pane for CatalogPane {
             }
             Action::Copy => out.copy(entry.wire.to_string()),
             Action::CopyAll => out.copy(pretty(&entry.raw)),
-            Action::Save => out.effect(Effect::Save {
-                name: format!("{}.json", file_name(&entry.label)).into(),
-                content: pretty(&entry.raw).into_bytes(),
-            }),
+            Action::Save => {
+                out.save(&format!("{}.json", file_name(&entry.label)), pretty(&entry.raw));
+            }
             _ => return false,
         }
         true
@@ -370,6 +343,10 @@ impl Pane for CatalogPane {
         if open {
             self.act(Action::Call, ui, out);
         }
+    }
+
+    fn server(&self, _: &Model) -> Option<ServerName> {
+        self.browser.selected().map(|entry| entry.server.clone())
     }
 
     fn filter(&self) -> Option<&FilterLine> {

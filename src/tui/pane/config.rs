@@ -6,9 +6,8 @@ use ratatui::layout::Rect;
 
 use crate::base::ServerName;
 use crate::config::overview::{EffectiveValue, SourceFile};
-use crate::config::{ConfigChange, Diagnostic, Hold, Severity, discover};
+use crate::config::{ConfigChange, Diagnostic, Severity, discover};
 use crate::tui::action::Action;
-use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::{InputState, InputView, Model};
@@ -20,26 +19,15 @@ use crate::tui::widget::{Doc, Pen};
 /// Fewest columns in which a problem is shown at its place.
 const NARROWEST: u16 = 36;
 
-/// What is shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Tab {
-    #[default]
-    File,
-    Sources,
-    Effective,
-    Reload,
-}
-
-impl Tab {
-    const ALL: [Self; 4] = [Self::File, Self::Sources, Self::Effective, Self::Reload];
-
-    const fn title(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Sources => "sources",
-            Self::Effective => "effective values",
-            Self::Reload => "reload",
-        }
+named! {
+    /// What is shown.
+    #[derive(Default)]
+    enum Tab {
+        #[default]
+        File = "file",
+        Sources = "sources",
+        Effective = "effective values",
+        Reload = "reload",
     }
 }
 
@@ -58,6 +46,12 @@ pub struct ConfigPane {
 impl ConfigPane {
     fn body(area: Rect) -> Rect {
         Rect { y: area.y + 2.min(area.height), height: area.height.saturating_sub(2), ..area }
+    }
+
+    /// Shows the text so many tabs on.
+    fn turn(&mut self, by: usize) {
+        self.tab = Tab::ALL[(self.tab as usize + by) % Tab::ALL.len()];
+        self.top = 0;
     }
 
     fn scroll(&mut self, delta: isize, area: Rect) {
@@ -94,23 +88,13 @@ impl Pane for ConfigPane {
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
         let page = isize::try_from(Self::body(ui.area).height).unwrap_or(1).max(2) - 1;
+        if let Some(delta) = action.steps(page) {
+            self.scroll(delta, ui.area);
+            return true;
+        }
         match action {
-            Action::Up => self.scroll(-1, ui.area),
-            Action::Down => self.scroll(1, ui.area),
-            Action::PageUp => self.scroll(-page, ui.area),
-            Action::PageDown => self.scroll(page, ui.area),
-            Action::Top => self.top = 0,
-            Action::Bottom => self.scroll(isize::MAX / 2, ui.area),
-            Action::Effective | Action::Right => {
-                let at = Tab::ALL.iter().position(|tab| *tab == self.tab).unwrap_or(0);
-                self.tab = Tab::ALL[(at + 1) % Tab::ALL.len()];
-                self.top = 0;
-            }
-            Action::Left => {
-                let at = Tab::ALL.iter().position(|tab| *tab == self.tab).unwrap_or(0);
-                self.tab = Tab::ALL[(at + Tab::ALL.len() - 1) % Tab::ALL.len()];
-                self.top = 0;
-            }
+            Action::Effective | Action::Right => self.turn(1),
+            Action::Left => self.turn(Tab::ALL.len() - 1),
             Action::NextProblem => {
                 self.tab = Tab::File;
                 let after = self.problems.iter().find(|line| **line > self.top);
@@ -120,10 +104,7 @@ impl Pane for ConfigPane {
                 self.scroll(0, ui.area);
             }
             Action::Copy | Action::CopyAll => out.copy(self.doc.to_text()),
-            Action::Save => out.effect(Effect::Save {
-                name: "mcpdeck-config.txt".into(),
-                content: self.doc.to_text().into_bytes(),
-            }),
+            Action::Save => out.save("mcpdeck-config.txt", self.doc.to_text()),
             _ => return false,
         }
         true
@@ -147,7 +128,7 @@ impl Pane for ConfigPane {
             Gesture::Click(at) if at.y == ui.area.y => {
                 let mut x = ui.area.x + 1;
                 for tab in Tab::ALL {
-                    let end = x + tab.title().len() as u16 + 3;
+                    let end = x + tab.name().len() as u16 + 3;
                     if (x..end).contains(&at.x) {
                         self.tab = tab;
                         self.top = 0;
@@ -164,7 +145,7 @@ impl Pane for ConfigPane {
         pen.skip(1);
         for tab in Tab::ALL {
             let role = if tab == self.tab { Role::Accent } else { Role::Muted };
-            pen.put(tab.title(), cx.style(role)).skip(3);
+            pen.put(tab.name(), cx.style(role)).skip(3);
         }
         let body = Self::body(area);
         let inner = Rect { x: body.x + 1, width: body.width.saturating_sub(1), ..body };
@@ -183,13 +164,8 @@ fn severity_role(severity: Severity) -> Role {
 
 fn problem(diagnostic: &Diagnostic, indent: u16, doc: &mut Doc) {
     let role = severity_role(diagnostic.severity);
-    let word: &'static str = match diagnostic.severity {
-        Severity::Note => "note",
-        Severity::Warning => "warning",
-        Severity::Error => "error",
-    };
-    let text = ink!("^ {}: {}", word, Ink::line(&diagnostic.message));
-    doc.text(indent, &text, role);
+    let text = format!("^ {}: {}", diagnostic.severity, diagnostic.message);
+    doc.text(indent, &Ink::line(&text), role);
     if let Some(help) = &diagnostic.help {
         doc.text(indent + 2, &Ink::line(help), Role::Muted);
     }
@@ -343,10 +319,9 @@ fn effective(model: &Model, doc: &mut Doc) {
     }
     for server in situation.values.iter().filter(|server| model.in_scope(&server.name)) {
         doc.heading(Model::name(&server.name));
-        let config = model.config.as_ref().and_then(|c| c.servers.get(&server.name));
-        let hold = config.and_then(|config| config.hold.as_ref()).map(Hold::to_string);
+        let hold = model.entry(&server.name).and_then(|entry| entry.hold.as_ref());
         if let Some(hold) = hold {
-            doc.text(2, &Ink::line(&hold), Role::Attention);
+            doc.text(2, &Ink::line(&hold.to_string()), Role::Attention);
         } else if situation.awaiting(&server.name).is_some_and(|a| a.runs_as_before) {
             let text = "as approved; the changed entry in the file awaits approval";
             doc.text(2, &text, Role::Attention);

@@ -18,7 +18,7 @@ use crate::tui::keymap::Scope;
 use crate::tui::model::{Model, Todo, kind_word};
 use crate::tui::pane::{Availability, Cx, DenyAll, Gesture, Out, Pane, Ui};
 use crate::tui::theme::Role;
-use crate::tui::widget::{Browser, Doc, FilterLine, Pen, empty_text};
+use crate::tui::widget::{Browser, FilterLine, Pen, empty_text};
 
 mod detail;
 
@@ -34,11 +34,6 @@ pub struct InboxPane {
 }
 
 impl InboxPane {
-    /// The server of the selected row.
-    pub fn server(&self, model: &Model) -> Option<ServerName> {
-        self.browser.selected().and_then(|row| row.server(model))
-    }
-
     fn deny(&self, model: &Model) -> Option<DenyAll> {
         let (server, kind) = match self.browser.selected()? {
             Row::Request(request) => (request.server.clone(), None),
@@ -95,12 +90,7 @@ impl Pane for InboxPane {
         let kept = model.kept_drafts.iter().filter(|(r, _)| model.in_scope(&r.server) && fits(r));
         rows.extend(kept.map(|(request, why)| Row::Kept(Arc::clone(request), why.clone())));
         self.browser.set_rows(rows, ui.area);
-        let width = self.browser.detail_width(ui.area);
-        if width > 0 {
-            let mut doc = Doc::new(width);
-            detail::build(self.browser.selected(), ui.model, &mut doc);
-            self.browser.set_doc(doc, ui.area);
-        }
+        self.browser.tell(ui.area, |row, doc| detail::build(row, model, doc));
     }
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
@@ -195,6 +185,10 @@ impl Pane for InboxPane {
 
     fn focus_next(&mut self, ui: Ui<'_>) -> bool {
         self.browser.split.focus_next(ui.area)
+    }
+
+    fn server(&self, model: &Model) -> Option<ServerName> {
+        self.browser.selected().and_then(|row| row.server(model))
     }
 
     fn filter(&self) -> Option<&FilterLine> {

@@ -9,7 +9,6 @@ use crate::base::logs::{LogRecord, LogSource};
 use crate::base::{LogLevel, ServerName};
 use crate::host::ServerState;
 use crate::tui::action::Action;
-use crate::tui::effect::Effect;
 use crate::tui::filter::{Filter, contains, find};
 use crate::tui::ink::{Ink, Piece, count, ink};
 use crate::tui::keymap::Scope;
@@ -19,7 +18,7 @@ use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::prefs::Prefs;
 use crate::tui::theme::Role;
-use crate::tui::widget::{Doc, FilterLine, Keep, Pen, Stream, stream, width};
+use crate::tui::widget::{Doc, FilterLine, Keep, Pen, Stream, filter_line, stream, width};
 
 /// Levels from the least to the most severe.
 const LEVELS: [LogLevel; 9] = [
@@ -295,10 +294,7 @@ impl LogsPane {
         }
         state.push(self.stream.state(cx, feed.end(), Scope::Logs));
         let role = if self.stream.follow { Role::Muted } else { Role::Warning };
-        let room = area.width.saturating_sub(width(&state) + 3);
-        let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
-        pen.put("/ ", cx.style(Role::Accent));
-        let (text, text_role): (Ink, Role) = match &self.problem {
+        let text: (Ink, Role) = match &self.problem {
             _ if self.input.text().is_empty() => {
                 (ink!("search, since: from: to: server:"), Role::Faint)
             }
@@ -307,18 +303,11 @@ impl LogsPane {
                 (ink!("{}   {}", Ink::line(self.input.text()), Ink::line(problem)), Role::Error)
             }
         };
-        pen.clip(text, room, cx.style(text_role));
-        pen.column(area.width.saturating_sub(width(&state)).max(2)).put(state, cx.style(role));
-        if self.input.editing {
-            let input =
-                Rect { x: area.x + 2, width: room.min(area.width.saturating_sub(2)), ..area };
-            self.input.render(input, buf, cx.style(Role::Input));
-            if let Some(problem) = &self.problem {
-                let mut pen =
-                    Pen::new(buf, Rect { width: room, ..input }).ellipsis(cx.glyphs.ellipsis);
-                pen.column(width(&Ink::line(self.input.text())) + 3);
-                pen.put(Ink::line(problem), cx.style(Role::Error));
-            }
+        let typed = filter_line(cx, &self.input, text, &[(state, role)], (area, buf));
+        if let Some(problem) = self.problem.as_ref().filter(|_| self.input.editing) {
+            let mut pen = Pen::new(buf, typed).ellipsis(cx.glyphs.ellipsis);
+            pen.column(width(&Ink::line(self.input.text())) + 3);
+            pen.put(Ink::line(problem), cx.style(Role::Error));
         }
     }
 }
@@ -432,10 +421,7 @@ impl Pane for LogsPane {
                 }
             }
             Action::CopyAll => out.copy(self.text_of(ui.model)),
-            Action::Save => out.effect(Effect::Save {
-                name: "mcpdeck-logs.txt".into(),
-                content: self.text_of(ui.model).into_bytes(),
-            }),
+            Action::Save => out.save("mcpdeck-logs.txt", self.text_of(ui.model)),
             Action::Open => {
                 let seq = self.stream.selected();
                 if let Some(record) = seq.and_then(|seq| ui.model.logs.get(seq)) {

@@ -10,7 +10,6 @@ use crate::error::ErrorCode;
 use crate::host::metrics::MetricsView;
 use crate::mcp::traffic::MessageKind;
 use crate::tui::action::Action;
-use crate::tui::effect::Effect;
 use crate::tui::find::{self, Fields};
 use crate::tui::glyph::Glyphs;
 use crate::tui::ink::{Bytes, Dur, Ink, ink};
@@ -41,45 +40,23 @@ impl PartialEq for Row {
     }
 }
 
-/// Columns by which rows are sorted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Column {
-    #[default]
-    Name,
-    Calls,
-    Errors,
-    P50,
-    P95,
-    P99,
-    Bytes,
-    LastUsed,
+named! {
+    /// Columns by which rows are sorted.
+    #[derive(Default)]
+    enum Column {
+        #[default]
+        Name = "name",
+        Calls = "calls",
+        Errors = "errors",
+        P50 = "p50",
+        P95 = "p95",
+        P99 = "p99",
+        Bytes = "bytes",
+        LastUsed = "used",
+    }
 }
 
 impl Column {
-    const ALL: [Self; 8] = [
-        Self::Name,
-        Self::Calls,
-        Self::Errors,
-        Self::P50,
-        Self::P95,
-        Self::P99,
-        Self::Bytes,
-        Self::LastUsed,
-    ];
-
-    const fn title(self) -> &'static str {
-        match self {
-            Self::Name => "name",
-            Self::Calls => "calls",
-            Self::Errors => "errors",
-            Self::P50 => "p50",
-            Self::P95 => "p95",
-            Self::P99 => "p99",
-            Self::Bytes => "bytes",
-            Self::LastUsed => "used",
-        }
-    }
-
     const fn width(self) -> u16 {
         match self {
             Self::Name => 0,
@@ -108,7 +85,7 @@ impl Column {
                 shown.push(column);
             }
         }
-        shown.sort_by_key(|column| Self::ALL.iter().position(|other| other == column));
+        shown.sort();
         shown
     }
 }
@@ -124,16 +101,12 @@ pub struct MetricsPane {
     names: u16,
 }
 
-fn errors(view: &MetricsView) -> u64 {
-    view.failed()
-}
-
 fn key(row: &Row, column: Column) -> u64 {
     let latency = row.view.latency.unwrap_or_default();
     match column {
         Column::Name => 0,
         Column::Calls => row.view.requests,
-        Column::Errors => errors(&row.view),
+        Column::Errors => row.view.failed(),
         Column::P50 => latency.p50.as_micros() as u64,
         Column::P95 => latency.p95.as_micros() as u64,
         Column::P99 => latency.p99.as_micros() as u64,
@@ -184,14 +157,11 @@ impl Pane for MetricsPane {
         // Calls, errors and both percentiles have room before the detail has.
         self.browser.wants = self.names + 34;
         self.browser.set_rows(rows, ui.area);
-        let room = self.browser.detail_width(ui.area);
-        if room > 0 {
-            let mut doc = Doc::new(room);
-            if let Some(row) = self.browser.selected() {
-                detail(row, ui.model, ui.glyphs, &mut doc);
+        self.browser.tell(ui.area, |row, doc| {
+            if let Some(row) = row {
+                detail(row, ui.model, ui.glyphs, doc);
             }
-            self.browser.set_doc(doc, ui.area);
-        }
+        });
     }
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
@@ -200,9 +170,8 @@ impl Pane for MetricsPane {
         }
         match action {
             Action::Sort => {
-                let at = Column::ALL.iter().position(|c| *c == self.column).unwrap_or(0);
-                self.column = Column::ALL[(at + 1) % Column::ALL.len()];
-                out.say(ink!("sorted by {}", self.column.title()));
+                self.column = Column::ALL[(self.column as usize + 1) % Column::ALL.len()];
+                out.say(ink!("sorted by {}", self.column.name()));
             }
             Action::SortReverse => self.reversed = !self.reversed,
             Action::Copy => {
@@ -211,10 +180,7 @@ impl Pane for MetricsPane {
                 }
             }
             Action::CopyAll => out.copy(everything(ui.model)),
-            Action::Save => out.effect(Effect::Save {
-                name: "mcpdeck-metrics.json".into(),
-                content: everything(ui.model).into_bytes(),
-            }),
+            Action::Save => out.save("mcpdeck-metrics.json", everything(ui.model)),
             _ => return false,
         }
         true
@@ -269,7 +235,7 @@ impl Pane for MetricsPane {
                 (true, false) => cx.glyphs.descending,
                 (true, true) => cx.glyphs.ascending,
             };
-            pen.skip(1).right(ink!("{}{}", arrow, column.title()), column.width(), style(*column));
+            pen.skip(1).right(ink!("{}{}", arrow, column.name()), column.width(), style(*column));
         }
         self.browser.render_rows(cx, area, buf, |pen, row| {
             let role = if row.target.is_none() { Role::Heading } else { Role::Text };
@@ -320,7 +286,7 @@ fn cell(row: &Row, column: Column, model: &Model) -> (Ink, Role) {
         Column::Name => (row.label.clone(), Role::Text),
         Column::Calls => (ink!("{}", row.view.requests), Role::Text),
         Column::Errors => {
-            let count = errors(&row.view);
+            let count = row.view.failed();
             (ink!("{}", count), if count > 0 { Role::Error } else { Role::Faint })
         }
         Column::P50 => took(|l| l.p50),

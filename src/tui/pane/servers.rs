@@ -56,11 +56,6 @@ struct Regions {
 }
 
 impl ServersPane {
-    /// The selected server.
-    pub fn selected(&self, model: &Model) -> Option<ServerName> {
-        model.scope.clone().or_else(|| self.list.selected().cloned())
-    }
-
     fn regions(&self, area: Rect, model: &Model) -> Regions {
         let beside = area.width >= SIDE_BY_SIDE && model.scope.is_none() && !self.hide_detail;
         if !beside {
@@ -184,17 +179,15 @@ impl Pane for ServersPane {
         let alone = ui.model.scope.is_some() || self.part == Part::Detail;
         let beside = self.regions(ui.area, ui.model).detail.is_some();
         let part = self.part;
+        if let Some(delta) = action.steps(page) {
+            if alone || matches!(action, Action::PageUp | Action::PageDown) {
+                self.scroll(delta, ui.area, part);
+            } else {
+                self.step(delta, ui.area);
+            }
+            return true;
+        }
         match action {
-            Action::Up if alone => self.scroll(-1, ui.area, part),
-            Action::Down if alone => self.scroll(1, ui.area, part),
-            Action::Up => self.step(-1, ui.area),
-            Action::Down => self.step(1, ui.area),
-            Action::PageUp => self.scroll(-page, ui.area, part),
-            Action::PageDown => self.scroll(page, ui.area, part),
-            Action::Top if alone => self.scroll(isize::MIN / 2, ui.area, part),
-            Action::Bottom if alone => self.scroll(isize::MAX / 2, ui.area, part),
-            Action::Top => self.step(isize::MIN / 2, ui.area),
-            Action::Bottom => self.step(isize::MAX / 2, ui.area),
             Action::Open | Action::Right if beside => self.part = Part::Detail,
             Action::Left | Action::Back if part == Part::Detail => {
                 self.part = Part::List;
@@ -210,18 +203,15 @@ impl Pane for ServersPane {
                 self.order = table::Order::next(self.order);
                 self.reversed = false;
                 match self.order {
-                    Some(order) => out.say(ink!("sorted by {}", order.title())),
+                    Some(order) => out.say(ink!("sorted by {}", order.name())),
                     None => out.say(ink!("as cards")),
                 }
             }
             Action::SortReverse => self.reversed = !self.reversed,
             Action::Back if self.order.is_some() => self.order = None,
             Action::Open | Action::Right if !alone => {
-                if let Some(name) = self.selected(ui.model) {
-                    let title = ink!("diagnostics: {}", Model::name(&name));
-                    let mut reader = Reader::new(title, Doc::default());
-                    reader.subject = Subject::BlackBox(name);
-                    out.overlay = Some(Overlay::Reader(reader));
+                if let Some(name) = self.server(ui.model) {
+                    out.overlay = Some(Overlay::Reader(Reader::of(Subject::BlackBox(name))));
                 }
             }
             Action::Copy if part == Part::Detail => out.copy(self.detail.to_text()),
@@ -230,10 +220,7 @@ impl Pane for ServersPane {
                 None => out.copy(self.doc.to_text()),
             },
             Action::CopyAll => out.copy(self.doc.to_text()),
-            Action::Save => out.effect(crate::tui::effect::Effect::Save {
-                name: "servers.txt".into(),
-                content: self.doc.to_text().into_bytes(),
-            }),
+            Action::Save => out.save("servers.txt", self.doc.to_text()),
             _ => return false,
         }
         true
@@ -313,6 +300,10 @@ impl Pane for ServersPane {
             }
         }
         crate::tui::widget::scroll_bar(cx, self.doc.len(), self.top, area, buf);
+    }
+
+    fn server(&self, model: &Model) -> Option<ServerName> {
+        model.scope.clone().or_else(|| self.list.selected().cloned())
     }
 
     fn focus_next(&mut self, ui: Ui<'_>) -> bool {

@@ -8,7 +8,6 @@ use ratatui::layout::Rect;
 
 use crate::mcp::traffic::{MessageKind, TrafficRecord};
 use crate::tui::action::Action;
-use crate::tui::effect::Effect;
 use crate::tui::filter::{Filter, completions};
 use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
@@ -151,10 +150,7 @@ impl TrafficPane {
             Action::CopyAll => {
                 out.copy(String::from_utf8_lossy(&self.export(ui.model)).into_owned());
             }
-            Action::Save => out.effect(Effect::Save {
-                name: "traffic.jsonl".into(),
-                content: self.export(ui.model),
-            }),
+            Action::Save => out.save("traffic.jsonl", self.export(ui.model)),
             Action::Mark => {
                 if let Some(seq) = self.stream.selected() {
                     match self.marked.iter().position(|marked| *marked == seq) {

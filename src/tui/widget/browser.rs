@@ -182,6 +182,16 @@ impl<I: Clone + PartialEq> Browser<I> {
         self.clamp_doc(area);
     }
 
+    /// Tells of the selected row in the detail, where that is shown.
+    pub fn tell(&mut self, area: Rect, of: impl FnOnce(Option<&I>, &mut Doc)) {
+        let width = self.detail_width(area);
+        if width > 0 {
+            let mut doc = Doc::new(width);
+            of(self.selected(), &mut doc);
+            self.set_doc(doc, area);
+        }
+    }
+
     fn clamp_doc(&mut self, area: Rect) {
         let height = self.regions(area).detail.map_or(0, |d| usize::from(d.height));
         self.doc_top = self.doc_top.min(self.doc.len().saturating_sub(height));

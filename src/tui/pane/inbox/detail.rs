@@ -171,7 +171,7 @@ pub fn rule(server: &ServerView, kind: RuleKind, model: &Model) -> Option<Ink> {
             None => ink!("{} (this session)", word),
         });
     }
-    let entry = model.config.as_ref()?.servers.get(&server.name)?;
+    let entry = model.entry(&server.name)?;
     let rule = match kind {
         RuleKind::Sampling => &entry.approvals.sampling,
         RuleKind::Elicitation => &entry.approvals.elicitation,

@@ -92,8 +92,7 @@ fn key(ui: Ui<'_>, key: &'static str, what: &'static str) -> DocLine {
 /// What the person has to do before it starts, or starts as its entry says now.
 fn held(server: &ServerView, ui: Ui<'_>, doc: &mut Doc) {
     let Ui { model, glyphs, .. } = ui;
-    let config = model.config.as_ref().and_then(|config| config.servers.get(&server.name));
-    match config.and_then(|server| server.hold.as_ref()) {
+    match model.entry(&server.name).and_then(|entry| entry.hold.as_ref()) {
         Some(Hold::Approval) => _ = doc.line(key(ui, "  {show-inbox}", " review")),
         Some(Hold::Input(_)) => _ = doc.line(key(ui, "  {show-inbox}", " answer")),
         None if model.situation.awaiting(&server.name).is_some_and(|a| a.runs_as_before) => {

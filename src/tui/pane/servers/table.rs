@@ -13,49 +13,25 @@ use crate::tui::theme::Role;
 use crate::tui::widget::doc::DocLine;
 use crate::tui::widget::{Doc, width};
 
-/// What the rows are sorted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    /// State, then errors.
-    Worst,
-    Name,
-    Tools,
-    Calls,
-    Errors,
-    P95,
-    Memory,
-    Cpu,
+named! {
+    /// What the rows are sorted by.
+    pub(super) enum Order {
+        /// State, then errors.
+        Worst = "state",
+        Name = "name",
+        Tools = "tools",
+        Calls = "calls",
+        Errors = "errors",
+        P95 = "p95",
+        Memory = "memory",
+        Cpu = "cpu",
+    }
 }
 
 impl Order {
-    const ALL: [Self; 8] = [
-        Self::Worst,
-        Self::Name,
-        Self::Tools,
-        Self::Calls,
-        Self::Errors,
-        Self::P95,
-        Self::Memory,
-        Self::Cpu,
-    ];
-
     /// The next one; from none to the first, and after the last to none: the cards again.
     pub(super) fn next(order: Option<Self>) -> Option<Self> {
-        let at = order.and_then(|order| Self::ALL.iter().position(|other| *other == order));
-        Self::ALL.get(at.map_or(0, |at| at + 1)).copied()
-    }
-
-    pub(super) const fn title(self) -> &'static str {
-        match self {
-            Self::Worst => "state",
-            Self::Name => "name",
-            Self::Tools => "tools",
-            Self::Calls => "calls",
-            Self::Errors => "errors",
-            Self::P95 => "p95",
-            Self::Memory => "memory",
-            Self::Cpu => "cpu",
-        }
+        Self::ALL.get(order.map_or(0, |order| order as usize + 1)).copied()
     }
 
     /// What the rows are sorted by, the most first.
@@ -136,11 +112,7 @@ pub(super) fn draw(
     let role = |column| if column == order { Role::Accent } else { Role::Faint };
     let title = |column: Order| {
         let sign = if reversed { glyphs.ascending } else { glyphs.descending };
-        if column == order {
-            ink!("{}{}", sign, column.title())
-        } else {
-            ink!("{}", column.title())
-        }
+        if column == order { ink!("{}{}", sign, column.name()) } else { ink!("{}", column.name()) }
     };
     let name_width = usize::from(name_width);
     let mut line: DocLine = vec![

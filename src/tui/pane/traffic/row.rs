@@ -15,7 +15,7 @@ use crate::tui::pane::Cx;
 use crate::tui::pane::traffic::{Regions, TrafficPane};
 use crate::tui::theme::Role;
 use crate::tui::widget::stream::Verdict;
-use crate::tui::widget::{Part, Pen, scroll_bar, width};
+use crate::tui::widget::{Part, Pen, filter_line, scroll_bar, width};
 
 const TIME: u16 = 12;
 const SIZE: u16 = 7;
@@ -216,9 +216,6 @@ impl TrafficPane {
         state.push(self.stream.state(cx, feed.end(), Scope::Traffic));
         let count = ink!("{} of {}  ", self.stream.len(), feed.len());
         let role = if self.stream.follow { Role::Muted } else { Role::Warning };
-        let room = area.width.saturating_sub(width(&state) + width(&count) + 3);
-        let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
-        pen.put("/ ", cx.style(Role::Accent));
         let text: Ink = if self.input.text().is_empty() && !self.input.editing {
             ink!("server: tool: method: kind: status: duration:> size:> or text")
         } else {
@@ -229,15 +226,8 @@ impl TrafficPane {
             (None, true) => Role::Faint,
             (None, false) => Role::Text,
         };
-        pen.clip(text, room, cx.style(text_role));
-        let total = width(&state) + width(&count);
-        pen.column(area.width.saturating_sub(total).max(2));
-        pen.put(count, cx.style(Role::Muted)).put(state, cx.style(role));
-        if self.input.editing {
-            let input =
-                Rect { x: area.x + 2, width: room.min(area.width.saturating_sub(2)), ..area };
-            self.input.render(input, buf, cx.style(Role::Input));
-        }
+        let right = [(count, Role::Muted), (state, role)];
+        filter_line(cx, &self.input, (text, text_role), &right, (area, buf));
     }
 }
 
