@@ -27,7 +27,6 @@ mod input;
 mod render;
 mod screen;
 mod server_list;
-pub mod text;
 
 pub use server_list::ServerList;
 

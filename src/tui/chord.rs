@@ -64,18 +64,16 @@ impl Chord {
         }
     }
 
+    /// What stands for control, alt and shift, for those it has.
+    fn modifiers_as(self, signs: [&str; 3]) -> String {
+        let all = [KeyModifiers::CONTROL, KeyModifiers::ALT, KeyModifiers::SHIFT];
+        let held = all.into_iter().zip(signs).filter(|(one, _)| self.modifiers.contains(*one));
+        held.map(|(_, sign)| sign).collect()
+    }
+
     /// As footer and help show it: `^P`, `⏎`, `esc`.
     pub fn short(self) -> String {
-        let mut out = String::new();
-        if self.modifiers.contains(KeyModifiers::CONTROL) {
-            out.push('^');
-        }
-        if self.modifiers.contains(KeyModifiers::ALT) {
-            out.push_str("M-");
-        }
-        if self.modifiers.contains(KeyModifiers::SHIFT) {
-            out.push('⇧');
-        }
+        let mut out = self.modifiers_as(["^", "M-", "⇧"]);
         match self.code {
             KeyCode::Char(c) if c != ' ' => {
                 if self.modifiers.contains(KeyModifiers::CONTROL) {
@@ -125,15 +123,7 @@ impl FromStr for Chord {
 
 impl fmt::Display for Chord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (modifier, name) in [
-            (KeyModifiers::CONTROL, "ctrl-"),
-            (KeyModifiers::ALT, "alt-"),
-            (KeyModifiers::SHIFT, "shift-"),
-        ] {
-            if self.modifiers.contains(modifier) {
-                f.write_str(name)?;
-            }
-        }
+        f.write_str(&self.modifiers_as(["ctrl-", "alt-", "shift-"]))?;
         match (NAMED.iter().find(|(_, code, _)| *code == self.code), self.code) {
             (Some((name, ..)), _) => f.write_str(name),
             (None, KeyCode::Char(c)) => write!(f, "{c}"),

@@ -2,6 +2,7 @@
 //! colour alone.
 
 use crate::host::ServerState;
+use crate::tui::ink::{Ink, ink};
 
 /// A sign; a single cell wide.
 type Sign = &'static str;
@@ -86,6 +87,18 @@ glyphs! {
 }
 
 impl Glyphs {
+    /// A bar of a spark-line: so many of at most `most`. What is not nothing can be told from it.
+    pub fn bar(&self, count: u32, most: u32) -> Sign {
+        let level = (count as usize * 8).div_ceil(most.max(4) as usize).min(8);
+        self.bars[if count == 0 { 1 } else { level.max(2) }]
+    }
+
+    /// A title, with a sign where rows are sorted by it: downwards or not.
+    pub fn sorted(&self, title: &'static str, down: Option<bool>) -> Ink {
+        let sign = down.map_or("", |down| if down { self.descending } else { self.ascending });
+        ink!("{}{}", sign, title)
+    }
+
     /// The sign of a state.
     pub const fn state(&self, state: ServerState) -> &'static str {
         match state {

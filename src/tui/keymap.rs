@@ -364,13 +364,7 @@ impl Keymap {
 
     /// `text` with every `{name}` of an action replaced by the first of its keys that works in
     /// these scopes, innermost first. What is no name of an action stays as it is.
-    pub fn spelled(&self, scopes: &[Scope], text: &'static str) -> Ink {
-        self.spelled_in(scopes, text)
-    }
-
-    /// The same for a text that was put together; what others wrote in it stays as it is, unless it
-    /// names an action in braces.
-    pub fn spelled_in(&self, scopes: &[Scope], text: &str) -> Ink {
+    pub fn spelled(&self, scopes: &[Scope], text: &str) -> Ink {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('{') {
@@ -398,20 +392,14 @@ impl Keymap {
     /// Chords of the named action that work in these scopes, of the innermost that has any; empty
     /// when it lost all of them, `None` when there is no such action.
     fn chords(&self, scopes: &[Scope], name: &str) -> Option<Vec<Chord>> {
-        let meaning_of = |chord: &Chord| {
-            scopes.iter().find_map(|scope| self.meanings.get(&(*scope, *chord)).copied())
+        let named = || self.listed.iter().filter(|row| row.action.id() == name);
+        let rows = scopes.iter().flat_map(|scope| named().filter(move |row| row.scope == *scope));
+        let working = |row: &Listed| -> Vec<Chord> {
+            let works = |chord: &Chord| self.action(scopes, *chord) == Some(row.action);
+            row.chords.iter().copied().filter(works).collect()
         };
-        for scope in scopes {
-            let rows = self.listed.iter().filter(|row| row.scope == *scope);
-            for row in rows.filter(|row| row.action.id() == name) {
-                let works = |chord: &&Chord| meaning_of(chord) == Some(row.action);
-                let chords: Vec<Chord> = row.chords.iter().filter(works).copied().collect();
-                if !chords.is_empty() {
-                    return Some(chords);
-                }
-            }
-        }
-        Action::by_id(name).map(|_| Vec::new())
+        let found = rows.map(working).find(|chords| !chords.is_empty());
+        found.or_else(|| Action::by_id(name).map(|_| Vec::new()))
     }
 }
 

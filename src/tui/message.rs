@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use crossterm::event::Event;
 
-use crate::base::ServerName;
-use crate::base::Timestamp;
 use crate::base::logs::LogRecord;
 use crate::base::ring::Batch;
 use crate::base::text::SafeText;
+use crate::base::{ServerName, Timestamp};
 use crate::config::McpConfig;
 use crate::config::edit::entry::ShownEntry;
 use crate::deck::answers::Answers;
@@ -23,10 +22,8 @@ use crate::host::call::CallView;
 use crate::host::metrics::ServerMetrics;
 use crate::host::policy::Blocked;
 use crate::host::{CallOutcome, HostView};
-use crate::mcp::Payload;
-use crate::mcp::Progress;
 use crate::mcp::traffic::TrafficRecord;
-use crate::mcp::{ApprovalId, CallId};
+use crate::mcp::{ApprovalId, CallId, Payload, Progress};
 use crate::tui::chat::port::ChatNews;
 use crate::tui::effect::Baseline;
 use crate::tui::form::Checked;

@@ -255,11 +255,7 @@ impl Model {
     /// How long there is until something, roughly: `4m`, `3h`, `2d`.
     pub fn left(&self, at: Timestamp) -> Ink {
         let seconds = at.since(self.now).as_secs();
-        let (unit, word) = match seconds {
-            0..3_600 => (60, "m"),
-            3_600..86_400 => (3_600, "h"),
-            _ => (86_400, "d"),
-        };
+        let (unit, word) = unit_of(seconds);
         let units = seconds / unit;
         self.wake_at(Timestamp(at.0.saturating_sub(units * unit * 1_000_000)));
         ink!("{}{}", units, word)
@@ -268,18 +264,9 @@ impl Model {
     /// How long ago something settled was: `now`, `4m`, `3h`, `2d`. Changes at most once a minute.
     pub fn ago(&self, at: Timestamp) -> Ink {
         let seconds = self.now.since(at).as_secs();
-        let unit = match seconds {
-            0..3_600 => 60,
-            3_600..86_400 => 3_600,
-            _ => 86_400,
-        };
+        let (unit, word) = unit_of(seconds);
         self.wake_at(at.plus(Duration::from_secs((seconds / unit + 1) * unit)));
-        match seconds {
-            0..60 => ink!("now"),
-            60..3_600 => ink!("{}m", seconds / 60),
-            3_600..86_400 => ink!("{}h", seconds / 3_600),
-            _ => ink!("{}d", seconds / 86_400),
-        }
+        if seconds < 60 { ink!("now") } else { ink!("{}{}", seconds / unit, word) }
     }
 
     /// How long ago something was, in a sentence: `just now`, `4m ago`.
@@ -326,18 +313,7 @@ impl Model {
 
     /// A moment of the day in local time: `14:03:59.120`.
     pub fn time_of_day(at: Timestamp) -> Ink {
-        let zoned = jiff::Timestamp::from_microsecond(at.0.cast_signed())
-            .map(|t| t.to_zoned(ZONE.get().cloned().unwrap_or(jiff::tz::TimeZone::UTC)));
-        match zoned {
-            Ok(t) => ink!(
-                "{:02}:{:02}:{:02}.{:03}",
-                t.hour().unsigned_abs(),
-                t.minute().unsigned_abs(),
-                t.second().unsigned_abs(),
-                t.millisecond().unsigned_abs(),
-            ),
-            Err(_) => ink!("{}", at.0),
-        }
+        Ink::line(&zoned(at).strftime("%H:%M:%S%.3f").to_string())
     }
 
     // Servers of the files that are not there because their entry cannot be used.
@@ -355,6 +331,15 @@ impl Model {
             }
         }
         out
+    }
+}
+
+/// The unit in which so many seconds are told, and its sign.
+const fn unit_of(seconds: u64) -> (u64, &'static str) {
+    match seconds {
+        0..3_600 => (60, "m"),
+        3_600..86_400 => (3_600, "h"),
+        _ => (86_400, "d"),
     }
 }
 

@@ -20,8 +20,7 @@ mod palette;
 mod sign_in;
 pub use consent::Consent;
 pub use input::InputDialog;
-pub use palette::Palette;
-pub use palette::{Ask, Named};
+pub use palette::{Ask, Named, Palette};
 pub use sign_in::SignInDialog;
 
 /// Something over the panes.

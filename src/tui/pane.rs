@@ -13,7 +13,7 @@ use crate::tui::graphics::Graphics;
 use crate::tui::ink::Ink;
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::model::Model;
-use crate::tui::overlay::Overlay;
+use crate::tui::overlay::{Confirm, Overlay};
 use crate::tui::screen::Screen;
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widget::{FilterLine, Keep, TextInput};
@@ -225,6 +225,11 @@ impl Out {
     /// Tells something that names keys: `{action}` becomes the key it has.
     pub const fn tell(&mut self, text: &'static str, role: Role) {
         self.hint = Some((text, role));
+    }
+
+    /// Asks before something is done.
+    pub fn ask(&mut self, title: Ink, lines: Vec<Ink>, yes: Effect) {
+        self.overlay = Some(Overlay::Confirm(Confirm::new(title, lines, vec![yes])));
     }
 
     /// Saves text or bytes in a new file of the working directory.

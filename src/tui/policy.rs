@@ -22,7 +22,7 @@ use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::Message;
 use crate::tui::model::Model;
-use crate::tui::overlay::{Confirm, Overlay, Palette};
+use crate::tui::overlay::{Overlay, Palette};
 use crate::tui::pane::{Cx, Gesture, Out, PaneId};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::screen::{Help, Screen, close, keys_of};
@@ -152,7 +152,11 @@ impl PolicyScreen {
 
     fn selected(&self) -> Option<&Differs> {
         let Row::Drift(server, place) = self.browser.selected()? else { return None };
-        self.differs.iter().find(|one| one.server == *server && one.place == *place)
+        self.differing(server, place)
+    }
+
+    fn differing(&self, server: &str, place: &Place) -> Option<&Differs> {
+        self.differs.iter().find(|one| one.server == server && one.place == *place)
     }
 
     fn body(area: Rect) -> Rect {
@@ -211,18 +215,14 @@ impl PolicyScreen {
     fn revoke(&self, model: &Model, out: &mut Out) {
         match self.browser.selected() {
             Some(Row::Grant(id)) => {
-                let grant = model.policy.grants.iter().find(|grant| grant.id == *id);
-                let Some(grant) = grant else { return };
+                let Some(grant) = detail::grant(model, *id) else { return };
                 let (who, what) = detail::grant_words(grant);
                 let lines = vec![who, what, ink!("It counts no more at once.")];
-                let yes = vec![Effect::Policy(PolicyOrder::Revoke(*id))];
-                let title = ink!("revoke grant {}?", id.0);
-                out.overlay = Some(Overlay::Confirm(Confirm::new(title, lines, yes)));
+                let revoke = Effect::Policy(PolicyOrder::Revoke(*id));
+                out.ask(ink!("revoke grant {}?", id.0), lines, revoke);
             }
             Some(Row::Client(origin)) => {
-                let clients = model.clients.iter();
-                let mut one = clients.filter(|one| one.principal.origin.to_string() == *origin);
-                let Some(client) = one.next() else { return };
+                let Some(client) = detail::client(model, origin) else { return };
                 let palette = Palette::new(ink!("clients"), choices(client));
                 out.overlay = Some(Overlay::Palette(palette));
             }
@@ -251,9 +251,8 @@ fn write_lock(model: &Model, out: &mut Out) {
         ink!("Everything that {} offer now is accepted.", servers),
         ink!("Entries of other servers stay as they are."),
     ];
-    let yes = vec![Effect::Lock(LockChange::All(Box::new(now)))];
-    let confirm = Confirm::new(ink!("write mcp.lock.json?"), lines, yes);
-    out.overlay = Some(Overlay::Confirm(confirm));
+    let lock = Effect::Lock(LockChange::All(Box::new(now)));
+    out.ask(ink!("write mcp.lock.json?"), lines, lock);
 }
 
 /// Whether the definitions of a server are compared: they are all known.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use ratatui::style::{Color, Modifier, Style};
 use serde::Deserialize;
 
+use crate::host::ServerState;
 use crate::tui::toml_place;
 
 named! {
@@ -63,6 +64,18 @@ named! {
         JsonLiteral = "json-literal",
         /// Where text is typed.
         Input = "input",
+    }
+}
+
+impl Role {
+    /// The role of a state.
+    pub const fn of(state: ServerState) -> Self {
+        match state {
+            ServerState::Ready => Self::Ok,
+            ServerState::Starting | ServerState::Waiting => Self::Busy,
+            ServerState::Unavailable => Self::Error,
+            ServerState::Disabled | ServerState::Shutdown | ServerState::Sleeping => Self::Faint,
+        }
     }
 }
 

@@ -15,10 +15,8 @@ pub mod pen;
 pub mod stream;
 pub mod text_input;
 
-pub use browser::ListState;
-pub use browser::{Browser, Part, Regions};
-pub use doc::Doc;
-pub use doc::changed;
+pub use browser::{Browser, ListState, Part, Regions};
+pub use doc::{Doc, changed};
 pub use key_line::KeyLine;
 pub use pen::{Pen, width};
 pub use stream::Stream;

@@ -16,6 +16,17 @@ use crate::tui::pane::{Cx, PaneId};
 use crate::tui::theme::Role;
 use crate::tui::widget::{Pen, width};
 
+/// States, as the header counts them.
+const STATES: [ServerState; 7] = [
+    ServerState::Ready,
+    ServerState::Starting,
+    ServerState::Waiting,
+    ServerState::Sleeping,
+    ServerState::Unavailable,
+    ServerState::Shutdown,
+    ServerState::Disabled,
+];
+
 type FooterItem = (String, Ink, Action, std::ops::Range<u16>);
 
 impl App {
@@ -101,13 +112,12 @@ impl App {
             }
             EngineState::Failed(_) => right.push((ink!("not running"), Role::Error)),
             _ => {
-                for (state, count) in super::text::count_states(&self.model) {
+                let servers = &self.model.view.servers;
+                for state in STATES {
+                    let count = servers.values().filter(|one| one.state == state).count();
                     if count > 0 {
-                        let role = if state == ServerState::Ready {
-                            Role::Muted
-                        } else {
-                            super::text::state_role(state)
-                        };
+                        let role =
+                            if state == ServerState::Ready { Role::Muted } else { Role::of(state) };
                         let word =
                             if state == ServerState::Unavailable { "down" } else { state.as_str() };
                         right.push((ink!("{} {}", count, word), role));

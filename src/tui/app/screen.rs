@@ -293,7 +293,7 @@ impl App {
         match &effect {
             Effect::Say(text) => {
                 let scopes = self.screen_scopes().unwrap_or_default();
-                let text = self.keymap.spelled_in(&[&scopes[..], &[Scope::Global]].concat(), text);
+                let text = self.keymap.spelled(&[&scopes[..], &[Scope::Global]].concat(), text);
                 return self.toast(text, Role::Warning);
             }
             Effect::Choose(title, choices) => return self.choose(title.clone(), choices.clone()),

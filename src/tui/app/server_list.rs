@@ -86,7 +86,7 @@ impl ServerList {
 
 fn server_row(cx: &Cx<'_>, name: &ServerName, pen: &mut Pen<'_>) {
     let Some(server) = cx.model.server(name) else { return };
-    let role = super::text::state_role(server.state);
+    let role = Role::of(server.state);
     let mark = if cx.model.marked.contains(name) { "+" } else { " " };
     pen.put(cx.glyphs.state(server.state), cx.style(role)).put(mark, cx.style(Role::Accent));
     let note: Ink = match server.state {
@@ -106,6 +106,11 @@ fn server_row(cx: &Cx<'_>, name: &ServerName, pen: &mut Pen<'_>) {
     pen.clip(note, note_width, cx.style(Role::Muted));
     if spark > 0 {
         pen.skip(1);
-        super::text::spark(cx, name, usize::from(spark) - 1, pen);
+        let recent = cx.model.recent(name, usize::from(spark) - 1);
+        let most = recent.iter().copied().max().unwrap_or(0);
+        for count in recent {
+            let role = if count == 0 { Role::Faint } else { Role::Accent };
+            pen.clip(cx.glyphs.bar(count, most), 1, cx.style(role));
+        }
     }
 }

@@ -342,7 +342,7 @@ fn notes(answering: &AnswerScreen, cx: &Cx<'_>, width: u16) -> Doc {
         (Drafting::No, _) => {}
     }
     if let Some(notice) = &answering.notice {
-        notes.push((cx.keymap.spelled_in(scopes(answering), notice), Role::Attention));
+        notes.push((cx.keymap.spelled(scopes(answering), notice), Role::Attention));
     }
     let mut doc = Doc::new(width);
     for (note, role) in &notes {

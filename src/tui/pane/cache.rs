@@ -12,7 +12,6 @@ use crate::tui::filter::contains;
 use crate::tui::ink::{Bytes, Dur, Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
-use crate::tui::overlay::{Confirm, Overlay};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
 use crate::tui::theme::Role;
 use crate::tui::widget::{Browser, Doc, FilterLine, Pen, empty_text};
@@ -68,9 +67,7 @@ impl Pane for CachePane {
             (Action::DropAll, _) => {
                 let entries = count(self.total, "entry");
                 let lines = vec![ink!("{} dropped; fetched again when needed.", entries)];
-                let yes = vec![Effect::CacheDrop(None)];
-                let confirm = Confirm::new(ink!("clear the cache?"), lines, yes);
-                out.overlay = Some(Overlay::Confirm(confirm));
+                out.ask(ink!("clear the cache?"), lines, Effect::CacheDrop(None));
             }
             (Action::Copy, Some(key)) => out.copy(format!("{} {}", key.method, key.params)),
             (Action::CopyAll | Action::Save, _) => return false,
@@ -180,8 +177,7 @@ fn left(entry: &CacheEntryView, model: &Model) -> (Ink, Role) {
 }
 
 fn detail(entry: &CacheEntryView, model: &Model, doc: &mut Doc) {
-    doc.line(vec![(Ink::from(&entry.label), Role::Heading)]);
-    doc.gap();
+    doc.heading(&entry.label).gap();
     doc.field("server", Model::name(&entry.key.server), Role::Text);
     doc.field("method", Ink::line(&entry.key.method), Role::Text);
     doc.field("parameters", Ink::line(&entry.key.params), Role::Text);

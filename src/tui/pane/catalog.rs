@@ -174,11 +174,8 @@ impl Sort {
 
     /// A title, with a sign where the list is sorted by it.
     fn heading(self, by: By, title: &'static str, cx: &Cx<'_>) -> Ink {
-        if self.by != by {
-            return ink!("{}", title);
-        }
         let down = (by == By::Number) != self.reversed;
-        ink!("{}{}", if down { cx.glyphs.descending } else { cx.glyphs.ascending }, title)
+        cx.glyphs.sorted(title, (self.by == by).then_some(down))
     }
 }
 

@@ -20,18 +20,19 @@ use crate::tui::prefs::Prefs;
 use crate::tui::theme::Role;
 use crate::tui::widget::{Doc, FilterLine, Keep, Pen, Stream, filter_line, stream, width};
 
-/// Levels from the least to the most severe.
-const LEVELS: [LogLevel; 9] = [
-    LogLevel::Trace,
-    LogLevel::Debug,
-    LogLevel::Info,
-    LogLevel::Notice,
-    LogLevel::Warning,
-    LogLevel::Error,
-    LogLevel::Critical,
-    LogLevel::Alert,
-    LogLevel::Emergency,
+/// Levels from the least to the most severe, in the order of [`LogLevel`]: with a word and a role.
+const LEVELS: [(LogLevel, &str, Role); 9] = [
+    (LogLevel::Trace, "trace", Role::Faint),
+    (LogLevel::Debug, "debug", Role::Faint),
+    (LogLevel::Info, "info", Role::Muted),
+    (LogLevel::Notice, "notice", Role::Muted),
+    (LogLevel::Warning, "warn", Role::Warning),
+    (LogLevel::Error, "error", Role::Error),
+    (LogLevel::Critical, "crit", Role::Error),
+    (LogLevel::Alert, "alert", Role::Error),
+    (LogLevel::Emergency, "emerg", Role::Error),
 ];
+
 /// Cells per step of horizontal scrolling.
 const SIDEWAYS: u16 = 8;
 /// Rows looked at by one search.
@@ -74,26 +75,11 @@ impl Default for LogsPane {
 
 /// The word of a level.
 pub const fn level_word(level: LogLevel) -> &'static str {
-    match level {
-        LogLevel::Trace => "trace",
-        LogLevel::Debug => "debug",
-        LogLevel::Info => "info",
-        LogLevel::Notice => "notice",
-        LogLevel::Warning => "warn",
-        LogLevel::Error => "error",
-        LogLevel::Critical => "crit",
-        LogLevel::Alert => "alert",
-        LogLevel::Emergency => "emerg",
-    }
+    LEVELS[level as usize].1
 }
 
 const fn level_role(level: LogLevel) -> Role {
-    match level {
-        LogLevel::Trace | LogLevel::Debug => Role::Faint,
-        LogLevel::Info | LogLevel::Notice => Role::Muted,
-        LogLevel::Warning => Role::Warning,
-        _ => Role::Error,
-    }
+    LEVELS[level as usize].2
 }
 
 impl LogsPane {
@@ -114,8 +100,8 @@ impl LogsPane {
     }
 
     fn turn_level(&mut self, delta: isize, out: &mut Out) {
-        let at = LEVELS.iter().position(|level| *level == self.level).unwrap_or(0);
-        self.level = LEVELS[at.saturating_add_signed(delta).min(LEVELS.len() - 1)];
+        let at = (self.level as usize).saturating_add_signed(delta);
+        self.level = LEVELS[at.min(LEVELS.len() - 1)].0;
         out.say(ink!("showing level {} and above", level_word(self.level)));
         out.remember = true;
     }
@@ -158,7 +144,7 @@ impl LogsPane {
             ));
         }
         for server in model.servers() {
-            for level in LEVELS.into_iter().skip(1) {
+            for (level, ..) in LEVELS.into_iter().skip(1) {
                 choices.push(Choice {
                     words: ink!("{}: {} and above", Model::name(&server.name), level_word(level)),
                     hint: ink!(""),

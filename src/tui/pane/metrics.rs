@@ -230,12 +230,9 @@ impl Pane for MetricsPane {
         };
         pen.skip(1).left("name", name, style(Column::Name));
         for column in &shown {
-            let arrow: &'static str = match (*column == self.column, self.reversed) {
-                (false, _) => "",
-                (true, false) => cx.glyphs.descending,
-                (true, true) => cx.glyphs.ascending,
-            };
-            pen.skip(1).right(ink!("{}{}", arrow, column.name()), column.width(), style(*column));
+            let down = (*column == self.column).then_some(!self.reversed);
+            let title = cx.glyphs.sorted(column.name(), down);
+            pen.skip(1).right(title, column.width(), style(*column));
         }
         self.browser.render_rows(cx, area, buf, |pen, row| {
             let role = if row.target.is_none() { Role::Heading } else { Role::Text };

@@ -3,7 +3,7 @@
 use super::{Differs, PolicyScreen, Row, Section};
 use crate::deck::clients::ClientView;
 use crate::deck::lock::Place;
-use crate::host::policy::{Grant, GrantKind, Held, Limits};
+use crate::host::policy::{Grant, GrantId, GrantKind, Held, Limits};
 use crate::tui::ink::{Bytes, Dur, Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
@@ -32,8 +32,7 @@ impl PolicyScreen {
                 two((cx.glyphs.warning, Role::Warning), text, ink!(""), Role::Muted);
             }
             Row::Drift(server, place) => {
-                let one = |one: &&Differs| one.server == *server && one.place == *place;
-                let Some(one) = self.differs.iter().find(one) else { return };
+                let Some(one) = self.differing(server, place) else { return };
                 let (note, role) = match (one.held, one.risks()) {
                     (Some((Held::Refused, _)), _) => (ink!("refused"), Role::Muted),
                     (Some((Held::Unstable, _)), _) => (ink!("unstable"), Role::Warning),
@@ -53,9 +52,7 @@ impl PolicyScreen {
                 two((" ", Role::Text), client_name(client), note, role);
             }
             Row::Grant(id) => {
-                let Some(grant) = policy.grants.iter().find(|grant| grant.id == *id) else {
-                    return;
-                };
+                let Some(grant) = grant(cx.model, *id) else { return };
                 let (who, what) = grant_words(grant);
                 let role = if grant.effect == GrantKind::Deny { Role::Error } else { Role::Muted };
                 two((" ", Role::Text), who, what, role);
@@ -110,7 +107,7 @@ impl PolicyScreen {
                 }
             }
             Some(Row::Grant(id)) => {
-                if let Some(grant) = model.policy.grants.iter().find(|grant| grant.id == *id) {
+                if let Some(grant) = grant(model, *id) {
                     grant_detail(grant, model, doc);
                 }
             }
@@ -122,8 +119,7 @@ impl PolicyScreen {
             Some(Row::Blocked(at, target)) => {
                 let mut all = model.blocked.iter();
                 if let Some(one) = all.find(|one| one.at == *at && one.target == *target) {
-                    doc.line(vec![(Ink::from(&one.target), Role::Heading)]);
-                    doc.gap();
+                    doc.heading(&one.target).gap();
                     doc.field("asked by", Ink::line(&one.principal.to_string()), Role::Text);
                     doc.field("when", Model::time_of_day(one.at), Role::Text);
                     doc.field("why not", Ink::from(&one.why), Role::Warning);
@@ -197,7 +193,11 @@ impl Differs {
     }
 }
 
-fn client<'a>(model: &'a Model, origin: &str) -> Option<&'a ClientView> {
+pub(super) fn grant(model: &Model, id: GrantId) -> Option<&Grant> {
+    model.policy.grants.iter().find(|grant| grant.id == id)
+}
+
+pub(super) fn client<'a>(model: &'a Model, origin: &str) -> Option<&'a ClientView> {
     model.clients.iter().find(|client| client.principal.origin.to_string() == origin)
 }
 
@@ -246,8 +246,7 @@ pub(super) fn grant_words(grant: &Grant) -> (Ink, Ink) {
 }
 
 fn grant_detail(grant: &Grant, model: &Model, doc: &mut Doc) {
-    doc.line(vec![(Ink::line(&grant.rule()), Role::Heading)]);
-    doc.gap();
+    doc.heading(Ink::line(&grant.rule())).gap();
     doc.field("to", grant_words(grant).0, Role::Text);
     let scopes: Vec<&str> = grant.scopes.iter().map(|scope| scope.as_str()).collect();
     let scopes = if scopes.is_empty() { "all".to_owned() } else { scopes.join("  ") };
@@ -278,8 +277,7 @@ fn grant_detail(grant: &Grant, model: &Model, doc: &mut Doc) {
 }
 
 fn limits_detail(profile: &str, limits: &Limits, doc: &mut Doc) {
-    doc.line(vec![(ink!("profile {}", Ink::line(profile)), Role::Heading)]);
-    doc.gap();
+    doc.heading(ink!("profile {}", Ink::line(profile))).gap();
     doc.field("a run", ink!("{}", count(limits.calls_per_run as usize, "call")), Role::Text);
     doc.field("at once", ink!("{}", count(limits.calls_at_once as usize, "call")), Role::Text);
     doc.field("a minute", ink!("{} of one tool", limits.calls_per_minute.get()), Role::Text);

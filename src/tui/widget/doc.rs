@@ -149,27 +149,20 @@ impl Doc {
             line.push((Ink::line(&Value::from(key).to_string()), Role::JsonKey));
             line.push((ink!(": "), Role::Muted));
         }
-        let (open, close): (&'static str, &'static str) = match value {
-            Value::Object(map) if !map.is_empty() => ("{", "}"),
-            Value::Array(items) if !items.is_empty() => ("[", "]"),
+        let (open, close, items): (&'static str, &'static str, Vec<_>) = match value {
+            Value::Object(map) if !map.is_empty() => {
+                ("{", "}", map.iter().map(|(key, item)| (Some(key.as_str()), item)).collect())
+            }
+            Value::Array(items) if !items.is_empty() => {
+                ("[", "]", items.iter().map(|item| (None, item)).collect())
+            }
             scalar => return self.json_scalar(line, scalar, comma),
         };
         line.push((ink!("{}", open), Role::Muted));
         self.line(line);
-        match value {
-            Value::Object(map) => {
-                let last = map.len() - 1;
-                for (n, (key, item)) in map.iter().enumerate() {
-                    self.json_value(indent + 2, Some(key), item, if n < last { "," } else { "" });
-                }
-            }
-            Value::Array(items) => {
-                let last = items.len() - 1;
-                for (n, item) in items.iter().enumerate() {
-                    self.json_value(indent + 2, None, item, if n < last { "," } else { "" });
-                }
-            }
-            _ => {}
+        let last = items.len() - 1;
+        for (n, (key, item)) in items.into_iter().enumerate() {
+            self.json_value(indent + 2, key, item, if n < last { "," } else { "" });
         }
         self.line(vec![
             (blanks(indent as u16), Role::Text),

@@ -10,7 +10,6 @@ use crate::host::dev::{BuildEnd, BuildView, DevView};
 use crate::host::view::{AccountView, StartStep, StepStatus};
 use crate::host::{ServerState, ServerView};
 use crate::mcp::Era;
-use crate::tui::app::text::state_role;
 use crate::tui::glyph::Glyphs;
 use crate::tui::ink::{Bytes, Dur, Ink, count, ink};
 use crate::tui::keymap::Scope;
@@ -134,7 +133,7 @@ fn reach(server: &ServerView) -> Vec<Ink> {
 
 /// Name, state, since when, how it is reached, in `room` cells.
 fn title(server: &ServerView, model: &Model, glyphs: &Glyphs, room: u16) -> DocLine {
-    let role = state_role(server.state);
+    let role = Role::of(server.state);
     let word =
         if server.state == ServerState::Unavailable { "down" } else { server.state.as_str() };
     let since = match server.state {
@@ -277,8 +276,7 @@ fn spark(server: &ServerView, ui: Ui<'_>, slots: usize, label: &'static str) -> 
     }
     let mut bars = Ink::default();
     for count in recent {
-        let level = (count as usize * 8).div_ceil(max.max(4) as usize).min(8);
-        bars.push(ui.glyphs.bars[if count == 0 { 1 } else { level.max(2) }]);
+        bars.push(ui.glyphs.bar(count, max));
     }
     vec![vec![(bars, Role::Accent), (ink!("{}", label), Role::Faint)]]
 }
@@ -478,7 +476,7 @@ fn node(model: &Model, glyphs: &Glyphs, name: &ServerName, lead: crate::tui::ink
     let mut line = vec![(lead, Role::Rule), (Model::name(name), Role::Text)];
     if let Some(server) = model.server(name) {
         let text = ink!("  {} {}", glyphs.state(server.state), server.state.as_str());
-        line.push((text, state_role(server.state)));
+        line.push((text, Role::of(server.state)));
     }
     line
 }

@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use crate::base::ServerName;
 use crate::host::{ServerState, ServerView};
-use crate::tui::app::text::state_role;
 use crate::tui::glyph::Glyphs;
 use crate::tui::ink::{Bytes, Dur, Ink, ink};
 use crate::tui::model::Model;
@@ -110,10 +109,8 @@ pub(super) fn draw(
     let room = usize::from(doc.width()).saturating_sub(usize::from(name_width) + 3 + state_width);
     let columns = &Order::ALL[2..(2 + room / (NUMBER + 1)).min(Order::ALL.len())];
     let role = |column| if column == order { Role::Accent } else { Role::Faint };
-    let title = |column: Order| {
-        let sign = if reversed { glyphs.ascending } else { glyphs.descending };
-        if column == order { ink!("{}{}", sign, column.name()) } else { ink!("{}", column.name()) }
-    };
+    let title =
+        |column: Order| glyphs.sorted(column.name(), (column == order).then_some(!reversed));
     let name_width = usize::from(name_width);
     let mut line: DocLine = vec![
         (ink!("  {:<1$} ", title(Order::Name), name_width), role(Order::Name)),
@@ -124,7 +121,7 @@ pub(super) fn draw(
     let mut rows = Vec::new();
     for server in names.iter().filter_map(|name| model.server(name)) {
         rows.push(doc.len()..doc.len() + 1);
-        let role = state_role(server.state);
+        let role = Role::of(server.state);
         let word = match server.state {
             ServerState::Unavailable => "down",
             ServerState::Ready if !server.breaker.is_closed() => "breaker open",
