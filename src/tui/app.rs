@@ -168,6 +168,8 @@ pub struct App {
     pub(super) stale: bool,
     pub(super) calls: calls::Calls,
     pub(super) answers: answers::Answers,
+    /// What is wanted done since the last message came.
+    effects: Vec<Effect>,
     /// Open screens over the panes; the last has the keys.
     stack: Vec<screen::Open>,
     /// The chat, which outlives its screen.
@@ -208,6 +210,7 @@ impl App {
             stale: true,
             calls,
             answers: answers::Answers::default(),
+            effects: Vec::new(),
             stack: Vec::new(),
             chat: None,
             moment: input::Moment::default(),
@@ -227,14 +230,13 @@ impl App {
 
     /// Reacts to something; gives what is to be done outside.
     pub fn update(&mut self, message: Message) -> Vec<Effect> {
-        let mut effects = Vec::new();
         match message {
-            Message::Input(event) => self.input(event, &mut effects),
-            message => self.incoming(message, &mut effects),
+            Message::Input(event) => self.input(event),
+            message => self.incoming(message),
         }
-        self.call_work(&mut effects);
-        self.answer_work(&mut effects);
-        effects
+        self.call_work();
+        self.answer_work();
+        std::mem::take(&mut self.effects)
     }
 
     /// Whether a frame is wanted.

@@ -87,26 +87,21 @@ impl App {
     }
 
     /// Does an action on the open request that concerns more than its answer; gives whether it is one.
-    pub(super) fn request_action(
-        &mut self,
-        id: ApprovalId,
-        action: Action,
-        effects: &mut Vec<Effect>,
-    ) -> bool {
+    pub(super) fn request_action(&mut self, id: ApprovalId, action: Action) -> bool {
         match action {
             Action::Templates => self.choose_template(),
             Action::UseTool => self.choose_tool(),
             Action::SendAlways => self.choose_how_many(),
             Action::DenyAll => self.ask_to_deny_server(),
             Action::NextRequest => self.next_answer(id),
-            Action::Draft => self.ask_for_draft(effects),
+            Action::Draft => self.ask_for_draft(),
             _ => return false,
         }
         self.mark(Redraw::Now);
         true
     }
 
-    fn ask_for_draft(&mut self, effects: &mut Vec<Effect>) {
+    fn ask_for_draft(&mut self) {
         let missing = self.model.drafter.is_none();
         let Some(answering) =
             self.answer_screen().filter(|answering| answering.stage == Stage::Open)
@@ -118,12 +113,13 @@ impl App {
         } else if answering.drafting != Drafting::Asked {
             answering.drafting = Drafting::Asked;
             let edited = answering.is_edited().then(|| Arc::clone(&answering.params));
-            effects.push(Effect::Draft(answering.id(), edited));
+            let draft = Effect::Draft(answering.id(), edited);
+            self.effects.push(draft);
         }
     }
 
     /// An answer goes out.
-    pub(super) fn answer_sent(&mut self, id: ApprovalId, effects: &mut Vec<Effect>) {
+    pub(super) fn answer_sent(&mut self, id: ApprovalId) {
         // The draft stays until the engine says what became of the answer: a withdrawal may be
         // quicker, and then it is wanted.
         if let Some(request) = self.model.view.pending.get(&id) {
@@ -137,7 +133,7 @@ impl App {
         self.stack.retain(|open| !matches!(open, Open::Answer(open) if *open == id));
         let first = self.first_todo();
         if let Some(todo) = &first {
-            self.open_todo(todo, effects);
+            self.open_todo(todo);
         }
         self.moment.unasked = self.open_request();
         match (first, self.model.inbox().count().saturating_sub(1)) {
@@ -147,7 +143,7 @@ impl App {
     }
 
     /// Sends the answer, and lets a rule give the same answer to the next ones.
-    fn send_next(&mut self, left: Option<u32>, effects: &mut Vec<Effect>) {
+    fn send_next(&mut self, left: Option<u32>) {
         if !self.was_read() {
             return;
         }
@@ -164,10 +160,10 @@ impl App {
                 Answer::Refuse { .. } => ApprovalRule::Deny,
             };
             let rule = SessionRule { rule, left };
-            effects.push(Effect::ApprovalRule(request.server.clone(), kind, Some(rule)));
+            self.effects.push(Effect::ApprovalRule(request.server.clone(), kind, Some(rule)));
         }
         if let Some(effect) = wanted {
-            self.absorb_effect(effect, effects);
+            self.absorb_effect(effect);
         }
     }
 
@@ -261,7 +257,7 @@ impl App {
     }
 
     /// Something about requests came back from outside.
-    pub(super) fn answer_message(&mut self, message: Message, effects: &mut Vec<Effect>) {
+    pub(super) fn answer_message(&mut self, message: Message) {
         match message {
             Message::Drafter(name) => self.model.drafter = name,
             Message::Drafted(id, drafted) => {
@@ -275,7 +271,7 @@ impl App {
             Message::Opened(id, opened) => match (self.answers.screens.get_mut(&id), opened) {
                 (Some(answering), opened) => {
                     if let Some(effect) = answering.visited(opened) {
-                        self.absorb_effect(effect, effects);
+                        self.absorb_effect(effect);
                     }
                 }
                 (None, Ok(())) => self.toast(ink!("continue in the browser"), Role::Ok),
@@ -291,25 +287,21 @@ impl App {
     }
 
     /// Work of the open answer for another thread: one check at a time.
-    pub(super) fn answer_work(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn answer_work(&mut self) {
         let Some(answering) = self.answer_screen() else { return };
         if let Some(job) = answering.pending_check() {
-            effects.push(Effect::Check(FormToken::answer(answering.id()), Box::new(job)));
+            let check = Effect::Check(FormToken::answer(answering.id()), Box::new(job));
+            self.effects.push(check);
         }
     }
 
     /// A check of an answer's form is done; what waited for it is only sent while a person looks.
-    pub(super) fn answer_checked(
-        &mut self,
-        id: ApprovalId,
-        found: &Checked,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn answer_checked(&mut self, id: ApprovalId, found: &Checked) {
         let Some(answering) = self.answers.screens.get_mut(&id) else { return };
         let wanted = answering.checked(found);
         self.mark(Redraw::Now);
         if let Some(effect) = wanted.filter(|_| self.open_request() == Some(id)) {
-            self.absorb_effect(effect, effects);
+            self.absorb_effect(effect);
         }
     }
 
@@ -449,7 +441,7 @@ impl App {
     }
 
     /// Does what was chosen.
-    pub(super) fn approval_pick(&mut self, pick: ApprovalPick, effects: &mut Vec<Effect>) {
+    pub(super) fn approval_pick(&mut self, pick: ApprovalPick) {
         match pick {
             ApprovalPick::Take(result) => {
                 if let Some(answering) = self.answer_screen() {
@@ -461,12 +453,12 @@ impl App {
                     answering.begin_tool(index);
                 }
             }
-            ApprovalPick::SendNext(left) => self.send_next(left, effects),
+            ApprovalPick::SendNext(left) => self.send_next(left),
             ApprovalPick::Rules(server, kind) => self.choose_rule(&server, kind),
             ApprovalPick::Rule(server, kind, rule) => {
                 let name = Ink::line(server.as_str());
                 self.toast(ink!("{} of {} is decided anew", kind.method(), name), Role::Ok);
-                effects.push(Effect::ApprovalRule(server, kind, rule));
+                self.effects.push(Effect::ApprovalRule(server, kind, rule));
             }
             ApprovalPick::Roots(server) => self.open_roots(server),
         }

@@ -11,7 +11,6 @@ use super::{App, Redraw};
 use crate::host::{ServerState, ServerView};
 use crate::tui::action::Action;
 use crate::tui::chord::Chord;
-use crate::tui::effect::Effect;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::{Keymap, Row, Scope};
 use crate::tui::model::{EngineState, Model};
@@ -391,14 +390,14 @@ impl App {
         self.push_overlay(Overlay::Reader(Reader::of(Subject::Tour(page))));
     }
 
-    pub(super) fn turn_tour(&mut self, delta: isize, effects: &mut Vec<Effect>) {
+    pub(super) fn turn_tour(&mut self, delta: isize) {
         let Some(Overlay::Reader(reader)) = self.overlays.last_mut() else { return };
         let Subject::Tour(page) = &mut reader.subject else { return };
         let next = page.saturating_add_signed(delta);
         reader.top = 0;
         if next >= servers::tour::PAGES.len() {
             self.close_overlay();
-            self.remember(effects);
+            self.remember();
         } else {
             *page = next;
         }

@@ -79,16 +79,16 @@ impl Calls {
 
 impl App {
     /// Does what a call screen wants.
-    pub(super) fn wanted(&mut self, wanted: Vec<Effect>, effects: &mut Vec<Effect>) {
+    pub(super) fn wanted(&mut self, wanted: Vec<Effect>) {
         for effect in wanted {
-            self.absorb_effect(effect, effects);
+            self.absorb_effect(effect);
         }
     }
 
     /// Keeps half-filled forms for another run of the program.
-    pub(super) fn keep_drafts(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn keep_drafts(&mut self) {
         for screen in &mut self.calls.screens {
-            effects.extend(screen.draft());
+            self.effects.extend(screen.draft());
         }
     }
 
@@ -97,11 +97,11 @@ impl App {
 
     /// Work for other threads: comparisons of every screen, one check and one picture at a time of
     /// the open one.
-    pub(super) fn call_work(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn call_work(&mut self) {
         for (index, screen) in self.calls.screens.iter_mut().enumerate() {
             while let Some((run, job)) = screen.compare_job() {
                 let token = ViewToken { screen: index as u64, run };
-                effects.push(Effect::Compare(token, Box::new(job)));
+                self.effects.push(Effect::Compare(token, Box::new(job)));
             }
         }
         let Some(open) = self.open_call_number() else { return };
@@ -109,14 +109,14 @@ impl App {
         let area = self.layout().map(|layout| layout.screen());
         let Some(screen) = self.calls.screens.get_mut(open) else { return };
         if let Some(job) = screen.pending_check() {
-            effects.push(Effect::Check(FormToken(open as u64), Box::new(job)));
+            self.effects.push(Effect::Check(FormToken(open as u64), Box::new(job)));
         }
         let Some(area) = area else { return };
         if screen.has_pictures() {
             screen.lay_out(area, &look);
             if let Some((run, job)) = screen.picture_job() {
                 let token = ViewToken { screen: open as u64, run };
-                effects.push(Effect::Picture(token, Box::new(job)));
+                self.effects.push(Effect::Picture(token, Box::new(job)));
             }
         }
     }
@@ -140,19 +140,14 @@ impl App {
         }
     }
 
-    pub(super) fn call_checked(
-        &mut self,
-        token: FormToken,
-        found: Checked,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn call_checked(&mut self, token: FormToken, found: Checked) {
         let index = token.0 as usize;
         let Some(screen) = self.calls.screens.get_mut(index) else { return };
         let wanted = screen.checked(found);
         self.mark(Redraw::Now);
         // A call that waited is only made from the screen the person still looks at.
         if self.open_call_number() == Some(index) {
-            self.wanted(wanted, effects);
+            self.wanted(wanted);
         }
     }
 
@@ -182,7 +177,7 @@ impl App {
 
     /// Follows a link of a result: to the resources of its server, with that one read. Only the
     /// server is asked; nothing is fetched from anywhere else.
-    pub(super) fn open_link(&mut self, server: &ServerName, uri: &str, effects: &mut Vec<Effect>) {
+    pub(super) fn open_link(&mut self, server: &ServerName, uri: &str) {
         let view = self.model.server(server);
         let listed = view.and_then(|view| subject_of(view, ListKind::Resources, uri));
         let limits = view.map(|view| view.limits).unwrap_or_default();
@@ -190,15 +185,11 @@ impl App {
         self.show(PaneId::Resources);
         self.panes.resources.go_to(server, uri);
         self.show_call(subject);
-        self.read_if_new(effects);
+        self.read_if_new();
     }
 
     /// Resources changed on servers: those that are looked at are read again or marked.
-    pub(super) fn resources_updated(
-        &mut self,
-        records: &[Arc<TrafficRecord>],
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn resources_updated(&mut self, records: &[Arc<TrafficRecord>]) {
         if self.calls.screens.is_empty() {
             return;
         }
@@ -213,7 +204,7 @@ impl App {
                 if screen.subject.server == record.server {
                     screen.now_is(self.model.now);
                     let wanted = screen.resource_updated(&uri);
-                    self.wanted(wanted, effects);
+                    self.wanted(wanted);
                     self.mark(Redraw::Soon);
                 }
             }
@@ -221,7 +212,7 @@ impl App {
     }
 
     /// Time went on: completions, elapsed time.
-    pub(super) fn call_tick(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+    pub(super) fn call_tick(&mut self, now: Timestamp) {
         let running = self.calls.screens.iter().any(|screen| screen.in_flight() > 0);
         let open = self.open_call_number();
         if running && open.is_some() {
@@ -232,7 +223,7 @@ impl App {
             let screen = &mut self.calls.screens[index];
             if open == Some(index) || screen.wake().is_some_and(|at| now >= at) {
                 let wanted = screen.tick(now);
-                self.wanted(wanted, effects);
+                self.wanted(wanted);
             }
         }
     }
@@ -251,12 +242,7 @@ impl App {
     }
 
     /// A call has ended; gives whether it was one of these screens'.
-    pub(super) fn call_ended(
-        &mut self,
-        token: CallToken,
-        result: Result<CallOutcome, Error>,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn call_ended(&mut self, token: CallToken, result: Result<CallOutcome, Error>) {
         if let Some(id) = self.calls.ids.remove(&token) {
             self.model.call_ended(id);
         }
@@ -280,7 +266,7 @@ impl App {
                         Some(code) => self.toast(ink!("{} failed: {}", &label, code), Role::Error),
                     }
                 }
-                self.wanted(wanted, effects);
+                self.wanted(wanted);
             }
         }
         self.mark(Redraw::Now);
@@ -357,16 +343,11 @@ impl App {
     }
 
     /// A file was read for a field.
-    pub(super) fn call_file(
-        &mut self,
-        token: FormToken,
-        bytes: Result<Vec<u8>, SafeText>,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn call_file(&mut self, token: FormToken, bytes: Result<Vec<u8>, SafeText>) {
         match (self.calls.screens.get_mut(token.0 as usize), bytes) {
             (Some(screen), Ok(bytes)) => {
                 let wanted = screen.file_read(&bytes);
-                self.wanted(wanted, effects);
+                self.wanted(wanted);
             }
             (_, Err(reason)) => self.toast(Ink::from(&reason), Role::Warning),
             (None, Ok(_)) => {}
@@ -375,38 +356,27 @@ impl App {
     }
 
     /// Opens the call screen of an entry of a server.
-    pub(super) fn open_call(
-        &mut self,
-        server: &ServerName,
-        list: ListKind,
-        wire: &str,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn open_call(&mut self, server: &ServerName, list: ListKind, wire: &str) {
         let Some(view) = self.model.server(server) else { return };
         let Some(subject) = subject_of(view, list, wire) else { return };
         self.show_call(subject);
-        self.read_if_new(effects);
+        self.read_if_new();
     }
 
-    fn read_if_new(&mut self, effects: &mut Vec<Effect>) {
+    fn read_if_new(&mut self) {
         let wanted = self.call_screen().map(CallScreen::read_if_new).unwrap_or_default();
-        self.wanted(wanted, effects);
+        self.wanted(wanted);
         self.mark(Redraw::Now);
     }
 
     /// Opens the form of a JSON-RPC request to a server; with one given, sends that.
-    pub(super) fn send_request(
-        &mut self,
-        server: &ServerName,
-        request: Option<serde_json::Value>,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn send_request(&mut self, server: &ServerName, request: Option<serde_json::Value>) {
         let Some(subject) = self.model.server(server).map(|view| request_of(view)) else { return };
         self.show_call(subject);
         let Some((screen, request)) = self.call_screen().zip(request) else { return };
         screen.take_past(request);
         let wanted = screen.apply(Action::Send);
-        self.wanted(wanted, effects);
+        self.wanted(wanted);
     }
 
     /// Opens a saved call, filled in; gives it, when there is one and a server offers what it calls.
@@ -484,11 +454,11 @@ impl App {
     }
 
     /// Makes a saved call, as if it had been opened and sent.
-    pub(super) fn make_saved_call(&mut self, name: &str, effects: &mut Vec<Effect>) {
+    pub(super) fn make_saved_call(&mut self, name: &str) {
         let Some(call) = self.open_saved_call(name) else { return };
         let Some(screen) = self.call_screen() else { return };
         let wanted = screen.make(&call);
-        self.wanted(wanted, effects);
+        self.wanted(wanted);
     }
 
     /// The saved calls, to be made or opened.
@@ -582,7 +552,7 @@ impl App {
     }
 
     /// Tells builds and restarts of the newest view, and makes calls again.
-    pub(super) fn sources_followed(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn sources_followed(&mut self) {
         let view = std::sync::Arc::clone(&self.model.view);
         self.calls.again.seen.retain(|server, _| view.servers.contains_key(server));
         for server in view.servers.values() {
@@ -596,7 +566,7 @@ impl App {
             match server.state {
                 ServerState::Ready => {
                     if let Some(because) = seen.restarting.take() {
-                        self.came_back(server, because, effects);
+                        self.came_back(server, because);
                     }
                 }
                 ServerState::Unavailable
@@ -629,7 +599,7 @@ impl App {
         self.toast(text, Role::Error);
     }
 
-    fn came_back(&mut self, server: &ServerView, because: SafeText, effects: &mut Vec<Effect>) {
+    fn came_back(&mut self, server: &ServerView, because: SafeText) {
         let text = ink!("{} restarted: {}", Model::name(&server.name), &because);
         self.toast(text, Role::Ok);
         if !self.repeats(&server.name) {
@@ -644,7 +614,7 @@ impl App {
         let now = self.model.now;
         let Some(screen) = self.calls.screens.get_mut(at) else { return };
         let wanted = screen.made_again(because, now);
-        self.wanted(wanted, effects);
+        self.wanted(wanted);
     }
 }
 

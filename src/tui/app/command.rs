@@ -30,7 +30,7 @@ use crate::tui::theme::{Role, SHIPPED};
 use crate::tui::widget::Keep;
 
 impl App {
-    pub(super) fn perform(&mut self, action: Action, effects: &mut Vec<Effect>) {
+    pub(super) fn perform(&mut self, action: Action) {
         if self.stale && self.overlays.is_empty() {
             // Keys that come faster than frames act on what the next frame would show.
             self.on_pane(|pane, ui| pane.sync(ui));
@@ -54,17 +54,17 @@ impl App {
             let mut out = Out::default();
             let verdict = overlay.act(action, self.size, &mut out);
             self.overlays.push(overlay);
-            self.absorb(out, effects);
+            self.absorb(out);
             if verdict != Verdict::Pass {
-                return self.settle(verdict, effects);
+                return self.settle(verdict);
             }
-        } else if self.act_on_screen(action, effects) || self.perform_in_pane(action, effects) {
+        } else if self.act_on_screen(action) || self.perform_in_pane(action) {
             return;
         }
-        self.perform_anywhere(action, effects);
+        self.perform_anywhere(action);
     }
 
-    fn perform_in_pane(&mut self, action: Action, effects: &mut Vec<Effect>) -> bool {
+    fn perform_in_pane(&mut self, action: Action) -> bool {
         let pane = self.panes.get_mut(self.pane);
         if pane.typing().is_some() {
             match action {
@@ -84,7 +84,7 @@ impl App {
         }
         let mut out = Out::default();
         let done = self.on_pane(|pane, ui| pane.act(action, ui, &mut out)).unwrap_or(false);
-        self.absorb(out, effects);
+        self.absorb(out);
         if done {
             self.remember_filter();
         }
@@ -111,7 +111,7 @@ impl App {
         true
     }
 
-    fn perform_anywhere(&mut self, action: Action, effects: &mut Vec<Effect>) {
+    fn perform_anywhere(&mut self, action: Action) {
         if let Some(pane) = PaneId::ALL.into_iter().find(|pane| pane.action() == action) {
             self.overlays.clear();
             return self.show(pane);
@@ -129,16 +129,16 @@ impl App {
             Action::ToggleServerList => {
                 let shown = self.layout().is_some_and(|layout| layout.servers.is_some());
                 self.setup.prefs.server_list = Some(!shown);
-                self.remember(effects);
+                self.remember();
             }
             Action::Back => self.back(),
-            Action::Answer => self.open_first(effects),
+            Action::Answer => self.open_first(),
             Action::History => self.choose_history(),
-            Action::AskReload => self.ask_first(effects),
+            Action::AskReload => self.ask_first(),
             Action::Inputs => self.open_inputs(),
             Action::Rules => self.choose_rules(),
             Action::Roots => self.choose_roots(),
-            Action::Policy => self.open_policy(effects),
+            Action::Policy => self.open_policy(),
             Action::Mark => self.mark_server(),
             Action::Restart
             | Action::StartStop
@@ -148,16 +148,16 @@ impl App {
             | Action::RefreshToken
             | Action::SignOut
             | Action::ResetBreaker => {
-                self.command_server(action, effects);
+                self.command_server(action);
             }
             Action::Request => {
                 if let Some(server) = self.target_server() {
                     self.overlays.clear();
-                    self.send_request(&server, None, effects);
+                    self.send_request(&server, None);
                 }
             }
             Action::Watched => self.open_watched(),
-            Action::User(_) => self.run_user_command(action, effects),
+            Action::User(_) => self.run_user_command(action),
             Action::Rerun => self.switch_rerun(),
             Action::BlackBox | Action::ServerInfo => {
                 if let Some(server) = self.target_server() {
@@ -171,38 +171,38 @@ impl App {
             Action::Filters => self.open_filters(),
             Action::UndoFilter => {
                 self.undo_filters();
-                self.remember(effects);
+                self.remember();
             }
             Action::Palette => self.open_palette(),
             Action::Help => self.open_help(),
-            Action::Theme => self.next_theme(effects),
+            Action::Theme => self.next_theme(),
             Action::Bell => {
                 self.setup.prefs.mute_bell = !self.setup.prefs.mute_bell;
                 let word = if self.setup.prefs.mute_bell { "muted" } else { "on" };
                 self.toast(ink!("bell: {}", word), Role::Ok);
-                self.remember(effects);
+                self.remember();
             }
-            Action::AskEnd => self.switch_ask_end(effects),
+            Action::AskEnd => self.switch_ask_end(),
             Action::Tour => self.open_tour(0),
-            Action::Record => effects.push(Effect::ToggleRecording),
+            Action::Record => self.effects.push(Effect::ToggleRecording),
             Action::Chat => {
                 self.overlays.clear();
                 self.push_screen(Open::Chat);
             }
-            Action::Redraw => effects.push(Effect::Redraw),
-            Action::Suspend => effects.push(Effect::Suspend),
-            Action::Quit => self.quit(effects),
-            Action::QuitNow => self.quit_now(effects),
-            _ => self.edit_action(action, effects),
+            Action::Redraw => self.effects.push(Effect::Redraw),
+            Action::Suspend => self.effects.push(Effect::Suspend),
+            Action::Quit => self.quit(),
+            Action::QuitNow => self.quit_now(),
+            _ => self.edit_action(action),
         }
     }
 
     /// Runs a command of the person's keymap file, after a question where the file wants one.
-    fn run_user_command(&mut self, action: Action, effects: &mut Vec<Effect>) {
+    fn run_user_command(&mut self, action: Action) {
         let Some(run) = self.user_command(action) else { return };
         let (name, line) = (Ink::line(&run.command.name), Ink::line(&run.command.run));
         if !run.command.confirm {
-            return effects.push(Effect::Run(Box::new(run)));
+            return self.effects.push(Effect::Run(Box::new(run)));
         }
         let values = run.values.iter().flatten().map(|value| Ink::line(value));
         let lines = std::iter::once(line).chain(values).collect();
@@ -237,7 +237,7 @@ impl App {
     }
 
     /// Restarts, starts or stops what is marked together, after one question.
-    fn command_marked(&mut self, action: Action, effects: &mut Vec<Effect>) {
+    fn command_marked(&mut self, action: Action) {
         let servers: Vec<ServerName> = self.model.marked.iter().cloned().collect();
         let is_up =
             |name: &ServerName| self.model.server(name).is_some_and(|server| server.state.is_up());
@@ -248,23 +248,23 @@ impl App {
         };
         let title = ink!("{} {}?", word, count(servers.len(), "marked server"));
         let each = servers.iter().map(|name| Effect::Server(name.clone(), command.clone()));
-        self.end(title, &servers, each.collect(), effects);
+        self.end(title, &servers, each.collect());
     }
 
-    fn command_server(&mut self, action: Action, effects: &mut Vec<Effect>) {
+    fn command_server(&mut self, action: Action) {
         let all = !self.model.marked.is_empty() && self.model.scope.is_none();
         if all && matches!(action, Action::Restart | Action::StartStop) {
-            return self.command_marked(action, effects);
+            return self.command_marked(action);
         }
         if let Some(name) = self.target_server() {
-            self.command_one(action, name, effects);
+            self.command_one(action, name);
         }
     }
 
-    fn command_one(&mut self, action: Action, name: ServerName, effects: &mut Vec<Effect>) {
+    fn command_one(&mut self, action: Action, name: ServerName) {
         let hold = self.hold(&name);
         if let Some(todo) = hold.filter(|_| matches!(action, Action::Restart | Action::StartStop)) {
-            return self.open_todo(&todo, effects);
+            return self.open_todo(&todo);
         }
         let state = self.model.server(&name).map(|server| server.state);
         let (command, word) = match (action, state) {
@@ -288,12 +288,12 @@ impl App {
             ServerCommand::SignOut => Self::end_title("sign out of", &name),
             _ => {
                 self.toast(ink!("{} {}", word, Model::name(&name)), Role::Ok);
-                return effects.push(Effect::Server(name, command));
+                return self.effects.push(Effect::Server(name, command));
             }
         };
         let before = self.overlays.len();
         let yes = vec![Effect::Server(name.clone(), command)];
-        self.end(title, std::slice::from_ref(&name), yes, effects);
+        self.end(title, std::slice::from_ref(&name), yes);
         if self.overlays.len() == before {
             self.toast(ink!("{} {}", word, Model::name(&name)), Role::Ok);
         }
@@ -339,9 +339,9 @@ impl App {
         self.mark(Redraw::Now);
     }
 
-    pub(super) fn pick(&mut self, pick: Pick, effects: &mut Vec<Effect>) {
+    pub(super) fn pick(&mut self, pick: Pick) {
         if let Pick::TourPage(delta) = pick {
-            return self.turn_tour(delta, effects);
+            return self.turn_tour(delta);
         }
         self.close_overlay();
         match pick {
@@ -351,51 +351,51 @@ impl App {
                 {
                     self.show(pane);
                 }
-                self.perform(action, effects);
+                self.perform(action);
             }
-            Pick::Filter(pick) => self.filter_pick(pick, effects),
+            Pick::Filter(pick) => self.filter_pick(pick),
             Pick::Server(server) => self.model.scope = Some(server),
             Pick::OnServer(Action::BlackBox, server) => {
                 self.open_reader_of(Subject::BlackBox(server));
             }
-            Pick::OnServer(action, server) => self.command_one(action, server, effects),
+            Pick::OnServer(action, server) => self.command_one(action, server),
             Pick::SavedCall(name) => _ = self.open_saved_call(&name),
-            Pick::MakeCall(name) => self.make_saved_call(&name, effects),
-            Pick::Offer(server, list, wire) => self.open_call(&server, list, &wire, effects),
+            Pick::MakeCall(name) => self.make_saved_call(&name),
+            Pick::Offer(server, list, wire) => self.open_call(&server, list, &wire),
             Pick::Past(target, id) => self.open_past(&target, id),
-            Pick::Resource(server, uri) => self.open_link(&server, &uri, effects),
+            Pick::Resource(server, uri) => self.open_link(&server, &uri),
             Pick::Unsubscribe(server, uri) => {
-                effects.push(Effect::Server(server, ServerCommand::Unsubscribe(uri)));
+                self.effects.push(Effect::Server(server, ServerCommand::Unsubscribe(uri)));
             }
-            Pick::Request(server, request) => self.send_request(&server, Some(*request), effects),
+            Pick::Request(server, request) => self.send_request(&server, Some(*request)),
             Pick::Among(title, choices) => self.choose(title, choices),
             Pick::Call(pick) => {
                 let wanted = self.call_screen().map(|screen| screen.picked(pick));
-                self.wanted(wanted.unwrap_or_default(), effects);
+                self.wanted(wanted.unwrap_or_default());
             }
-            Pick::Theme(name) => self.use_theme(&name, effects),
+            Pick::Theme(name) => self.use_theme(&name),
             Pick::LogLevel(Some(server), level) => {
-                effects.push(Effect::Server(server, ServerCommand::LogLevel(level)));
+                self.effects.push(Effect::Server(server, ServerCommand::LogLevel(level)));
             }
             Pick::LogLevel(None, level) => {
                 self.toast(ink!("mcpdeck logs {} and above", level_word(level)), Role::Ok);
-                effects.push(Effect::HostLogLevel(level));
+                self.effects.push(Effect::HostLogLevel(level));
             }
             Pick::Template(number) => self.open_template(number),
             Pick::Input(id) => self.open_input(&id),
-            Pick::Approval(pick) => self.approval_pick(pick, effects),
-            Pick::Chat(command) => effects.push(Effect::Chat(command)),
-            Pick::Client(order, origin) => effects.push(Effect::Client(order, origin)),
+            Pick::Approval(pick) => self.approval_pick(pick),
+            Pick::Chat(command) => self.effects.push(Effect::Chat(command)),
+            Pick::Client(order, origin) => self.effects.push(Effect::Client(order, origin)),
             Pick::TourPage(_) => {}
         }
     }
 
     /// Opens the policy. Of a recording nothing was approved here: it is compared with the lock file.
-    pub(super) fn open_policy(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn open_policy(&mut self) {
         let mut screen = PolicyScreen::default();
         if self.model.playback.is_some() {
             screen = PolicyScreen::against(Baseline::Lock);
-            effects.push(Effect::Baseline(Baseline::Lock));
+            self.effects.push(Effect::Baseline(Baseline::Lock));
         }
         self.overlays.clear();
         self.toast = None;
@@ -416,11 +416,11 @@ impl App {
         self.choose(ink!("commands"), choices);
     }
 
-    fn next_theme(&mut self, effects: &mut Vec<Effect>) {
+    fn next_theme(&mut self) {
         let names = self.theme_names();
         let at = names.iter().position(|name| name == self.theme.name()).unwrap_or(0);
         let next = names[(at + 1) % names.len()].clone();
-        self.use_theme(&next, effects);
+        self.use_theme(&next);
     }
 
     pub(super) fn theme_names(&self) -> Vec<String> {
@@ -433,12 +433,12 @@ impl App {
         names
     }
 
-    fn use_theme(&mut self, name: &str, effects: &mut Vec<Effect>) {
+    fn use_theme(&mut self, name: &str) {
         self.setup.theme = None;
         self.setup.prefs.theme = Some(name.to_owned());
         self.adopt_user_files();
         self.toast(ink!("theme: {}", Ink::line(name)), Role::Ok);
-        self.remember(effects);
+        self.remember();
     }
 
     /// The engine is stopping.
@@ -460,28 +460,22 @@ impl App {
         }
     }
 
-    pub(super) fn remember(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn remember(&mut self) {
         self.setup.prefs.scope = self.model.scope.as_ref().map(|name| name.as_str().to_owned());
         let prefs = &mut self.setup.prefs;
         self.panes.logs.write_prefs(prefs);
         self.panes.traffic.write_prefs(prefs);
-        effects.push(Effect::SavePrefs(Box::new(prefs.clone())));
+        self.effects.push(Effect::SavePrefs(Box::new(prefs.clone())));
     }
 
     // What ends something asks once, everywhere the same: leaving, restarting, stopping, switching off.
     // It asks when calls, requests or drafts are open, unless the person turned the question off.
 
     /// Does what ends the work of servers (of all without any), after a yes when there is work.
-    pub(super) fn end(
-        &mut self,
-        title: Ink,
-        servers: &[ServerName],
-        yes: Vec<Effect>,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn end(&mut self, title: Ink, servers: &[ServerName], yes: Vec<Effect>) {
         let lines = self.open_work(servers);
         if lines.is_empty() || self.setup.prefs.end_unasked {
-            effects.extend(yes);
+            self.effects.extend(yes);
         } else {
             self.push_overlay(Overlay::Confirm(Confirm::new(title, lines, yes)));
         }
@@ -512,41 +506,41 @@ impl App {
     }
 
     /// Stops the servers and leaves.
-    pub(super) fn quit(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn quit(&mut self) {
         if matches!(self.model.engine, EngineState::Stopping(_)) {
-            return self.leave(effects);
+            return self.leave();
         }
         // Whatever is answered: what was typed is kept.
-        self.keep_drafts(effects);
-        self.remember(effects);
-        self.end(ink!("stop the servers and quit?"), &[], vec![Effect::Quit], effects);
+        self.keep_drafts();
+        self.remember();
+        self.end(ink!("stop the servers and quit?"), &[], vec![Effect::Quit]);
     }
 
     /// The same from everywhere; a second time in a row is a yes, a third one waits for nothing.
-    pub(super) fn quit_now(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn quit_now(&mut self) {
         let asked = |overlay: &Overlay| matches!(overlay, Overlay::Confirm(confirm) if confirm.yes == [Effect::Quit]);
         if matches!(self.model.engine, EngineState::Stopping(_)) {
-            effects.push(Effect::QuitNow);
+            self.effects.push(Effect::QuitNow);
         } else if self.overlays.last().is_some_and(asked) {
-            self.leave(effects);
+            self.leave();
         } else {
-            self.quit(effects);
+            self.quit();
         }
     }
 
-    pub(super) fn leave(&mut self, effects: &mut Vec<Effect>) {
-        self.keep_drafts(effects);
-        self.remember(effects);
-        effects.push(Effect::Quit);
+    pub(super) fn leave(&mut self) {
+        self.keep_drafts();
+        self.remember();
+        self.effects.push(Effect::Quit);
     }
 
     /// Turns the question off, or on again.
-    pub(super) fn switch_ask_end(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn switch_ask_end(&mut self) {
         let unasked = !self.setup.prefs.end_unasked;
         self.setup.prefs.end_unasked = unasked;
         let how = if unasked { "without a question" } else { "after a question" };
         self.toast(ink!("quit, restart and stop end open work {}", how), Role::Ok);
-        self.remember(effects);
+        self.remember();
     }
 
     /// The question before a server is restarted, stopped or switched off.
@@ -577,43 +571,43 @@ impl App {
     }
 
     /// Does an action on the files, or on the recording that is shown.
-    fn edit_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
+    fn edit_action(&mut self, action: Action) {
         let config = |command| Effect::Config(command);
         match (action, self.target_server()) {
             (Action::AddServer, _) => self.open_templates(),
             (Action::EditFile, name) => {
                 if let Some((file, line)) = self.place_of(name.as_ref()) {
-                    effects.push(Effect::EditFile(file, line));
+                    self.effects.push(Effect::EditFile(file, line));
                 }
             }
-            (Action::UndoEdit, _) => effects.push(config(ConfigCommand::Undo)),
+            (Action::UndoEdit, _) => self.effects.push(config(ConfigCommand::Undo)),
             (Action::EditServer, Some(name)) => {
-                effects.push(config(ConfigCommand::OpenEntry(name)));
+                self.effects.push(config(ConfigCommand::OpenEntry(name)));
             }
             (Action::DuplicateServer, Some(name)) => {
-                effects.push(config(ConfigCommand::Change(Change::Duplicate(name))));
+                self.effects.push(config(ConfigCommand::Change(Change::Duplicate(name))));
             }
             (Action::ToggleServer, Some(name)) => {
                 let off = self.model.entry(&name).is_some_and(|entry| entry.disabled);
                 if off {
-                    effects.push(config(ConfigCommand::Change(Change::Enable(name))));
+                    self.effects.push(config(ConfigCommand::Change(Change::Enable(name))));
                 } else {
                     let title = Self::end_title("switch off", &name);
                     let yes = vec![config(ConfigCommand::Change(Change::Disable(name.clone())))];
-                    self.end(title, &[name], yes, effects);
+                    self.end(title, &[name], yes);
                 }
             }
-            (Action::CopyEntry, Some(name)) => self.copy_entry(&name, effects),
+            (Action::CopyEntry, Some(name)) => self.copy_entry(&name),
             (Action::RemoveServer, Some(name)) => self.ask_to_remove(name),
-            _ => effects.extend(play(action).map(Effect::Play)),
+            _ => self.effects.extend(play(action).map(Effect::Play)),
         }
     }
 
     /// Copies the entry of a server as a configuration of its own, secrets masked.
-    fn copy_entry(&mut self, name: &ServerName, effects: &mut Vec<Effect>) {
+    fn copy_entry(&mut self, name: &ServerName) {
         let entry = json!({ "servers": servers(self.model.entry(name).into_iter()) });
         let text = serde_json::to_string_pretty(&entry).unwrap_or_default();
-        self.absorb_effect(Effect::Copy(text), effects);
+        self.absorb_effect(Effect::Copy(text));
     }
 
     fn ask_to_remove(&mut self, name: ServerName) {
@@ -666,13 +660,9 @@ impl App {
     }
 
     /// An entry was written, or why not: its form says so while it is open.
-    pub(super) fn entry_saved(
-        &mut self,
-        outcome: Result<SafeText, SafeText>,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn entry_saved(&mut self, outcome: Result<SafeText, SafeText>) {
         let message = Message::Saved(outcome.clone());
-        let heard = self.screen_hears(&message, effects);
+        let heard = self.screen_hears(&message);
         match outcome {
             Ok(words) => self.toast(Ink::from(&words), Role::Ok),
             Err(reason) if !heard => self.toast(Ink::from(&reason), Role::Error),
@@ -709,7 +699,7 @@ impl App {
     }
 
     /// Does what was chosen.
-    pub(super) fn filter_pick(&mut self, pick: FilterPick, effects: &mut Vec<Effect>) {
+    pub(super) fn filter_pick(&mut self, pick: FilterPick) {
         let saved = &mut self.panes.traffic.saved;
         match pick {
             FilterPick::Use(name) => {
@@ -753,7 +743,7 @@ impl App {
                 self.open_filters();
             }
         }
-        self.remember(effects);
+        self.remember();
     }
 
     fn undo_filters(&mut self) {

@@ -31,11 +31,11 @@ use crate::tui::theme::Role;
 use crate::tui::widget::{Doc, Pen};
 
 impl App {
-    pub(super) fn incoming(&mut self, message: Message, effects: &mut Vec<Effect>) {
+    pub(super) fn incoming(&mut self, message: Message) {
         match message {
             Message::Now(now) => {
                 self.now(now);
-                self.call_tick(now, effects);
+                self.call_tick(now);
             }
             Message::Resize(width, height) => {
                 self.size = Rect::new(0, 0, width, height);
@@ -48,12 +48,12 @@ impl App {
                 self.pane = crate::tui::pane::PaneId::Config;
             }
             Message::View(view) => {
-                self.view(view, effects);
+                self.view(view);
                 self.calls_redefined();
-                self.sources_followed(effects);
+                self.sources_followed();
             }
             Message::Traffic(batch, oldest) => {
-                self.resources_updated(&batch.items, effects);
+                self.resources_updated(&batch.items);
                 for record in &batch.items {
                     self.model.activity.count(&record.server, record.at);
                 }
@@ -69,7 +69,7 @@ impl App {
                 self.model.traffic.take(batch, oldest);
                 self.mark(Redraw::Soon);
             }
-            Message::Played(played) => super::incoming::played(self, *played, effects),
+            Message::Played(played) => super::incoming::played(self, *played),
             Message::Logs(batch, oldest) => {
                 self.calls_logged(&batch.items);
                 let errors = batch.items.iter().filter(|line| line.level >= LogLevel::Error);
@@ -105,11 +105,11 @@ impl App {
                 self.model.files = files;
                 self.mark(Redraw::Now);
             }
-            message => self.replies(message, effects),
+            message => self.replies(message),
         }
     }
 
-    fn replies(&mut self, message: Message, effects: &mut Vec<Effect>) {
+    fn replies(&mut self, message: Message) {
         match message {
             Message::CacheContent(key, content) => {
                 let mut doc = Doc::new(crate::tui::overlay::reader_width(self.size));
@@ -127,23 +127,23 @@ impl App {
                 self.mark(Redraw::Now);
             }
             Message::CallBegan(token, id) => self.call_began(token, id),
-            Message::CallEnded(token, result) => self.call_ended(token, *result, effects),
+            Message::CallEnded(token, result) => self.call_ended(token, *result),
             Message::CallProgress(token, progress) => self.call_progress(token, progress),
             Message::Edited(token, text) => self.edited(token, text),
             message @ (Message::Drafter(_)
             | Message::Drafted(..)
             | Message::Opened(..)
-            | Message::KeptAnswers(_)) => self.answer_message(message, effects),
-            message @ Message::Baseline(..) => _ = self.screen_hears(&message, effects),
-            Message::FileRead(token, bytes) => self.call_file(token, bytes, effects),
+            | Message::KeptAnswers(_)) => self.answer_message(message),
+            message @ Message::Baseline(..) => _ = self.screen_hears(&message),
+            Message::FileRead(token, bytes) => self.call_file(token, bytes),
             Message::Chat(news) => self.chat_news(news),
             Message::Entry(entry) => self.open_entry(*entry),
-            Message::Saved(outcome) => self.entry_saved(outcome, effects),
-            Message::Situation(situation) => self.situation(situation, effects),
+            Message::Saved(outcome) => self.entry_saved(outcome),
+            Message::Situation(situation) => self.situation(situation),
             Message::FileExists(path, content) => self.ask_to_replace(path, content),
             Message::Checked(token, found) => match token.answers() {
-                Some(id) => self.answer_checked(id, &found, effects),
-                None => self.call_checked(token, *found, effects),
+                Some(id) => self.answer_checked(id, &found),
+                None => self.call_checked(token, *found),
             },
             Message::PictureDone(token, done) => {
                 self.of_view(token, |view| view.picture_done(*done));
@@ -168,7 +168,7 @@ impl App {
                 self.adopt_user_files();
                 self.mark(Redraw::Now);
             }
-            Message::Terminate => self.leave(effects),
+            Message::Terminate => self.leave(),
             Message::WorkerPanicked(what) => {
                 self.toast(
                     ink!("a worker failed, everything else continues: {}", &what),
@@ -244,7 +244,7 @@ impl App {
         self.mark(Redraw::Now);
     }
 
-    fn view(&mut self, view: Arc<HostView>, effects: &mut Vec<Effect>) {
+    fn view(&mut self, view: Arc<HostView>) {
         if Arc::ptr_eq(&view, &self.model.view) {
             return;
         }
@@ -262,7 +262,7 @@ impl App {
                 self.toast(text, Role::Attention);
             }
             if !self.setup.prefs.mute_bell {
-                effects.push(Effect::Bell);
+                self.effects.push(Effect::Bell);
             }
         } else if view.pending.is_empty() && !self.model.view.pending.is_empty() {
             // Nothing waits any more: no key answers it.
@@ -321,7 +321,7 @@ impl App {
     // when it comes, without taking keys that were meant for something else.
 
     /// Opens something that waits.
-    pub(super) fn open_todo(&mut self, todo: &Todo, effects: &mut Vec<Effect>) {
+    pub(super) fn open_todo(&mut self, todo: &Todo) {
         match todo {
             Todo::Request(id) => self.open_answer(*id),
             Todo::Approval(server) => {
@@ -330,7 +330,7 @@ impl App {
             }
             Todo::Input(id) => self.open_input(id),
             Todo::Plan => self.open_plan(),
-            Todo::Held(_) => self.open_policy(effects),
+            Todo::Held(_) => self.open_policy(),
         }
     }
 
@@ -341,15 +341,15 @@ impl App {
     }
 
     /// Opens what waits first.
-    pub(super) fn open_first(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn open_first(&mut self) {
         match self.first_todo() {
-            Some(todo) => self.open_todo(&todo, effects),
+            Some(todo) => self.open_todo(&todo),
             None => self.toast(ink!("Nothing waits for you"), Role::Ok),
         }
     }
 
     /// The configuration stands differently now.
-    pub(super) fn situation(&mut self, situation: Arc<Situation>, effects: &mut Vec<Effect>) {
+    pub(super) fn situation(&mut self, situation: Arc<Situation>) {
         let listed: Vec<Todo> = self.model.inbox_of_configuration().collect();
         let before = std::mem::replace(&mut self.model.situation, situation);
         let now = Arc::clone(&self.model.situation);
@@ -389,11 +389,11 @@ impl App {
         let next = fresh.iter().find(opens).cloned();
         let next = next.or_else(|| self.model.inbox_of_configuration().find(|_| done));
         match next.filter(|_| self.is_idle()) {
-            Some(todo) => self.open_todo(&todo, effects),
+            Some(todo) => self.open_todo(&todo),
             None => self.call_for(fresh.first()),
         }
         if !fresh.is_empty() {
-            self.attention(effects);
+            self.attention();
         }
     }
 
@@ -432,9 +432,9 @@ impl App {
         self.push_overlay(Overlay::Input(Box::new(InputDialog::new(view, keyring))));
     }
 
-    fn attention(&self, effects: &mut Vec<Effect>) {
+    fn attention(&mut self) {
         if !self.setup.prefs.mute_bell && self.model.situation.revision > 1 {
-            effects.push(Effect::Bell);
+            self.effects.push(Effect::Bell);
         }
     }
 
@@ -446,8 +446,8 @@ impl App {
     }
 
     /// Turns round whether changed files are shown before they are applied.
-    pub(super) fn ask_first(&mut self, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Config(ConfigCommand::AskFirst));
+    pub(super) fn ask_first(&mut self) {
+        self.effects.push(Effect::Config(ConfigCommand::AskFirst));
         if self.model.situation.asks {
             self.toast(ink!("changed files are applied at once"), Role::Ok);
         } else {
@@ -518,7 +518,7 @@ const BEFORE: u16 = 46;
 const KEPT: u64 = 20_000;
 
 /// Takes another moment of it.
-pub(super) fn played(app: &mut App, played: Played, effects: &mut Vec<Effect>) {
+pub(super) fn played(app: &mut App, played: Played) {
     app.model.engine = EngineState::Running;
     app.model.now = played.playback.at;
     app.model.playback = Some(played.playback);
@@ -526,7 +526,7 @@ pub(super) fn played(app: &mut App, played: Played, effects: &mut Vec<Effect>) {
         app.model.operations = operations;
     }
     if let Some(view) = played.view {
-        app.incoming(Message::View(view), effects);
+        app.incoming(Message::View(view));
     }
     if let Some(news) = played.news {
         if news.is_whole {
@@ -537,18 +537,18 @@ pub(super) fn played(app: &mut App, played: Played, effects: &mut Vec<Effect>) {
             }
         }
         if let Some(view) = news.view {
-            app.incoming(Message::View(view), effects);
+            app.incoming(Message::View(view));
         }
         let oldest = |first: u64, next: u64| first.max(next.saturating_sub(KEPT));
         let frames = oldest(app.model.traffic.first(), news.frames.next);
         let logs = oldest(app.model.logs.first(), news.logs.next);
-        app.incoming(Message::Traffic(news.frames, frames), effects);
-        app.incoming(Message::Logs(news.logs, logs), effects);
-        app.incoming(Message::Calls(played.calls), effects);
-        app.incoming(Message::Metrics(played.metrics), effects);
+        app.incoming(Message::Traffic(news.frames, frames));
+        app.incoming(Message::Logs(news.logs, logs));
+        app.incoming(Message::Calls(played.calls));
+        app.incoming(Message::Metrics(played.metrics));
     }
     // What was asked then can be answered no more.
-    effects.retain(|effect| !matches!(effect, Effect::Bell));
+    app.effects.retain(|effect| !matches!(effect, Effect::Bell));
     app.mark(Redraw::Soon);
 }
 

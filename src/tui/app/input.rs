@@ -26,14 +26,14 @@ use crate::tui::player::PlayCommand;
 use crate::tui::theme::Role;
 
 impl App {
-    pub(super) fn input(&mut self, event: Event, effects: &mut Vec<Effect>) {
+    pub(super) fn input(&mut self, event: Event) {
         match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => {
                 self.drag_over();
-                self.key(key, effects);
+                self.key(key);
             }
-            Event::Mouse(mouse) => self.mouse(mouse, effects),
-            Event::Paste(text) if self.screen_paste(&text, effects) => {}
+            Event::Mouse(mouse) => self.mouse(mouse),
+            Event::Paste(text) if self.screen_paste(&text) => {}
             Event::Paste(text) => self.paste(&text),
             Event::FocusGained => {
                 self.restart_moment();
@@ -47,11 +47,11 @@ impl App {
         }
     }
 
-    pub(super) fn key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) {
+    pub(super) fn key(&mut self, key: KeyEvent) {
         if self.stale {
             self.sync();
         }
-        if self.screen_key(key, effects) {
+        if self.screen_key(key) {
             return;
         }
         let chord = Chord::pressed(key);
@@ -60,9 +60,9 @@ impl App {
         let alt = key.modifiers.contains(KeyModifiers::ALT);
         if alt && !typing && self.keymap.action(&scopes, chord).is_none() {
             // Escape and a key typed quickly look like one chord; nobody bound it, so it is two.
-            self.key(KeyCode::Esc.into(), effects);
+            self.key(KeyCode::Esc.into());
             let modifiers = key.modifiers - KeyModifiers::ALT;
-            return self.key(KeyEvent { modifiers, ..key }, effects);
+            return self.key(KeyEvent { modifiers, ..key });
         }
         let action = if typing {
             // While text is typed, a plain character is text, whatever it is bound to.
@@ -82,7 +82,7 @@ impl App {
         }
         if let Some(action) = action {
             self.mark(Redraw::Now);
-            self.perform(action, effects);
+            self.perform(action);
         }
     }
 
@@ -124,26 +124,26 @@ impl App {
     }
 
     /// Does what an overlay's verdict says.
-    pub(super) fn settle(&mut self, verdict: Verdict, effects: &mut Vec<Effect>) {
+    pub(super) fn settle(&mut self, verdict: Verdict) {
         match verdict {
             Verdict::Stay | Verdict::Pass => {}
             Verdict::Close => {
                 if let Some(Overlay::Reader(reader)) = self.overlays.last()
                     && let Subject::BlackBox(server) = &reader.subject
                 {
-                    effects.extend(removals_seen(&self.model, server));
+                    self.effects.extend(removals_seen(&self.model, server));
                 }
                 self.close_overlay();
             }
-            Verdict::Act(action) => self.perform(action, effects),
-            Verdict::Pick(pick) => self.pick(pick, effects),
+            Verdict::Act(action) => self.perform(action),
+            Verdict::Pick(pick) => self.pick(pick),
         }
     }
 
     /// Takes over what a pane or overlay asked for.
-    pub(super) fn absorb(&mut self, out: Out, effects: &mut Vec<Effect>) {
+    pub(super) fn absorb(&mut self, out: Out) {
         for effect in out.effects {
-            self.absorb_effect(effect, effects);
+            self.absorb_effect(effect);
         }
         if let Some(overlay) = out.overlay {
             self.push_overlay(overlay);
@@ -159,26 +159,26 @@ impl App {
             self.toast(text, role);
         }
         if let Some(todo) = out.todo {
-            self.open_todo(&todo, effects);
+            self.open_todo(&todo);
         }
         if let Some(deny) = out.deny_all {
             self.ask_to_deny_all(&deny);
         }
         if let Some((server, list, wire)) = out.call {
-            self.open_call(&server, list, &wire, effects);
+            self.open_call(&server, list, &wire);
         }
         if out.remember {
-            self.remember(effects);
+            self.remember();
         }
     }
 
-    pub(super) fn mouse(&mut self, mouse: MouseEvent, effects: &mut Vec<Effect>) {
+    pub(super) fn mouse(&mut self, mouse: MouseEvent) {
         let at = Position::new(mouse.column, mouse.row);
         let gesture = match mouse.kind {
             MouseEventKind::ScrollUp => Gesture::Scroll { at, delta: -WHEEL },
             MouseEventKind::ScrollDown => Gesture::Scroll { at, delta: WHEEL },
             MouseEventKind::Drag(MouseButton::Left) => return self.drag_to(at),
-            MouseEventKind::Up(MouseButton::Left) => return self.drag_done(effects),
+            MouseEventKind::Up(MouseButton::Left) => return self.drag_done(),
             MouseEventKind::Down(MouseButton::Left) => {
                 let double = self.last_click.is_some_and(|(when, where_)| {
                     where_ == at && self.wall.since(when) <= DOUBLE_CLICK
@@ -195,23 +195,23 @@ impl App {
         }
         if let Some(overlay) = self.overlays.last_mut() {
             let verdict = overlay.mouse(gesture, self.size);
-            return self.settle(verdict, effects);
+            return self.settle(verdict);
         }
         let Some(layout) = self.layout() else { return };
         if layout.rule.contains(at) && self.model.playback.is_some() {
             if let Some(share) = super::incoming::share_at(at.x, layout.rule) {
-                effects.push(Effect::Play(PlayCommand::To(share)));
+                self.effects.push(Effect::Play(PlayCommand::To(share)));
             }
             return;
         }
-        if self.screen_mouse(gesture, effects) {
+        if self.screen_mouse(gesture) {
             return;
         }
         if layout.main.contains(at) {
             self.focus = Focus::Pane;
             let mut out = Out::default();
             self.on_pane(|pane, ui| pane.mouse(gesture, ui, &mut out));
-            self.absorb(out, effects);
+            self.absorb(out);
         } else if let Some(servers) = layout.servers.filter(|area| area.contains(at)) {
             self.focus = Focus::Servers;
             let line = at.y - servers.y;
@@ -236,7 +236,7 @@ impl App {
         } else if layout.footer.contains(at)
             && let Some(action) = self.footer_at(at.x)
         {
-            self.perform(action, effects);
+            self.perform(action);
         }
     }
 
@@ -254,7 +254,7 @@ impl App {
     }
 
     /// The button was released: what is marked is copied.
-    pub(super) fn drag_done(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn drag_done(&mut self) {
         self.pressed = None;
         let Some(drag) = self.drag.take() else { return };
         self.mark(Redraw::Now);
@@ -268,7 +268,7 @@ impl App {
             _ => ink!("copied {} lines", lines),
         };
         self.toast(said, Role::Ok);
-        effects.push(Effect::Copy(text));
+        self.effects.push(Effect::Copy(text));
     }
 
     /// Anything else was done: nothing is marked any more.

@@ -116,7 +116,6 @@ impl App {
     /// Lets the topmost screen do something, and does what it wants.
     pub(super) fn on_screen<R: Default>(
         &mut self,
-        effects: &mut Vec<Effect>,
         act: impl FnOnce(&mut dyn Screen, &Cx<'_>, Rect, &mut Out) -> R,
     ) -> R {
         let area = self.screen_area();
@@ -133,12 +132,12 @@ impl App {
         let mut out = Out::default();
         let done = act(screen, &cx, area, &mut out);
         self.mark(Redraw::Now);
-        self.absorb(out, effects);
+        self.absorb(out);
         done
     }
 
     /// A key while a screen is open; gives whether it was taken.
-    pub(super) fn screen_key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn screen_key(&mut self, key: KeyEvent) -> bool {
         if !self.overlays.is_empty() {
             return false;
         }
@@ -163,9 +162,9 @@ impl App {
                 _ => {}
             }
         }
-        let text = self.on_screen(effects, |screen, cx, _, out| screen.key(key, bound, cx, out));
+        let text = self.on_screen(|screen, cx, _, out| screen.key(key, bound, cx, out));
         if let Some(action) = bound.filter(|_| !text) {
-            self.screen_action(action, effects);
+            self.screen_action(action);
         }
         true
     }
@@ -182,20 +181,20 @@ impl App {
     }
 
     /// Does an action of the open screen; gives whether it is one.
-    pub(super) fn act_on_screen(&mut self, action: Action, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn act_on_screen(&mut self, action: Action) -> bool {
         let is_one = self.is_of_screen(action);
         if is_one {
-            self.screen_action(action, effects);
+            self.screen_action(action);
         }
         is_one
     }
 
-    fn screen_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
+    fn screen_action(&mut self, action: Action) {
         let request = match self.stack.last() {
             Some(Open::Answer(id)) => Some(*id),
             _ => None,
         };
-        if request.is_some_and(|id| self.request_action(id, action, effects)) {
+        if request.is_some_and(|id| self.request_action(id, action)) {
             return;
         }
         let is_call = matches!(self.stack.last(), Some(Open::Call(_)));
@@ -207,36 +206,36 @@ impl App {
             }
             _ => {}
         }
-        self.on_screen(effects, |screen, cx, _, out| screen.act(action, cx, out));
+        self.on_screen(|screen, cx, _, out| screen.act(action, cx, out));
     }
 
     /// Takes pasted text; gives whether a screen is open to take it.
-    pub(super) fn screen_paste(&mut self, text: &str, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn screen_paste(&mut self, text: &str) -> bool {
         if !self.overlays.is_empty() || self.screen().is_none() {
             return false;
         }
-        self.on_screen(effects, |screen, cx, _, out| screen.paste(text, cx, out));
+        self.on_screen(|screen, cx, _, out| screen.paste(text, cx, out));
         true
     }
 
     /// The mouse while a screen is open; gives whether it was on it.
-    pub(super) fn screen_mouse(&mut self, gesture: Gesture, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn screen_mouse(&mut self, gesture: Gesture) -> bool {
         let (area, at) = (self.screen_area(), gesture.position());
         let Some(screen) = self.screen().filter(|_| area.contains(at)) else { return false };
         let keys = screen.key_area(area);
         if self.toast.is_none() && keys.contains(at) {
             let pressed = screen.key_line(&self.keymap).at(keys, at.x);
             if let Some(chord) = pressed.filter(|_| gesture == Gesture::Click(at)) {
-                self.key(KeyEvent::new(chord.code, chord.modifiers), effects);
+                self.key(KeyEvent::new(chord.code, chord.modifiers));
             }
             return true;
         }
-        self.on_screen(effects, |screen, cx, area, out| screen.mouse(gesture, cx, area, out));
+        self.on_screen(|screen, cx, area, out| screen.mouse(gesture, cx, area, out));
         true
     }
 
     /// Something came from outside that a screen may wait for; gives whether one did.
-    pub(super) fn screen_hears(&mut self, message: &Message, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn screen_hears(&mut self, message: &Message) -> bool {
         for at in 0..self.stack.len() {
             let mut out = Out::default();
             let Some(Open::Own(screen)) = self.stack.get_mut(at) else { continue };
@@ -245,7 +244,7 @@ impl App {
                     self.stack.remove(at);
                     out.effects.retain(|effect| *effect != Effect::Close);
                 }
-                self.absorb(out, effects);
+                self.absorb(out);
                 return true;
             }
         }
@@ -259,7 +258,7 @@ impl App {
             screen.dev = dev;
         }
         let redraw = self.redraw;
-        self.on_screen(&mut Vec::new(), |screen, cx, area, _| screen.prepare(cx, area));
+        self.on_screen(|screen, cx, area, _| screen.prepare(cx, area));
         self.redraw = redraw;
     }
 
@@ -289,7 +288,7 @@ impl App {
     }
 
     /// Does what was asked for that the dashboard does itself; the rest goes outside.
-    pub(super) fn absorb_effect(&mut self, effect: Effect, effects: &mut Vec<Effect>) {
+    pub(super) fn absorb_effect(&mut self, effect: Effect) {
         match &effect {
             Effect::Say(text) => {
                 let scopes = self.screen_scopes().unwrap_or_default();
@@ -307,7 +306,7 @@ impl App {
             }
             Effect::OpenResource(uri) => {
                 let Some(server) = self.open_server() else { return };
-                return self.open_link(&server, uri, effects);
+                return self.open_link(&server, uri);
             }
             Effect::Copy(text) => {
                 self.toast(ink!("copied {}", count(text.chars().count(), "character")), Role::Ok);
@@ -316,10 +315,10 @@ impl App {
             Effect::SaveCall(name, call) => self.calls.saved.set(name.clone(), (**call).clone()),
             Effect::KeepAnswer(answer) => self.answers.kept.set((**answer).clone()),
             Effect::Answer(..) | Effect::OpenUrl(..) if !self.was_read() => return,
-            Effect::Answer(id, _) => self.answer_sent(*id, effects),
+            Effect::Answer(id, _) => self.answer_sent(*id),
             _ => {}
         }
-        effects.push(effect);
+        self.effects.push(effect);
     }
 }
 
