@@ -143,6 +143,8 @@ struct Dashboard {
     messages: mpsc::Sender<Message>,
     log_level: Option<HostLogLevel>,
     leaving: Option<Leaving>,
+    /// Whether somebody may look at the screen.
+    terminal_lives: bool,
     /// A signal or the end of the terminal ends the run, not the person.
     interrupted: bool,
     /// Whether there was a configuration that could be used.
@@ -245,6 +247,7 @@ impl Dashboard {
             messages,
             log_level: options.log_level,
             leaving: None,
+            terminal_lives: true,
             interrupted: false,
             loaded: false,
             drafter: options.drafter,
@@ -284,23 +287,18 @@ impl Dashboard {
         engine_events: &mut mpsc::Receiver<EngineEvent>,
     ) -> io::Result<ExitCode> {
         let mut engine_lives = true;
-        let mut terminal_lives = true;
         loop {
             let wake = self.next_wake();
             let event = tokio::select! {
                 biased;
                 signal = self.signals.next() => Event::Signal(signal),
-                input = inputs.recv(), if terminal_lives => Event::Input(input),
+                input = inputs.recv(), if self.terminal_lives => Event::Input(input),
                 message = incoming.recv() => Event::Message(message),
                 event = engine_events.recv(), if engine_lives => Event::Engine(event),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => Event::Time,
             };
             self.update(Message::Now(self.clock.now())).await?;
             match event {
-                Event::Input(None | Some(Input::Gone)) => {
-                    terminal_lives = false;
-                    self.hang_up();
-                }
                 Event::Engine(None) => {
                     engine_lives = false;
                     if self.leaving.is_some() {
@@ -313,13 +311,7 @@ impl Dashboard {
                 event => self.react(event).await?,
             }
             while let Ok(input) = inputs.try_recv() {
-                match input {
-                    Input::Gone => {
-                        terminal_lives = false;
-                        self.hang_up();
-                    }
-                    input => self.react(Event::Input(Some(input))).await?,
-                }
+                self.react(Event::Input(Some(input))).await?;
             }
             for _ in 0..256 {
                 let Ok(message) = incoming.try_recv() else { break };
@@ -329,7 +321,7 @@ impl Dashboard {
                 let code = if self.interrupted { INTERRUPTED } else { 0 };
                 return Ok(ExitCode::from(code));
             }
-            if terminal_lives {
+            if self.terminal_lives {
                 self.draw_when_due()?;
             }
         }
@@ -337,11 +329,14 @@ impl Dashboard {
 
     async fn react(&mut self, event: Event) -> io::Result<()> {
         match event {
+            Event::Input(None | Some(Input::Gone)) => {
+                self.terminal_lives = false;
+                self.hang_up();
+                Ok(())
+            }
             Event::Input(Some(Input::Event(event))) => {
-                if matches!(
-                    event,
-                    crossterm::event::Event::Key(_) | crossterm::event::Event::Mouse(_)
-                ) {
+                use crossterm::event::Event::{Key, Mouse};
+                if matches!(event, Key(_) | Mouse(_)) {
                     self.acted.cancel();
                 }
                 self.update(Message::Input(event)).await

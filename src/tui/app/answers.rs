@@ -59,11 +59,6 @@ impl Answers {
 }
 
 impl App {
-    /// Leaves the answer; its draft is kept.
-    pub(super) fn leave_answer(&mut self) {
-        self.stack.retain(|open| !matches!(open, Open::Answer(_)));
-    }
-
     /// The answer that is open.
     pub(super) fn answer_screen(&mut self) -> Option<&mut AnswerScreen> {
         let id = self.open_request()?;

@@ -434,7 +434,9 @@ impl App {
             Some(Err(error)) => warning = Some(format!("{error}; the keys stay as they are")),
             None => self.keymap = Arc::new(Keymap::builtin()),
         }
-        self.calls.use_keymap(&self.keymap);
+        for screen in &mut self.calls.screens {
+            screen.keymap = Arc::clone(&self.keymap);
+        }
         let wanted = self.setup.theme.as_ref().or(self.setup.prefs.theme.as_ref());
         let name = wanted.map_or("default", String::as_str).to_owned();
         match Theme::load(&name, &self.setup.user.themes) {

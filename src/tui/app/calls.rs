@@ -40,7 +40,7 @@ use crate::tui::theme::Role;
 pub struct Calls {
     pub(super) screens: Vec<CallScreen>,
     /// Calls under way whose ids are known.
-    ids: HashMap<CallToken, CallId>,
+    pub(super) ids: HashMap<CallToken, CallId>,
     pub(super) history: History,
     pub(super) saved: SavedCalls,
     again: Again,
@@ -67,13 +67,6 @@ impl Calls {
         }
         self.screens[index].keymap = Arc::clone(keymap);
         index
-    }
-
-    /// Other keys are in use.
-    pub(super) fn use_keymap(&mut self, keymap: &Arc<Keymap>) {
-        for screen in &mut self.screens {
-            screen.keymap = Arc::clone(keymap);
-        }
     }
 }
 
@@ -234,11 +227,6 @@ impl App {
         let runs = open.is_some_and(|screen| screen.in_flight() > 0);
         let running = runs.then(|| self.model.now.plus(TICK));
         self.calls.screens.iter().filter_map(CallScreen::wake).chain(running).min()
-    }
-
-    /// The engine gave a call its id.
-    pub(super) fn call_began(&mut self, token: CallToken, id: CallId) {
-        self.calls.ids.insert(token, id);
     }
 
     /// A call has ended; gives whether it was one of these screens'.

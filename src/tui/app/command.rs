@@ -173,7 +173,10 @@ impl App {
                 self.undo_filters();
                 self.remember();
             }
-            Action::Palette => self.open_palette(),
+            Action::Palette => {
+                let choices = self.palette_choices();
+                self.choose(ink!("commands"), choices);
+            }
             Action::Help => self.open_help(),
             Action::Theme => self.next_theme(),
             Action::Bell => {
@@ -409,11 +412,6 @@ impl App {
         palette.is_watched = true;
         self.overlays.clear();
         self.push_overlay(Overlay::Palette(palette));
-    }
-
-    fn open_palette(&mut self) {
-        let choices = self.palette_choices();
-        self.choose(ink!("commands"), choices);
     }
 
     fn next_theme(&mut self) {

@@ -126,7 +126,7 @@ impl App {
                 self.model.recording = file;
                 self.mark(Redraw::Now);
             }
-            Message::CallBegan(token, id) => self.call_began(token, id),
+            Message::CallBegan(token, id) => _ = self.calls.ids.insert(token, id),
             Message::CallEnded(token, result) => self.call_ended(token, *result),
             Message::CallProgress(token, progress) => self.call_progress(token, progress),
             Message::Edited(token, text) => self.edited(token, text),

@@ -36,7 +36,8 @@ impl App {
             Event::Paste(text) if self.screen_paste(&text) => {}
             Event::Paste(text) => self.paste(&text),
             Event::FocusGained => {
-                self.restart_moment();
+                // The terminal was left: what is read begins anew.
+                self.moment.shown = None;
                 self.mark(Redraw::Now);
             }
             Event::Resize(width, height) => {
@@ -297,7 +298,7 @@ impl App {
         let whole = if let Some(overlay) = self.overlays.last() {
             overlay.area(self.size)
         } else if self.has_screen() {
-            self.screen_region(from)?
+            self.screen()?.region_at(self.screen_area(), from)
         } else {
             self.layout()?.region_at(from)?
         };
@@ -328,11 +329,6 @@ impl App {
             Some((before, since)) if before == hash => (hash, since),
             _ => (hash, now),
         });
-    }
-
-    /// The terminal was left or entered: what is read begins anew.
-    pub(super) const fn restart_moment(&mut self) {
-        self.moment.shown = None;
     }
 
     /// Whether what would be decided now was there to be read; says so when it was not.

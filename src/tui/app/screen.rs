@@ -2,7 +2,7 @@
 //! few keys that hold everywhere. What its actions do is the same by key, mouse and palette.
 
 use crossterm::event::KeyEvent;
-use ratatui::layout::{Position, Rect};
+use ratatui::layout::Rect;
 
 use super::{App, Redraw};
 use crate::mcp::ApprovalId;
@@ -90,11 +90,9 @@ impl App {
     /// Opens a screen over the others. There is one of each kind; what pointed to the inbox goes: here
     /// it would only hide the keys.
     pub(super) fn push_screen(&mut self, open: Open) {
-        match open {
-            Open::Call(_) => self.stack.retain(|open| !matches!(open, Open::Call(_))),
-            Open::Answer(_) => self.leave_answer(),
-            Open::Chat => self.stack.retain(|open| !matches!(open, Open::Chat)),
-            Open::Own(_) => {}
+        let kind = std::mem::discriminant(&open);
+        if !matches!(open, Open::Own(_)) {
+            self.stack.retain(|other| std::mem::discriminant(other) != kind);
         }
         self.stack.push(open);
         self.toast.take_if(|(_, toast)| toast.role == Role::Attention);
@@ -109,7 +107,7 @@ impl App {
         });
     }
 
-    fn screen_area(&self) -> Rect {
+    pub(super) fn screen_area(&self) -> Rect {
         self.layout().map_or(self.size, |layout| layout.screen())
     }
 
@@ -267,11 +265,6 @@ impl App {
         let layout = Layout::compute(area, self.setup.prefs.server_list);
         let (Some(screen), Some(layout)) = (self.screen(), layout) else { return Vec::new() };
         screen.placements(&self.cx(self.overlays.is_empty()).look(), layout.screen())
-    }
-
-    /// The region of the open screen under the mouse.
-    pub(super) fn screen_region(&self, at: Position) -> Option<Rect> {
-        Some(self.screen()?.region_at(self.screen_area(), at))
     }
 
     fn open_screen_help(&mut self) {

@@ -306,15 +306,13 @@ fn title(awaiting: &[Awaiting]) -> Ink {
         let process = one.review.shown.iter().any(|(label, _)| label == "command");
         *(if process { &mut commands } else { &mut addresses }) += 1;
     }
-    let plural = |n: usize| if n == 1 { "" } else { "s" };
     let mut text = ink!("{} wants to", Ink::line(&file));
     if commands > 0 {
-        text.push(ink!(" run {} command{}", commands, plural(commands)));
+        text.push(ink!(" run {}", count(commands, "command")));
     }
     if addresses > 0 {
         let and = if commands > 0 { " and" } else { "" };
-        let es = if addresses == 1 { "" } else { "es" };
-        text.push(ink!("{} connect to {} address{}", and, addresses, es));
+        text.push(ink!("{} connect to {}", and, count(addresses, "address")));
     }
     text
 }

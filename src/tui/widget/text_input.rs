@@ -169,13 +169,10 @@ fn skip_cells(text: &str, cells: u16) -> usize {
     }
     let upto = super::pen::fit(text, cells);
     // A wide character across the edge is left out as a whole.
-    text[upto..].graphemes(true).next().map_or(upto, |g| {
-        if super::pen::fit(text, cells) < text.len() && width(&Ink::line(&text[..upto])) < cells {
-            upto + g.len()
-        } else {
-            upto
-        }
-    })
+    match text[upto..].graphemes(true).next() {
+        Some(wide) if width(&Ink::line(&text[..upto])) < cells => upto + wide.len(),
+        _ => upto,
+    }
 }
 
 /// Whether a filter stays when typing ends.
