@@ -161,13 +161,12 @@ impl Reader {
         Verdict::Stay
     }
 
-    /// A key of what it is narrowed by.
-    fn key(&mut self, key: KeyEvent) -> bool {
-        let Some((typed, whole)) = &mut self.narrow else { return false };
-        let taken = typed.key(key);
-        self.doc = whole.narrowed(typed.text());
-        self.top = 0;
-        taken
+    /// What it is narrowed by is another.
+    fn search(&mut self) {
+        if let Some((typed, whole)) = &self.narrow {
+            self.doc = whole.narrowed(typed.text());
+            self.top = 0;
+        }
     }
 
     fn text(&self) -> String {
@@ -222,6 +221,18 @@ impl Overlay {
         centred(whole, width, height)
     }
 
+    fn title(&self) -> Ink {
+        match self {
+            Self::Reader(Reader { title, .. })
+            | Self::Palette(Palette { title, .. })
+            | Self::Confirm(Confirm { title, .. })
+            | Self::Consent(Consent { title, .. })
+            | Self::Ask(Ask { title, .. }) => title.clone(),
+            Self::Input(dialog) => dialog.title(),
+            Self::SignIn(dialog) => dialog.title(),
+        }
+    }
+
     /// Brings it up to date with the screen before a frame.
     pub fn prepare(&mut self, whole: Rect) {
         if let Self::Consent(consent) = self {
@@ -256,23 +267,23 @@ impl Overlay {
         }
     }
 
-    /// A key that is text.
+    /// A key that is text; what is listed below follows.
     pub fn key(&mut self, key: KeyEvent) -> bool {
+        let taken = self.typing().is_some_and(|typed| typed.key(key));
         match self {
-            Self::Palette(palette) => palette.key(key),
-            Self::Reader(reader) => reader.key(key),
-            Self::Input(dialog) => dialog.key(key),
-            Self::SignIn(dialog) => dialog.key(key),
-            Self::Ask(ask) => ask.key(key),
-            _ => false,
+            Self::Palette(palette) => palette.search(),
+            Self::Reader(reader) => reader.search(),
+            Self::Input(dialog) => dialog.search(),
+            _ => {}
         }
+        taken
     }
 
     /// The line being typed, when one is.
     pub fn typing(&mut self) -> Option<&mut TextInput> {
         match self {
             Self::Palette(palette) => Some(&mut palette.input),
-            Self::Input(dialog) => Some(dialog.typing()),
+            Self::Input(dialog) => Some(&mut dialog.typed),
             Self::SignIn(dialog) => Some(&mut dialog.pasted),
             Self::Ask(ask) => Some(&mut ask.input),
             Self::Reader(reader) => reader.narrow.as_mut().map(|(typed, _)| typed),
@@ -319,11 +330,10 @@ impl Overlay {
         let area = self.area(whole).intersection(buf.area);
         Clear.render(area, buf);
         buf.set_style(area, cx.style(Role::Text));
-        frame(cx, area, buf);
+        frame(cx, &self.title(), area, buf);
         let inner = inner(area);
         match self {
             Self::Reader(reader) => {
-                title(cx, &reader.title, area, buf);
                 if let Some((typed, _)) = &reader.narrow {
                     let start = width(&reader.title) + 5;
                     let mut pen = Pen::new(buf, Rect { height: area.height.min(1), ..area });
@@ -335,28 +345,12 @@ impl Overlay {
                 reader.doc.render(cx, reader.top, inner, buf);
                 crate::tui::widget::scroll_bar(cx, reader.doc.len(), reader.top, inner, buf);
             }
-            Self::Palette(palette) => {
-                title(cx, &palette.title, area, buf);
-                palette.render(cx, inner, buf);
-            }
-            Self::Input(dialog) => {
-                title(cx, &dialog.title(), area, buf);
-                dialog.render(cx, inner, buf);
-            }
-            Self::SignIn(dialog) => {
-                title(cx, &dialog.title(), area, buf);
-                dialog.render(cx, inner, buf);
-            }
-            Self::Ask(ask) => {
-                title(cx, &ask.title, area, buf);
-                ask.render(cx, inner, buf);
-            }
-            Self::Consent(consent) => {
-                title(cx, &consent.title, area, buf);
-                consent.render(cx, inner, buf);
-            }
+            Self::Palette(palette) => palette.render(cx, inner, buf),
+            Self::Input(dialog) => dialog.render(cx, inner, buf),
+            Self::SignIn(dialog) => dialog.render(cx, inner, buf),
+            Self::Ask(ask) => ask.render(cx, inner, buf),
+            Self::Consent(consent) => consent.render(cx, inner, buf),
             Self::Confirm(confirm) => {
-                title(cx, &confirm.title, area, buf);
                 let mut pen = Pen::new(buf, inner).ellipsis(cx.glyphs.ellipsis);
                 for (row, line) in confirm.lines.iter().enumerate() {
                     pen.at(0, row as u16).put(line, cx.style(Role::Text));
@@ -414,15 +408,12 @@ fn keys(
     }
 }
 
-fn frame(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+/// Rules above and below, and the title in the upper one.
+fn frame(cx: &Cx<'_>, title: &Ink, area: Rect, buf: &mut Buffer) {
     let style = cx.style(Role::Accent);
-    let mut pen = Pen::new(buf, area);
+    let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
     pen.rule(cx.glyphs.horizontal, style);
     pen.at(0, area.height.saturating_sub(1)).rule(cx.glyphs.horizontal, style);
-}
-
-fn title(cx: &Cx<'_>, title: &Ink, area: Rect, buf: &mut Buffer) {
-    let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
-    pen.at(2, 0).put(" ", cx.style(Role::Text)).put(title, cx.style(Role::Accent));
+    pen.at(2, 0).put(" ", cx.style(Role::Text)).put(title, style);
     pen.put(" ", cx.style(Role::Text));
 }

@@ -276,7 +276,7 @@ impl App {
                 }
             },
             Message::KeptAnswers(answers) => self.use_kept_answers(answers),
-            _ => {}
+            _ => return,
         }
         self.mark(Redraw::Now);
     }

@@ -22,7 +22,7 @@ use crate::tui::message::Message;
 use crate::tui::model::{
     EngineState, Feed, InputState, InputView, Model, Situation, Todo, who_asks,
 };
-use crate::tui::overlay::{Confirm, Consent, InputDialog, Overlay, Palette, Reader};
+use crate::tui::overlay::{Confirm, Consent, InputDialog, Overlay, Reader, reader_width};
 use crate::tui::pane::config::{PLANNED, touched};
 use crate::tui::pane::{Cx, PaneId, Toast};
 use crate::tui::pick::{Choice, Pick};
@@ -45,7 +45,7 @@ impl App {
             Message::EngineFailed(error) => {
                 self.model.refused.clone_from(&error.diagnostics);
                 self.engine(EngineState::Failed(SafeText::line(&error.to_string())));
-                self.pane = crate::tui::pane::PaneId::Config;
+                self.pane = PaneId::Config;
             }
             Message::View(view) => {
                 self.view(view);
@@ -73,7 +73,7 @@ impl App {
             Message::Logs(batch, oldest) => {
                 self.calls_logged(&batch.items);
                 let errors = batch.items.iter().filter(|line| line.level >= LogLevel::Error);
-                let unseen = self.pane != crate::tui::pane::PaneId::Logs;
+                let unseen = self.pane != PaneId::Logs;
                 self.model.unseen_errors += if unseen { errors.count() } else { 0 };
                 self.model.logs.take(batch, oldest);
                 self.mark(Redraw::Soon);
@@ -112,7 +112,7 @@ impl App {
     fn replies(&mut self, message: Message) {
         match message {
             Message::CacheContent(key, content) => {
-                let mut doc = Doc::new(crate::tui::overlay::reader_width(self.size));
+                let mut doc = Doc::new(reader_width(self.size));
                 match &content {
                     Some(value) => _ = doc.json(0, value),
                     None => _ = doc.text(0, &"the entry is gone", Role::Muted),
@@ -130,10 +130,6 @@ impl App {
             Message::CallEnded(token, result) => self.call_ended(token, *result),
             Message::CallProgress(token, progress) => self.call_progress(token, progress),
             Message::Edited(token, text) => self.edited(token, text),
-            message @ (Message::Drafter(_)
-            | Message::Drafted(..)
-            | Message::Opened(..)
-            | Message::KeptAnswers(_)) => self.answer_message(message),
             message @ Message::Baseline(..) => _ = self.screen_hears(&message),
             Message::FileRead(token, bytes) => self.call_file(token, bytes),
             Message::Chat(news) => self.chat_news(news),
@@ -156,7 +152,7 @@ impl App {
                 self.mark(Redraw::Now);
             }
             Message::Output(name, text) => {
-                let mut doc = Doc::new(crate::tui::overlay::reader_width(self.size));
+                let mut doc = Doc::new(reader_width(self.size));
                 doc.text(0, &text, Role::Foreign);
                 self.push_overlay(Overlay::Reader(Reader::new(Ink::from(&name), doc)));
             }
@@ -175,7 +171,7 @@ impl App {
                     Role::Error,
                 );
             }
-            _ => {}
+            message => self.answer_message(message),
         }
     }
 
@@ -185,8 +181,7 @@ impl App {
                 let choices = choices.into_iter().map(|(words, command)| {
                     Choice::new(Ink::from(&words), Ink::default(), Pick::Chat(command))
                 });
-                let palette = Palette::new(ink!("{}", what.title()), choices.collect());
-                self.push_overlay(Overlay::Palette(palette));
+                self.choose(ink!("{}", what.title()), choices.collect());
             }
             ChatNews::Prompt(text, costs, limit) => {
                 let Some(chat) = &self.chat else { return };
@@ -306,7 +301,7 @@ impl App {
         if error.violations.is_empty() && text.len() < 70 {
             return self.toast(Ink::line(text.as_str()), Role::Error);
         }
-        let mut doc = Doc::new(crate::tui::overlay::reader_width(self.size));
+        let mut doc = Doc::new(reader_width(self.size));
         doc.text(0, &text, Role::Error);
         let title = ink!("{}", error.code);
         self.push_overlay(Overlay::Reader(Reader::new(title, doc)));

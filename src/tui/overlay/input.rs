@@ -1,7 +1,6 @@
 //! A value that the configuration asks for (`${input:id}`): typed, masked when it is a password, or
 //! picked from a list. What is typed here is shown nowhere else and written nowhere.
 
-use crossterm::event::KeyEvent;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -24,7 +23,8 @@ use crate::tui::widget::{ListState, Pen, TextInput};
 pub struct InputDialog {
     /// The input.
     pub view: InputView,
-    typed: TextInput,
+    /// What is typed.
+    pub(super) typed: TextInput,
     keep: Keep,
     keyring: bool,
     /// Choices that fit what is typed.
@@ -97,19 +97,12 @@ impl InputDialog {
         matches!(self.view.input.kind, InputKind::PickString { .. })
     }
 
-    /// The line being typed.
-    pub(super) const fn typing(&mut self) -> &mut TextInput {
-        &mut self.typed
-    }
-
-    pub(super) fn key(&mut self, key: KeyEvent) -> bool {
-        let taken = self.typed.key(key);
+    pub(super) fn search(&mut self) {
         if self.is_pick() {
             self.found =
                 find::rank(self.typed.text(), self.options(), |option| option.as_str().into());
             self.list.select_index(0, &self.found[..]);
         }
-        taken
     }
 
     pub(super) fn act(&mut self, action: Action, out: &mut Out) -> Verdict {

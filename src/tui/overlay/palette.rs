@@ -1,7 +1,6 @@
 //! The palette: every action, server, saved call and theme, and whatever servers offer, found by
 //! typing a few letters.
 
-use crossterm::event::KeyEvent;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -59,7 +58,7 @@ impl Palette {
         self.list.select_index(self.list.index(), &self.found[..]);
     }
 
-    fn search(&mut self) {
+    pub(super) fn search(&mut self) {
         let typed = self.input.text().trim();
         self.found = find::rank(typed, &self.choices, Choice::fields);
         if !typed.is_empty() {
@@ -70,12 +69,6 @@ impl Palette {
         let nearest = if self.found.is_empty() { find::nearest(typed, names) } else { None };
         self.nearest = nearest.map(Ink::line);
         self.list.select_index(0, &self.found[..]);
-    }
-
-    pub(super) fn key(&mut self, key: KeyEvent) -> bool {
-        let taken = self.input.key(key);
-        self.search();
-        taken
     }
 
     pub(super) fn act(&mut self, action: Action, height: usize) -> Verdict {
@@ -221,10 +214,6 @@ impl Ask {
     fn is_taken(&self) -> bool {
         let name = self.name();
         self.taken.contains(&name) && self.named != Named::Rename(name)
-    }
-
-    pub(super) fn key(&mut self, key: KeyEvent) -> bool {
-        self.input.key(key)
     }
 
     pub(super) fn act(&self, action: Action, out: &mut Out) -> Verdict {

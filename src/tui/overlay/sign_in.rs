@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use crossterm::event::KeyEvent;
 use qrcode::{Color, QrCode};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -66,10 +65,6 @@ impl SignInDialog {
     fn address(&self) -> String {
         let url = self.request.params.get("url").and_then(Value::as_str);
         url.unwrap_or_default().to_owned()
-    }
-
-    pub(super) fn key(&mut self, key: KeyEvent) -> bool {
-        self.pasted.key(key)
     }
 
     pub(super) fn act(&mut self, action: Action, out: &mut Out) -> Verdict {
