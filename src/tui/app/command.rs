@@ -195,7 +195,7 @@ impl App {
             Action::Redraw => self.effects.push(Effect::Redraw),
             Action::Suspend => self.effects.push(Effect::Suspend),
             Action::Quit => self.quit(),
-            Action::QuitNow => self.quit_now(),
+            Action::QuitNow => self.quit_at_once(),
             _ => self.edit_action(action),
         }
     }
@@ -515,7 +515,7 @@ impl App {
     }
 
     /// The same from everywhere; a second time in a row is a yes, a third one waits for nothing.
-    pub(super) fn quit_now(&mut self) {
+    pub(super) fn quit_at_once(&mut self) {
         let asked = |overlay: &Overlay| matches!(overlay, Overlay::Confirm(confirm) if confirm.yes == [Effect::Quit]);
         if matches!(self.model.engine, EngineState::Stopping(_)) {
             self.effects.push(Effect::QuitNow);
