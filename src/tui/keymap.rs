@@ -139,20 +139,9 @@ pub struct Binding {
 pub struct Keymap {
     meanings: HashMap<(Scope, Chord), Action>,
     /// What help and footer list.
-    listed: Vec<Listed>,
+    listed: Vec<Row>,
     /// Commands of the person, by number.
     pub commands: Vec<UserCommand>,
-}
-
-/// A row of the table in use.
-#[derive(Clone, Debug)]
-struct Listed {
-    scope: Scope,
-    chords: Vec<Chord>,
-    action: Action,
-    /// Place in the footer; 0 keeps it out.
-    footer: u8,
-    word: &'static str,
 }
 
 impl Keymap {
@@ -163,7 +152,7 @@ impl Keymap {
             let chords: Vec<Chord> = keys.split(' ').filter_map(|key| key.parse().ok()).collect();
             keymap.meanings.extend(chords.iter().map(|chord| ((scope, *chord), action)));
             let word = if word.is_empty() { action.label() } else { word };
-            keymap.listed.push(Listed { scope, chords, action, footer, word });
+            keymap.listed.push(Row { scope, chords, action, footer, word });
         }
         keymap
     }
@@ -270,10 +259,10 @@ impl Keymap {
             return;
         };
         self.meanings.insert((scope, chord), wanted);
-        let same = |row: &&mut Listed| row.scope == scope && row.action == wanted;
+        let same = |row: &&mut Row| row.scope == scope && row.action == wanted;
         match self.listed.iter_mut().find(same) {
             Some(row) => row.chords.insert(0, chord),
-            None => self.listed.push(Listed {
+            None => self.listed.push(Row {
                 scope,
                 chords: vec![chord],
                 action: wanted,
@@ -301,14 +290,13 @@ impl Keymap {
         let mut rows = Vec::new();
         for scope in scopes {
             for listed in self.listed.iter().filter(|row| row.scope == *scope) {
-                let action = listed.action;
                 let works = |chord: &Chord| {
                     let first = scopes.iter().find(|s| self.meanings.contains_key(&(**s, *chord)));
                     first == Some(scope)
                 };
                 let chords: Vec<Chord> = listed.chords.iter().copied().filter(works).collect();
                 if !chords.is_empty() {
-                    rows.push(Row { scope: *scope, chords, action, footer: listed.footer });
+                    rows.push(Row { chords, ..listed.clone() });
                 }
             }
         }
@@ -317,7 +305,7 @@ impl Keymap {
 
     /// Where an action of the dashboard is bound, outermost first.
     pub fn scopes_of(&self, action: Action) -> impl Iterator<Item = Scope> {
-        let bound = move |row: &&Listed| row.action == action;
+        let bound = move |row: &&Row| row.action == action;
         self.listed.iter().filter(bound).filter(|row| !row.chords.is_empty()).map(|row| row.scope)
     }
 
@@ -327,7 +315,7 @@ impl Keymap {
             let scope = *scope;
             self.listed.iter().filter(move |row| row.scope == scope && row.footer > 0)
         };
-        let shown = |row: &Listed| Some((row.chords.first()?.to_string(), row.word, row.action));
+        let shown = |row: &Row| Some((row.chords.first()?.to_string(), row.word, row.action));
         scopes.iter().flat_map(rows).filter_map(shown).collect()
     }
 
@@ -394,7 +382,7 @@ impl Keymap {
     fn chords(&self, scopes: &[Scope], name: &str) -> Option<Vec<Chord>> {
         let named = || self.listed.iter().filter(|row| row.action.id() == name);
         let rows = scopes.iter().flat_map(|scope| named().filter(move |row| row.scope == *scope));
-        let working = |row: &Listed| -> Vec<Chord> {
+        let working = |row: &Row| -> Vec<Chord> {
             let works = |chord: &Chord| self.action(scopes, *chord) == Some(row.action);
             row.chords.iter().copied().filter(works).collect()
         };
@@ -403,7 +391,7 @@ impl Keymap {
     }
 }
 
-/// A row of the table that works where it is shown.
+/// A row of the table in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Where it is bound.
@@ -414,6 +402,7 @@ pub struct Row {
     pub action: Action,
     /// Place in the footer; 0 keeps it out.
     pub footer: u8,
+    word: &'static str,
 }
 
 // Keys in sentences: texts name an action in braces, and what is shown is the key it has now, so

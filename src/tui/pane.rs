@@ -189,21 +189,12 @@ pub struct Out {
     pub screen: Option<Box<dyn Screen>>,
     /// Something that waits for the person, to be opened.
     pub todo: Option<crate::tui::model::Todo>,
-    /// Requests that are to be denied together.
-    pub deny_all: Option<DenyAll>,
+    /// Requests of a server that are to be denied together.
+    pub deny_all: Option<(ServerName, Vec<crate::mcp::ApprovalId>)>,
     /// An entry of a server's list to call, get or read.
     pub call: Option<(ServerName, crate::mcp::capabilities::ListKind, String)>,
     /// Preferences changed.
     pub remember: bool,
-}
-
-/// Requests of a server that are to be denied together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DenyAll {
-    /// Whose.
-    pub server: ServerName,
-    /// Which.
-    pub ids: Vec<crate::mcp::ApprovalId>,
 }
 
 impl Out {
@@ -277,20 +268,12 @@ impl Gesture {
     }
 }
 
-/// Whether an action can be used now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Availability {
-    /// It can.
-    Ready,
-    /// It cannot, and why.
-    Disabled(&'static str),
-}
+/// Whether an action can be used now, or why not.
+pub type Availability = Result<(), &'static str>;
 
-impl Availability {
-    /// Ready when `condition` holds, otherwise disabled with a reason.
-    pub const fn when(condition: bool, reason: &'static str) -> Self {
-        if condition { Self::Ready } else { Self::Disabled(reason) }
-    }
+/// It can when `condition` holds.
+pub const fn when(condition: bool, reason: &'static str) -> Availability {
+    if condition { Ok(()) } else { Err(reason) }
 }
 
 /// A pane.

@@ -23,7 +23,6 @@ use crate::tui::ink::{Ink, count, ink};
 use crate::tui::message::{FormToken, Message};
 use crate::tui::model::Model;
 use crate::tui::overlay::{Confirm, Overlay, Palette, SignInDialog};
-use crate::tui::pane::DenyAll;
 use crate::tui::pick::{ApprovalPick, Choice, Pick};
 use crate::tui::theme::Role;
 
@@ -461,18 +460,17 @@ impl App {
 
     fn ask_to_deny_server(&mut self) {
         let Some(request) = self.answered_request() else { return };
-        let server = request.server.clone();
-        let pending = self.model.view.pending.values();
-        let ids = pending.filter(|r| r.server == server).map(|request| request.id).collect();
-        self.ask_to_deny_all(&DenyAll { server, ids });
+        let pending = self.model.view.pending.values().filter(|one| one.server == request.server);
+        let ids: Vec<ApprovalId> = pending.map(|request| request.id).collect();
+        self.ask_to_deny_all(&request.server, &ids);
     }
 
     /// Asks before many requests are denied.
-    pub(super) fn ask_to_deny_all(&mut self, deny: &DenyAll) {
+    pub(super) fn ask_to_deny_all(&mut self, server: &ServerName, ids: &[ApprovalId]) {
         let pending = &self.model.view.pending;
         let answers: Vec<(ApprovalId, Answer)> =
-            deny.ids.iter().filter_map(|id| Some((*id, refusal(&pending.get(id)?.kind)))).collect();
-        let name = Ink::line(deny.server.as_str());
+            ids.iter().filter_map(|id| Some((*id, refusal(&pending.get(id)?.kind)))).collect();
+        let name = Ink::line(server.as_str());
         let lines = match answers.len() {
             0 => return self.toast(ink!("no request of {} is waiting", name), Role::Ok),
             open => vec![ink!("{} of this server will be denied", count(open, "open request"))],

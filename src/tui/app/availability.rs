@@ -16,7 +16,7 @@ use crate::tui::keymap::{Keymap, Row, Scope};
 use crate::tui::model::{EngineState, Model};
 use crate::tui::overlay::{Overlay, Reader, Subject, reader_width};
 use crate::tui::pane::catalog::CatalogPane;
-use crate::tui::pane::{Availability, PaneId, Ui, servers};
+use crate::tui::pane::{Availability, PaneId, Ui, servers, when};
 use crate::tui::pick::{Choice, FilterPick, Pick};
 use crate::tui::theme::{Role, Theme};
 use crate::tui::user_command::{PLACES, Run};
@@ -42,24 +42,20 @@ impl App {
     /// Whether this can be done to a server.
     fn can_command(&self, action: Action, server: Option<&ServerView>) -> Availability {
         match (action, server) {
-            _ if self.model.playback.is_some() => {
-                Availability::Disabled("this is a recording: nothing runs")
-            }
-            (_, None) => Availability::Disabled("select a server first"),
+            _ if self.model.playback.is_some() => Err("this is a recording: nothing runs"),
+            (_, None) => Err("select a server first"),
             (Action::Refresh | Action::Ping, Some(server)) => {
-                Availability::when(server.state == ServerState::Ready, "the server is not ready")
+                when(server.state == ServerState::Ready, "the server is not ready")
             }
-            (Action::ResetBreaker, Some(server)) => Availability::when(
+            (Action::ResetBreaker, Some(server)) => when(
                 !server.breaker.is_closed() || !server.tool_breakers.is_empty(),
                 "no breaker is open",
             ),
-            (Action::SignIn, Some(server)) => Availability::when(
+            (Action::SignIn, Some(server)) => when(
                 server.account.is_some() || !server.auth_steps.is_empty(),
                 "the server does not ask for it",
             ),
-            (_, Some(server)) => {
-                Availability::when(server.account.is_some(), "nobody is signed in there")
-            }
+            (_, Some(server)) => when(server.account.is_some(), "nobody is signed in there"),
         }
     }
 
@@ -70,13 +66,13 @@ impl App {
         let on_top = !self.overlays.is_empty() || self.panes.get(self.pane).is_typing();
         match action {
             Action::Filter if matches!(self.overlays.last(), Some(Overlay::Reader(r)) if r.subject != Subject::Help) => {
-                Availability::Disabled("there is no list to filter here")
+                Err("there is no list to filter here")
             }
             // These are for what lies over the pane, or for the line being typed.
             Action::Open | Action::Copy | Action::CopyAll | Action::Save | Action::Fold
                 if on_top =>
             {
-                Availability::Ready
+                Ok(())
             }
             Action::Restart
             | Action::StartStop
@@ -92,21 +88,20 @@ impl App {
             | Action::DenyAll
                 if self.model.playback.is_some() =>
             {
-                Availability::Disabled("this is a recording: nothing runs")
+                Err("this is a recording: nothing runs")
             }
             Action::User(_) => self.can_run(action),
-            Action::Request => Availability::when(target().is_some(), "select a server first"),
-            action if play(action).is_some() => Availability::when(
-                self.model.playback.is_some(),
-                "this is for recordings: mcpdeck open FILE",
-            ),
-            Action::Record if !running => Availability::Disabled("the engine is not running"),
+            Action::Request => when(target().is_some(), "select a server first"),
+            action if play(action).is_some() => {
+                when(self.model.playback.is_some(), "this is for recordings: mcpdeck open FILE")
+            }
+            Action::Record if !running => Err("the engine is not running"),
             Action::Restart | Action::StartStop | Action::Refresh | Action::Ping if !running => {
-                Availability::Disabled("the engine is not running")
+                Err("the engine is not running")
             }
             Action::Restart | Action::StartStop | Action::BlackBox | Action::ServerInfo => {
                 let any = target().is_some() || !self.model.marked.is_empty();
-                Availability::when(any, "select a server first")
+                when(any, "select a server first")
             }
             Action::Refresh
             | Action::Ping
@@ -114,11 +109,10 @@ impl App {
             | Action::SignIn
             | Action::RefreshToken
             | Action::SignOut => self.can_command(action, target().as_deref()),
-            Action::AskReload => Availability::when(
-                !self.model.situation.sources.is_empty(),
-                "there is no file that could change",
-            ),
-            Action::Chat => Availability::when(
+            Action::AskReload => {
+                when(!self.model.situation.sources.is_empty(), "there is no file that could change")
+            }
+            Action::Chat => when(
                 self.chat.is_some(),
                 "there is no model: set the key of one, see `mcpdeck help chat`",
             ),
@@ -127,29 +121,22 @@ impl App {
             | Action::DuplicateServer
             | Action::ToggleServer
             | Action::RemoveServer => self.can_edit_server(),
-            Action::CopyEntry => Availability::when(target().is_some(), "select a server first"),
-            Action::UndoEdit => {
-                Availability::when(self.model.situation.undo, "there is nothing to undo")
+            Action::CopyEntry => when(target().is_some(), "select a server first"),
+            Action::UndoEdit => when(self.model.situation.undo, "there is nothing to undo"),
+            Action::Inputs => {
+                when(!self.model.situation.inputs.is_empty(), "the configuration declares no input")
             }
-            Action::Inputs => Availability::when(
-                !self.model.situation.inputs.is_empty(),
-                "the configuration declares no input",
-            ),
-            Action::Rerun => Availability::when(
+            Action::Rerun => when(
                 self.rerun_target().is_some(),
                 "no source of this server is watched (`dev.watch`)",
             ),
-            Action::AllServers => Availability::when(
+            Action::AllServers => when(
                 self.model.scope.is_some() || !self.model.marked.is_empty(),
                 "all servers are shown",
             ),
             // What lies over the pane takes the keys, whatever the pane could do with them.
-            _ if !self.overlays.is_empty() => Availability::Ready,
-            action => self
-                .panes
-                .get(self.pane)
-                .availability(action, &self.model)
-                .unwrap_or(Availability::Ready),
+            _ if !self.overlays.is_empty() => Ok(()),
+            action => self.panes.get(self.pane).availability(action, &self.model).unwrap_or(Ok(())),
         }
     }
 
@@ -165,28 +152,26 @@ impl App {
 
     fn can_run(&self, action: Action) -> Availability {
         let Some(Run { command, values }) = self.user_command(action) else {
-            return Availability::Disabled("the keymap file has no such command");
+            return Err("the keymap file has no such command");
         };
         for (((place, _), value), missing) in PLACES.iter().zip(&values).zip(MISSING) {
             match value {
                 _ if !command.takes(place) => {}
-                None => return Availability::Disabled(missing),
+                None => return Err(missing),
                 Some(value) if value.starts_with('-') => {
-                    return Availability::Disabled(
-                        "the name begins with `-`: programs take it for an option",
-                    );
+                    return Err("the name begins with `-`: programs take it for an option");
                 }
                 Some(_) => {}
             }
         }
-        Availability::Ready
+        Ok(())
     }
 
     /// Keys of the footer, most wanted first: chord, label, action.
     pub(super) fn footer_keys(&self) -> Vec<(String, Ink, Action)> {
         let scopes = self.scopes();
         let mut rows = self.rows_here(&scopes);
-        rows.retain(|row| row.footer > 0 && self.availability(row.action) == Availability::Ready);
+        rows.retain(|row| row.footer > 0 && self.availability(row.action).is_ok());
         if self.model.inbox().next().is_none() {
             rows.retain(|r| r.action != Action::ShowInbox);
         }
@@ -311,10 +296,7 @@ impl App {
             let hint = ink!("in {}", pane.name());
             return Choice::new(words, hint, pick);
         }
-        let disabled = match self.availability(action) {
-            Availability::Ready => None,
-            Availability::Disabled(reason) => Some(self.spelled(reason)),
-        };
+        let disabled = self.availability(action).err().map(|reason| self.spelled(reason));
         Choice { words, hint: Ink::line(&self.hint(scopes, action)), pick, disabled }
     }
 
@@ -359,7 +341,7 @@ impl App {
             let keys: Vec<String> = row.chords.iter().map(|chord| self.spell(*chord)).collect();
             let mut help = self.keymap.help(row.action);
             let mut role = Role::Text;
-            if let Availability::Disabled(reason) = self.availability(row.action) {
+            if let Err(reason) = self.availability(row.action) {
                 help.push(ink!("  ({})", self.spelled(reason)));
                 role = Role::Faint;
             }

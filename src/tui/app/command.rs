@@ -22,7 +22,7 @@ use crate::tui::message::Message;
 use crate::tui::model::{EngineState, Model};
 use crate::tui::overlay::{Ask, Confirm, Named, Overlay, Palette, Subject, Verdict};
 use crate::tui::pane::logs::level_word;
-use crate::tui::pane::{Availability, Out, Pane as _, PaneId};
+use crate::tui::pane::{Availability, Out, Pane as _, PaneId, when};
 use crate::tui::pick::{Choice, FilterPick, Pick};
 use crate::tui::policy::PolicyScreen;
 use crate::tui::prefs::SavedFilter;
@@ -35,7 +35,7 @@ impl App {
             // Keys that come faster than frames act on what the next frame would show.
             self.on_pane(|pane, ui| pane.sync(ui));
         }
-        if let Availability::Disabled(reason) = self.availability(action) {
+        if let Err(reason) = self.availability(action) {
             let mut text = ink!("{}: ", self.keymap.label(action));
             text.push(self.spelled(reason));
             return self.toast(text, Role::Warning);
@@ -552,20 +552,13 @@ impl App {
     /// Whether the files can be edited from here.
     pub(super) fn can_edit(&self) -> Availability {
         let any = !self.model.view.files.is_empty() || !self.model.files.is_empty();
-        Availability::when(
-            any,
-            "the servers are the demo's or from the command line, not from a file",
-        )
+        when(any, "the servers are the demo's or from the command line, not from a file")
     }
 
     /// Whether there is a server to edit.
     pub(super) fn can_edit_server(&self) -> Availability {
-        match self.can_edit() {
-            Availability::Ready => {
-                Availability::when(self.target_server().is_some(), "select a server first")
-            }
-            no @ Availability::Disabled(_) => no,
-        }
+        self.can_edit()?;
+        when(self.target_server().is_some(), "select a server first")
     }
 
     /// Does an action on the files, or on the recording that is shown.

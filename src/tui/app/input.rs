@@ -162,8 +162,8 @@ impl App {
         if let Some(todo) = out.todo {
             self.open_todo(&todo);
         }
-        if let Some(deny) = out.deny_all {
-            self.ask_to_deny_all(&deny);
+        if let Some((server, ids)) = out.deny_all {
+            self.ask_to_deny_all(&server, &ids);
         }
         if let Some((server, list, wire)) = out.call {
             self.open_call(&server, list, &wire);

@@ -12,7 +12,7 @@ use crate::tui::filter::contains;
 use crate::tui::ink::{Bytes, Dur, Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
-use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
+use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::theme::Role;
 use crate::tui::widget::{Browser, Doc, FilterLine, Pen, empty_text};
 
@@ -79,9 +79,9 @@ impl Pane for CachePane {
     fn availability(&self, action: Action, _: &Model) -> Option<Availability> {
         match action {
             Action::Open | Action::DropEntry | Action::DropAll | Action::Copy => {
-                Some(Availability::when(!self.browser.rows.is_empty(), "the cache is empty"))
+                Some(when(!self.browser.rows.is_empty(), "the cache is empty"))
             }
-            Action::Save | Action::CopyAll => Some(Availability::Disabled("open an entry first")),
+            Action::Save | Action::CopyAll => Some(Err("open an entry first")),
             _ => None,
         }
     }

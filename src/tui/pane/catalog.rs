@@ -18,7 +18,7 @@ use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::servers::unstable;
-use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
+use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::theme::Role;
 use crate::tui::widget::{
     Browser, Doc, FilterLine, Part, Pen, changed, empty_text, no_match, width,
@@ -327,7 +327,7 @@ impl Pane for CatalogPane {
         let has = !self.browser.rows.is_empty();
         match action {
             Action::Call | Action::Open | Action::Copy | Action::CopyAll | Action::Save => {
-                Some(Availability::when(has, "nothing is selected"))
+                Some(when(has, "nothing is selected"))
             }
             _ => None,
         }

@@ -11,7 +11,7 @@ use crate::tui::action::Action;
 use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::{InputState, InputView, Model};
-use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
+use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::theme::Role;
 use crate::tui::widget::doc::wrap;
 use crate::tui::widget::{Doc, Pen};
@@ -115,9 +115,9 @@ impl Pane for ConfigPane {
             Action::NextProblem => {
                 let view = &model.view;
                 let any = !view.diagnostics.is_empty() || model.rejected().next().is_some();
-                Some(Availability::when(any, "there are no problems"))
+                Some(when(any, "there are no problems"))
             }
-            Action::Filter => Some(Availability::Disabled("not available here")),
+            Action::Filter => Some(Err("not available here")),
             _ => None,
         }
     }

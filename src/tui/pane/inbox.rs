@@ -16,7 +16,7 @@ use crate::tui::action::Action;
 use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::{Model, Todo, kind_word};
-use crate::tui::pane::{Availability, Cx, DenyAll, Gesture, Out, Pane, Ui};
+use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::theme::Role;
 use crate::tui::widget::{Browser, FilterLine, Pen, empty_text};
 
@@ -34,7 +34,7 @@ pub struct InboxPane {
 }
 
 impl InboxPane {
-    fn deny(&self, model: &Model) -> Option<DenyAll> {
+    fn deny(&self, model: &Model) -> Option<(ServerName, Vec<ApprovalId>)> {
         let (server, kind) = match self.browser.selected()? {
             Row::Request(request) => (request.server.clone(), None),
             Row::Group { group, .. } => (group.server.clone(), group.kind.clone()),
@@ -43,8 +43,8 @@ impl InboxPane {
         let pending = model.view.pending.values();
         let wanted = pending
             .filter(|r| r.server == server && kind.as_ref().is_none_or(|kind| r.kind == *kind));
-        let ids: Vec<ApprovalId> = wanted.map(|request| request.id).collect();
-        Some(DenyAll { server, ids })
+        let ids = wanted.map(|request| request.id).collect();
+        Some((server, ids))
     }
 
     fn open(&mut self, out: &mut Out) -> bool {
@@ -133,12 +133,10 @@ impl Pane for InboxPane {
         let any = !self.browser.rows.is_empty();
         match action {
             Action::Open | Action::Copy | Action::CopyAll | Action::Fold => {
-                Some(Availability::when(any, "nothing waits for you"))
+                Some(when(any, "nothing waits for you"))
             }
-            Action::DenyAll => {
-                Some(Availability::when(!model.view.pending.is_empty(), "no request is open"))
-            }
-            Action::Save => Some(Availability::Disabled("not available here")),
+            Action::DenyAll => Some(when(!model.view.pending.is_empty(), "no request is open")),
+            Action::Save => Some(Err("not available here")),
             _ => None,
         }
     }

@@ -14,7 +14,7 @@ use crate::tui::ink::{Ink, Piece, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::{Model, zoned};
 use crate::tui::overlay::{Overlay, Palette, Reader};
-use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
+use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::prefs::Prefs;
 use crate::tui::theme::Role;
@@ -423,10 +423,10 @@ impl Pane for LogsPane {
     fn availability(&self, action: Action, _: &Model) -> Option<Availability> {
         Some(match action {
             Action::SearchNext | Action::SearchPrevious => {
-                Availability::when(!self.needle.is_empty(), "search with {filter} first")
+                when(!self.needle.is_empty(), "search with {filter} first")
             }
             Action::Open | Action::Copy | Action::CopyAll | Action::Save => {
-                Availability::when(!self.stream.is_empty(), "there are no log lines")
+                when(!self.stream.is_empty(), "there are no log lines")
             }
             _ => return None,
         })

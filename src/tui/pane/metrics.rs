@@ -15,7 +15,7 @@ use crate::tui::glyph::Glyphs;
 use crate::tui::ink::{Bytes, Dur, Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::{Activity, Model};
-use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
+use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::theme::Role;
 use crate::tui::widget::{Browser, Doc, FilterLine, Pen, empty_text, width};
 
@@ -189,7 +189,7 @@ impl Pane for MetricsPane {
     fn availability(&self, action: Action, _: &Model) -> Option<Availability> {
         match action {
             Action::Open | Action::Copy | Action::CopyAll | Action::Save => {
-                Some(Availability::when(!self.browser.rows.is_empty(), "No calls yet"))
+                Some(when(!self.browser.rows.is_empty(), "No calls yet"))
             }
             _ => None,
         }

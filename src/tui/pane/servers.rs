@@ -14,7 +14,7 @@ use crate::tui::ink::ink;
 use crate::tui::keymap::Scope;
 use crate::tui::model::{EngineState, Model};
 use crate::tui::overlay::{Overlay, Reader, Subject};
-use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
+use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::theme::Role;
 use crate::tui::widget::{Doc, ListState, Part, Pen};
 
@@ -228,24 +228,20 @@ impl Pane for ServersPane {
 
     fn availability(&self, action: Action, model: &Model) -> Option<Availability> {
         match action {
-            Action::Open => Some(Availability::when(
+            Action::Open => Some(when(
                 model.scope.is_none() && !self.names.is_empty(),
                 "its diagnostics are shown already",
             )),
-            Action::Sort => Some(Availability::when(
+            Action::Sort => Some(when(
                 model.scope.is_none() && !self.names.is_empty(),
                 "only one server is shown",
             )),
-            Action::SortReverse => {
-                Some(Availability::when(self.order.is_some(), "{sort} shows the table first"))
-            }
-            Action::Graph => Some(Availability::when(
+            Action::SortReverse => Some(when(self.order.is_some(), "{sort} shows the table first")),
+            Action::Graph => Some(when(
                 model.view.servers.values().any(|s| !s.dependencies.is_empty()),
                 "no server depends on another",
             )),
-            Action::Filter => {
-                Some(Availability::Disabled("{previous-server} and {next-server} show one server"))
-            }
+            Action::Filter => Some(Err("{previous-server} and {next-server} show one server")),
             _ => None,
         }
     }

@@ -12,7 +12,7 @@ use crate::tui::filter::{Filter, completions};
 use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::{Model, zoned};
-use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui};
+use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prefs::{Prefs, SavedFilter};
 use crate::tui::theme::Role;
 use crate::tui::widget::browser::Split;
@@ -331,42 +331,36 @@ impl Pane for TrafficPane {
         if self.waterfall.on {
             let own = [Action::Open, Action::Copy, Action::Fold, Action::Follow, Action::Longer];
             return match action {
-                Action::Waterfall => Some(Availability::Ready),
-                action if own.contains(&action) || action.steps(1).is_some() => {
-                    Some(Availability::Ready)
-                }
-                Action::Left | Action::Right | Action::Freeze => Some(Availability::Ready),
-                _ if is_of_messages(action) => {
-                    Some(Availability::Disabled("{waterfall} shows the messages"))
-                }
+                Action::Waterfall => Some(Ok(())),
+                action if own.contains(&action) || action.steps(1).is_some() => Some(Ok(())),
+                Action::Left | Action::Right | Action::Freeze => Some(Ok(())),
+                _ if is_of_messages(action) => Some(Err("{waterfall} shows the messages")),
                 _ => None,
             };
         }
         Some(match action {
-            Action::Longer => Availability::Disabled("{waterfall} shows operations"),
+            Action::Longer => Err("{waterfall} shows operations"),
             Action::Open | Action::Copy | Action::CopyAll | Action::Save | Action::Mark => {
-                Availability::when(has, "there are no messages")
+                when(has, "there are no messages")
             }
-            Action::Fold => Availability::when(
+            Action::Fold => when(
                 self.split.part == Part::Detail
                     || self.record(model).and_then(|r| self.groups.of(r)).is_some(),
                 "{group} groups messages by operation, {open} opens the message",
             ),
-            Action::JumpPair => Availability::when(
+            Action::JumpPair => when(
                 self.record(model).is_some_and(|r| r.id.is_some()),
                 "the message has no request or response that belongs to it",
             ),
-            Action::SaveFilter => Availability::when(
+            Action::SaveFilter => when(
                 !self.input.text().trim().is_empty() && self.problem.is_none(),
                 "there is no filter; {filter} starts one",
             ),
-            Action::NextFilter | Action::Filters => Availability::when(
+            Action::NextFilter | Action::Filters => when(
                 !self.saved.all().is_empty(),
                 "no filter is saved; {save-filter} saves the one in use",
             ),
-            Action::UndoFilter => {
-                Availability::when(self.saved.can_undo(), "the saved filters were not changed")
-            }
+            Action::UndoFilter => when(self.saved.can_undo(), "the saved filters were not changed"),
             _ => return None,
         })
     }
