@@ -24,11 +24,12 @@ use crate::host::policy::Blocked;
 use crate::host::{CallOutcome, HostView};
 use crate::mcp::traffic::TrafficRecord;
 use crate::mcp::{ApprovalId, CallId, Payload, Progress};
+use crate::process::Usage;
 use crate::tui::chat::port::ChatNews;
 use crate::tui::effect::Baseline;
 use crate::tui::form::Checked;
 use crate::tui::graphics::TerminalReply;
-use crate::tui::model::{FileText, Situation, Usage};
+use crate::tui::model::{FileText, Situation};
 use crate::tui::player::Played;
 use crate::tui::result::{Compared, Content, PictureDone, Stage};
 

@@ -22,6 +22,7 @@ use crate::host::policy::Blocked;
 use crate::host::{HostView, ServerView};
 use crate::mcp::CallId;
 use crate::mcp::traffic::TrafficRecord;
+use crate::process::Usage;
 use crate::tui::ink::{Dur, Ink, ink};
 
 mod inbox;
@@ -46,17 +47,6 @@ pub fn zoned(at: Timestamp) -> jiff::Zoned {
 
 /// Ended calls that are remembered.
 const ENDED: usize = 64;
-
-/// Memory and processor time of one server's processes.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Usage {
-    /// Resident memory in bytes.
-    pub memory: u64,
-    /// Processor use over the last interval, in percent of one core.
-    pub cpu: f32,
-    /// Processes.
-    pub processes: u32,
-}
 
 /// Where a recording that is shown stands.
 #[derive(Clone, Debug, Default, PartialEq)]

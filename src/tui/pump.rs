@@ -12,8 +12,8 @@ use crate::base::ring::{Ring, Weighed};
 use crate::deck::clients::Clients;
 use crate::deck::policy::PolicyKeeper;
 use crate::host::{Host, HostView};
+use crate::process::Usage;
 use crate::tui::message::Message;
-use crate::tui::model::Usage;
 
 /// Pause between two rounds.
 const ROUND: Duration = Duration::from_millis(33);
@@ -141,11 +141,10 @@ fn usage(host: &Host) -> Vec<(ServerName, Usage)> {
     names
         .into_iter()
         .filter_map(|name| {
-            let reading = host.usage(&name)?;
+            let mut usage = host.usage(&name)?;
             // In steps that can be seen, so that a resting screen rests.
-            let memory = reading.memory / 1_000_000 * 1_000_000;
-            let usage =
-                Usage { memory, cpu: reading.cpu_percent.round(), processes: reading.processes };
+            usage.memory -= usage.memory % 1_000_000;
+            usage.cpu_percent = usage.cpu_percent.round();
             Some((name, usage))
         })
         .collect()

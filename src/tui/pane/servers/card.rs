@@ -262,7 +262,7 @@ fn load(server: &ServerView, model: &Model) -> Vec<DocLine> {
     }
     if let Some(usage) = model.usage.get(&server.name) {
         fact("mem", ink!("{}", Bytes(usage.memory)), Role::Text);
-        fact("cpu", ink!("{:.0} %", usage.cpu), Role::Text);
+        fact("cpu", ink!("{:.0} %", usage.cpu_percent), Role::Text);
     }
     facts
 }

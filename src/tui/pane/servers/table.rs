@@ -52,7 +52,7 @@ impl Order {
             Self::Errors => errors,
             Self::P95 => metrics.and_then(|m| m.latency).map_or(0, |l| l.p95.as_micros() as u64),
             Self::Memory => usage.map_or(0, |usage| usage.memory),
-            Self::Cpu => usage.map_or(0, |usage| (usage.cpu * 100.0) as u64),
+            Self::Cpu => usage.map_or(0, |usage| (usage.cpu_percent * 100.0) as u64),
         };
         (first, if self == Self::Worst { errors } else { 0 })
     }
@@ -74,7 +74,7 @@ impl Order {
                 (latency.map_or_else(none, |l| ink!("{}", Dur(l.p95))), Role::Text)
             }
             Self::Memory => (usage.map_or_else(none, |u| ink!("{}", Bytes(u.memory))), Role::Muted),
-            Self::Cpu => (usage.map_or_else(none, |u| ink!("{:.0} %", u.cpu)), Role::Muted),
+            Self::Cpu => (usage.map_or_else(none, |u| ink!("{:.0} %", u.cpu_percent)), Role::Muted),
         }
     }
 }
