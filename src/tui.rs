@@ -63,6 +63,7 @@ pub mod pick;
 pub mod player;
 pub mod policy;
 pub mod prefs;
+mod prelude;
 mod pump;
 pub mod result;
 mod run;

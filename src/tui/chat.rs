@@ -11,22 +11,18 @@ mod tests;
 use std::fmt::Write as _;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui_textarea::TextArea;
 use serde_json::Value;
 
-use crate::base::text::SafeText;
-use crate::tui::action::Action;
 use crate::tui::chat::port::{ChatCommand, ChatNews, Choose};
 use crate::tui::effect::Effect;
 use crate::tui::form::draw::Look;
 use crate::tui::form::input::{area, edit};
-use crate::tui::ink::count;
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::overlay::Overlay;
 use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::prelude::*;
 use crate::tui::result::markdown::{self, Span};
 use crate::tui::screen::{Help, Screen, close, keys_of};
 use crate::tui::widget::{KeyLine, TextInput};

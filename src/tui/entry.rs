@@ -5,24 +5,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crossterm::event::KeyEvent;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
-use crate::base::ServerName;
-use crate::base::text::SafeText;
 use crate::config::RootConfig;
 use crate::config::edit::entry::{NAME, ShownEntry, schema};
-use crate::tui::action::Action;
 use crate::tui::approval::roots;
 use crate::tui::effect::{ConfigCommand, Effect, Saving, ServerCommand};
 use crate::tui::form::FormState;
 use crate::tui::form::draw::{form, put};
 use crate::tui::form::input::Clicked;
-use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::Message;
 use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::prelude::*;
 use crate::tui::screen::{Help, Screen, close};
 use crate::tui::widget::KeyLine;
 

@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use crate::base::logs::LogRecord;
 use crate::base::ring::Batch;
-use crate::base::text::SafeText;
-use crate::base::{ServerName, Timestamp};
 use crate::config::{Diagnostic, McpConfig, ServerConfig};
 use crate::deck::clients::ClientView;
 use crate::deck::policy::PolicyView;
@@ -23,7 +21,7 @@ use crate::host::{HostView, ServerView};
 use crate::mcp::CallId;
 use crate::mcp::traffic::TrafficRecord;
 use crate::process::Usage;
-use crate::tui::ink::{Dur, Ink, ink};
+use crate::tui::prelude::*;
 
 mod inbox;
 mod watched;

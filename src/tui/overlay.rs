@@ -1,17 +1,13 @@
 //! What is laid over the panes: texts, the palette, questions. A stack; the topmost takes the keys.
 
 use crossterm::event::KeyEvent;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use ratatui::widgets::{Clear, Widget};
 
-use crate::tui::action::Action;
 use crate::tui::effect::Effect;
-use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::pick::Pick;
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::{Doc, Pen, TextInput, width};
 
 mod consent;

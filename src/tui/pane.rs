@@ -1,21 +1,18 @@
 //! What a pane is, and what it may see and ask for.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::{Position, Rect};
+use ratatui::layout::Position;
 use ratatui::style::Style;
 
-use crate::base::ServerName;
-use crate::tui::action::Action;
 use crate::tui::effect::Effect;
 use crate::tui::form::draw::Look;
 use crate::tui::glyph::Glyphs;
 use crate::tui::graphics::Graphics;
-use crate::tui::ink::Ink;
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::model::Model;
 use crate::tui::overlay::{Confirm, Overlay};
+use crate::tui::prelude::*;
 use crate::tui::screen::Screen;
-use crate::tui::theme::{Role, Theme};
+use crate::tui::theme::Theme;
 use crate::tui::widget::{FilterLine, Keep, TextInput};
 
 named! {

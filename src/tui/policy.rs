@@ -6,27 +6,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crossterm::event::KeyEvent;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 
-use crate::base::Timestamp;
-use crate::base::text::SafeText;
 use crate::deck::clients::ClientView;
 use crate::deck::lock::{Drift, Lock, LockedServer, Place};
 use crate::host::policy::{Digest, GrantId, Held};
 use crate::host::{ServerState, ServerView};
 use crate::mcp::capabilities::{FieldChange, ListKind, Risk};
-use crate::tui::action::Action;
 use crate::tui::effect::{Baseline, ClientOrder, Effect, LockChange, PolicyOrder};
-use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::Message;
 use crate::tui::model::Model;
 use crate::tui::overlay::{Overlay, Palette};
 use crate::tui::pane::{Cx, Gesture, Out, PaneId};
 use crate::tui::pick::{Choice, Pick};
+use crate::tui::prelude::*;
 use crate::tui::screen::{Help, Screen, close, keys_of};
-use crate::tui::theme::Role;
 use crate::tui::widget::{Browser, Doc, KeyLine, Pen, TextInput};
 
 mod detail;

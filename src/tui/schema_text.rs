@@ -3,9 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::base::text::SafeText;
-use crate::tui::ink::{Ink, ink};
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::Doc;
 
 const MAX_DEPTH: usize = 8;

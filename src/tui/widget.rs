@@ -1,12 +1,8 @@
 //! Small parts panes are drawn with. They draw into a buffer and own no application state.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-
 use crate::tui::find;
-use crate::tui::ink::{Ink, ink};
 use crate::tui::pane::Cx;
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 
 pub mod browser;
 pub mod doc;

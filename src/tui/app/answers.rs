@@ -4,14 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::base::ServerName;
-use crate::base::text::SafeText;
 use crate::config::ApprovalRule;
 use crate::deck::answers::Answers as KeptAnswers;
 use crate::host::approvals::{PendingRequest, Settlement};
 use crate::host::{HostView, RuleKind, SessionRule};
 use crate::mcp::{Answer, ApprovalId, RequestKind};
-use crate::tui::action::Action;
 use crate::tui::app::screen::Open;
 use crate::tui::app::{App, Redraw};
 use crate::tui::approval::answering::{AnswerScreen, Drafting, Offer, Stage, kept_offers};
@@ -19,12 +16,11 @@ use crate::tui::approval::elicitation::ElicitAction;
 use crate::tui::effect::Effect;
 use crate::tui::entry::FormScreen;
 use crate::tui::form::Checked;
-use crate::tui::ink::{Ink, count, ink};
 use crate::tui::message::{FormToken, Message};
 use crate::tui::model::Model;
 use crate::tui::overlay::{Confirm, Overlay, Palette, SignInDialog};
 use crate::tui::pick::{ApprovalPick, Choice, Pick};
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 
 /// Requests being answered.
 #[derive(Default)]

@@ -3,22 +3,19 @@
 
 use std::sync::Arc;
 
-use ratatui::layout::Rect;
-
 use super::incoming::play;
 use super::screen::key_line;
 use super::{App, Redraw};
 use crate::host::{ServerState, ServerView};
-use crate::tui::action::Action;
 use crate::tui::chord::Chord;
-use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::{Keymap, Row, Scope};
 use crate::tui::model::{EngineState, Model};
 use crate::tui::overlay::{Overlay, Reader, Subject, reader_width};
 use crate::tui::pane::catalog::CatalogPane;
 use crate::tui::pane::{Availability, PaneId, Ui, servers, when};
 use crate::tui::pick::{Choice, FilterPick, Pick};
-use crate::tui::theme::{Role, Theme};
+use crate::tui::prelude::*;
+use crate::tui::theme::Theme;
 use crate::tui::user_command::{PLACES, Run};
 use crate::tui::widget::Doc;
 

@@ -7,8 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::logs::{LogRecord, LogSource};
-use crate::base::text::SafeText;
-use crate::base::{ServerName, Timestamp};
 use crate::deck::history::History;
 use crate::deck::saved::{SavedCall, SavedCalls, SavedTarget};
 use crate::error::Error;
@@ -18,22 +16,20 @@ use crate::host::{CallOutcome, ServerState, ServerView};
 use crate::mcp::capabilities::ListKind;
 use crate::mcp::traffic::{Direction, TrafficRecord};
 use crate::mcp::{CallId, Progress};
-use crate::tui::action::Action;
 use crate::tui::app::screen::Open;
 use crate::tui::app::{App, Redraw};
 use crate::tui::call::export::Start;
 use crate::tui::call::{CallScreen, Subject, SubjectKind};
 use crate::tui::effect::{Effect, Existing};
 use crate::tui::form::Checked;
-use crate::tui::ink::{Dur, Ink, ink};
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::{CallPurpose, CallToken, FormToken, ViewToken};
 use crate::tui::model::Model;
 use crate::tui::overlay::{Confirm, Overlay};
 use crate::tui::pane::PaneId;
 use crate::tui::pick::{Choice, Pick};
+use crate::tui::prelude::*;
 use crate::tui::result::{Compared, Content, ResultView};
-use crate::tui::theme::Role;
 
 /// All call screens.
 #[derive(Default)]

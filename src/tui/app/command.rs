@@ -5,18 +5,14 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::base::ServerName;
-use crate::base::text::SafeText;
 use crate::config::edit::entry::ShownEntry;
 use crate::config::import::templates;
 use crate::config::print::servers;
-use crate::tui::action::Action;
 use crate::tui::app::incoming::play;
 use crate::tui::app::screen::Open;
 use crate::tui::app::{App, Focus, Redraw};
 use crate::tui::effect::{Baseline, Change, ConfigCommand, Effect, ServerCommand};
 use crate::tui::entry::FormScreen;
-use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::message::Message;
 use crate::tui::model::{EngineState, Model};
@@ -26,7 +22,8 @@ use crate::tui::pane::{Availability, Out, Pane as _, PaneId, when};
 use crate::tui::pick::{Choice, FilterPick, Pick};
 use crate::tui::policy::PolicyScreen;
 use crate::tui::prefs::SavedFilter;
-use crate::tui::theme::{Role, SHIPPED};
+use crate::tui::prelude::*;
+use crate::tui::theme::SHIPPED;
 use crate::tui::widget::Keep;
 
 impl App {

@@ -2,21 +2,15 @@
 
 use std::sync::Arc;
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-
-use crate::base::text::SafeText;
-use crate::base::{LogLevel, ServerName};
+use crate::base::LogLevel;
 use crate::config::{ConfigChange, Hold};
 use crate::deck::policy::PolicyView;
 use crate::error::Error;
 use crate::host::HostView;
 use crate::host::policy::Held;
-use crate::tui::action::Action;
 use crate::tui::app::{App, Redraw};
 use crate::tui::chat::port::ChatNews;
 use crate::tui::effect::{ConfigCommand, Effect};
-use crate::tui::ink::{Dur, Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::message::Message;
 use crate::tui::model::{
@@ -27,7 +21,7 @@ use crate::tui::pane::config::{PLANNED, touched};
 use crate::tui::pane::{Cx, PaneId, Toast};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::player::{PlayCommand, Played};
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::{Doc, Pen};
 
 impl App {

@@ -6,24 +6,20 @@ use std::time::Duration;
 use crossterm::event::{
     Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
-use ratatui::buffer::Buffer;
-use ratatui::layout::{Position, Rect};
+use ratatui::layout::Position;
 use ratatui::style::Modifier;
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::base::Timestamp;
 use crate::mcp::ApprovalId;
-use crate::tui::action::Action;
 use crate::tui::app::screen::Open;
 use crate::tui::app::{App, Focus, Redraw};
 use crate::tui::chord::Chord;
 use crate::tui::effect::Effect;
-use crate::tui::ink::{count, ink};
 use crate::tui::overlay::{Overlay, Subject, Verdict};
 use crate::tui::pane::servers::removals_seen;
 use crate::tui::pane::{Gesture, Out, PaneId};
 use crate::tui::player::PlayCommand;
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 
 impl App {
     pub(super) fn input(&mut self, event: Event) {

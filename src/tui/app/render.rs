@@ -1,19 +1,15 @@
 //! The whole screen: header, tabs, server list, pane, footer, overlays. Draws into a buffer and
 //! does nothing else.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use ratatui::widgets::{Clear, Widget};
 
 use super::{App, Focus};
 use crate::host::ServerState;
-use crate::tui::action::Action;
-use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::layout::{Layout, SMALLEST};
 use crate::tui::model::EngineState;
 use crate::tui::pane::{Cx, PaneId};
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::{Pen, width};
 
 /// States, as the header counts them.

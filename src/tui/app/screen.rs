@@ -2,24 +2,21 @@
 //! few keys that hold everywhere. What its actions do is the same by key, mouse and palette.
 
 use crossterm::event::KeyEvent;
-use ratatui::layout::Rect;
 
 use super::{App, Redraw};
 use crate::mcp::ApprovalId;
-use crate::tui::action::Action;
 use crate::tui::call::CallScreen;
 use crate::tui::chat::ChatScreen;
 use crate::tui::chord::Chord;
 use crate::tui::effect::Effect;
 use crate::tui::graphics::Placement;
-use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::layout::Layout;
 use crate::tui::message::Message;
 use crate::tui::overlay::{Ask, Named, Overlay, Reader, reader_width};
 use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::prelude::*;
 use crate::tui::screen::Screen;
-use crate::tui::theme::Role;
 use crate::tui::widget::Doc;
 
 /// An open screen: calls and answers outlive their screens, the others are theirs alone.

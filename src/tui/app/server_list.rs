@@ -1,14 +1,9 @@
 //! The list of servers at the left: it narrows every pane to one server or to all.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-
-use crate::base::ServerName;
 use crate::host::ServerState;
-use crate::tui::ink::{Ink, ink};
 use crate::tui::model::Model;
 use crate::tui::pane::Cx;
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::{ListState, Pen};
 
 /// The list; row 0 is all of them.

@@ -1,20 +1,16 @@
 //! How the chat screen looks: its parts as lines, the screen around them, and the texts laid over it.
 //! Draws; decides nothing.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::widgets::Widget as _;
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{Call, ChatScreen, Line, Part};
-use crate::base::text::SafeText;
 use crate::tui::form::draw::{Look, put};
-use crate::tui::ink::{Ink, count, ink};
 use crate::tui::overlay::{Reader, reader_width};
+use crate::tui::prelude::*;
 use crate::tui::result::markdown;
-use crate::tui::theme::Role;
 use crate::tui::widget::Doc;
 use crate::tui::widget::doc::{foreign, wrap};
 

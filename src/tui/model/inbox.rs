@@ -5,13 +5,11 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::Model;
-use crate::base::ServerName;
-use crate::base::text::SafeText;
 use crate::config::ConfigChange;
 use crate::deck::trust::{Awaiting, Verdict};
 use crate::host::approvals::PendingRequest;
 use crate::mcp::{ApprovalId, RequestKind};
-use crate::tui::ink::{Ink, count, ink};
+use crate::tui::prelude::*;
 
 /// Characters of what somebody says that a row has use for.
 const SAID: usize = 300;

@@ -6,11 +6,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::Model;
-use crate::base::text::SafeText;
-use crate::base::{ServerName, Timestamp};
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
-use crate::tui::ink::{Ink, count, ink};
 use crate::tui::pick::{Choice, Pick};
+use crate::tui::prelude::*;
 
 /// Most of each that are kept; the first by name go.
 const MOST: usize = 1_000;

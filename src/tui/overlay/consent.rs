@@ -1,21 +1,15 @@
 //! Commands that await approval: all of them on one screen, whole, with what is new or different.
 //! Nothing is approved that was not on the screen to its last line.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-
 use super::Verdict;
-use crate::base::ServerName;
 use crate::deck::FieldChange;
 use crate::deck::trust::{Awaiting, Verdict as Trust};
-use crate::tui::action::Action;
 use crate::tui::effect::{ConfigCommand, Effect};
 use crate::tui::glyph::Glyphs;
-use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Situation;
 use crate::tui::pane::{Cx, Gesture, Out};
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::{Doc, Pen, width};
 
 /// The commands that await approval.

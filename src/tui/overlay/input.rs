@@ -1,21 +1,16 @@
 //! A value that the configuration asks for (`${input:id}`): typed, masked when it is a password, or
 //! picked from a list. What is typed here is shown nowhere else and written nowhere.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-
 use super::Verdict;
 use crate::base::secret::Secret;
 use crate::config::InputKind;
 use crate::deck::keyring::Keyring;
-use crate::tui::action::Action;
 use crate::tui::effect::{ConfigCommand, Effect, Keep};
 use crate::tui::find;
-use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::{InputState, InputView, Model};
 use crate::tui::pane::{Cx, Gesture, Out};
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::{ListState, Pen, TextInput};
 
 /// One input being answered.

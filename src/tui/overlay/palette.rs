@@ -1,17 +1,12 @@
 //! The palette: every action, server, saved call and theme, and whatever servers offer, found by
 //! typing a few letters.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-
-use crate::tui::action::Action;
 use crate::tui::find;
-use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::overlay::Verdict;
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::pick::{CallPick, Choice, FilterPick, Line, Pick};
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::{ListState, Pen, TextInput, width};
 
 /// A list to search and pick from.

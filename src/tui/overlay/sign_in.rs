@@ -5,8 +5,6 @@
 use std::sync::Arc;
 
 use qrcode::{Color, QrCode};
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use serde_json::{Value, json};
 use url::Url;
 
@@ -14,14 +12,12 @@ use super::Verdict;
 use crate::host::approvals::PendingRequest;
 use crate::mcp::Answer;
 use crate::mcp::auth::scopes_in_words;
-use crate::tui::action::Action;
 use crate::tui::approval::elicitation::{UrlReading, read_url};
 use crate::tui::effect::Effect;
-use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::{Cx, Out};
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::{Doc, Pen, TextInput};
 
 /// A sign-in that is looked at.

@@ -2,18 +2,13 @@
 
 use std::sync::Arc;
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-
 use crate::host::cache::CacheEntryView;
-use crate::tui::action::Action;
 use crate::tui::effect::Effect;
 use crate::tui::filter::contains;
-use crate::tui::ink::{Bytes, Dur, Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::{Browser, Doc, FilterLine, Pen, empty_text};
 
 /// A row: equal when the key is.

@@ -3,23 +3,17 @@
 
 use std::sync::Arc;
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use serde_json::Value;
 
-use crate::base::ServerName;
-use crate::base::text::SafeText;
 use crate::host::{ServerState, ServerView};
 use crate::mcp::capabilities::{ListChanges, ListKind};
-use crate::tui::action::Action;
 use crate::tui::effect::{Effect, ServerCommand};
 use crate::tui::find::{self, Fields};
-use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::servers::unstable;
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::{
     Browser, Doc, FilterLine, Part, Pen, changed, empty_text, no_match, width,
 };

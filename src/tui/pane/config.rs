@@ -1,18 +1,12 @@
 //! The configuration: the file with problems at their lines, where servers come from, the values in
 //! effect with secrets masked, what a reload did and would do.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-
-use crate::base::ServerName;
 use crate::config::overview::{EffectiveValue, SourceFile};
 use crate::config::{ConfigChange, Diagnostic, Severity, discover};
-use crate::tui::action::Action;
-use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::{InputState, InputView, Model};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::doc::wrap;
 use crate::tui::widget::{Doc, Pen};
 

@@ -5,19 +5,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 
-use crate::base::text::SafeText;
-use crate::base::{ServerName, Timestamp};
 use crate::host::approvals::PendingRequest;
 use crate::mcp::{ApprovalId, RequestKind};
-use crate::tui::action::Action;
-use crate::tui::ink::{Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::{Model, Todo, kind_word};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::{Browser, FilterLine, Pen, empty_text};
 
 mod detail;

@@ -4,14 +4,12 @@
 use serde_json::Value;
 
 use super::catalog::{Entry, Kind};
-use crate::base::text::SafeText;
 use crate::host::ServerView;
 use crate::mcp::capabilities::{ListKind, Tool, ToolHints};
-use crate::tui::ink::{Bytes, Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
+use crate::tui::prelude::*;
 use crate::tui::schema_text;
-use crate::tui::theme::Role;
 use crate::tui::widget::{Doc, doc};
 
 /// The tools pane.

@@ -2,22 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-
+use crate::base::LogLevel;
 use crate::base::logs::{LogRecord, LogSource};
-use crate::base::{LogLevel, ServerName};
 use crate::host::ServerState;
-use crate::tui::action::Action;
 use crate::tui::filter::{Filter, contains, find};
-use crate::tui::ink::{Ink, Piece, count, ink};
+use crate::tui::ink::Piece;
 use crate::tui::keymap::Scope;
 use crate::tui::model::{Model, zoned};
 use crate::tui::overlay::{Overlay, Palette, Reader};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::prefs::Prefs;
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::{Doc, FilterLine, Keep, Pen, Stream, filter_line, stream, width};
 
 /// Levels from the least to the most severe, in the order of [`LogLevel`]: with a word and a role.

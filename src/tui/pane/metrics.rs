@@ -2,21 +2,15 @@
 
 use std::sync::Arc;
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-
-use crate::base::ServerName;
 use crate::error::ErrorCode;
 use crate::host::metrics::MetricsView;
 use crate::mcp::traffic::MessageKind;
-use crate::tui::action::Action;
 use crate::tui::find::{self, Fields};
 use crate::tui::glyph::Glyphs;
-use crate::tui::ink::{Bytes, Dur, Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::{Activity, Model};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::{Browser, Doc, FilterLine, Pen, empty_text, width};
 
 /// One row: a server, or one of its targets.

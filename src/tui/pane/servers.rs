@@ -5,17 +5,12 @@
 use std::ops::Range;
 
 use card::Density;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 
-use crate::base::ServerName;
-use crate::tui::action::Action;
-use crate::tui::ink::ink;
 use crate::tui::keymap::Scope;
 use crate::tui::model::{EngineState, Model};
 use crate::tui::overlay::{Overlay, Reader, Subject};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::{Doc, ListState, Part, Pen};
 
 mod black_box;

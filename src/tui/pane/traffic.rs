@@ -3,18 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-
 use crate::mcp::traffic::{MessageKind, TrafficRecord};
-use crate::tui::action::Action;
 use crate::tui::filter::{Filter, completions};
-use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::{Model, zoned};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prefs::{Prefs, SavedFilter};
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::browser::Split;
 use crate::tui::widget::{FilterLine, Part, Regions, Stream, stream};
 

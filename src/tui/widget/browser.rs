@@ -3,14 +3,10 @@
 
 use std::ops::Range;
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use crate::tui::action::Action;
-use crate::tui::ink::{Ink, ink};
 use crate::tui::pane::{Cx, Gesture};
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::{Doc, FilterLine, Pen};
 
 /// Where the keys go inside a pane.

@@ -1,18 +1,15 @@
 //! A text of styled lines that is built once and drawn by window: details, help, black box.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use serde_json::Value;
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-use crate::base::text::SafeText;
 use crate::mcp::capabilities::{FieldChange, Risk};
 use crate::tui::filter::contains;
 use crate::tui::glyph::Glyphs;
-use crate::tui::ink::{Drawable, Ink, Piece, ink};
+use crate::tui::ink::{Drawable, Piece};
 use crate::tui::pane::Cx;
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::pen::Pen;
 use crate::tui::widget::width;
 

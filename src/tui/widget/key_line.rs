@@ -3,13 +3,11 @@
 
 use std::ops::Range;
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::{Pen, width};
 use crate::tui::chord::Chord;
-use crate::tui::ink::Ink;
+use crate::tui::prelude::*;
 
 /// Cells between two keys.
 const GAP: u16 = 2;

@@ -1,13 +1,11 @@
 //! One line of typed text with a cursor: filters, palette, names.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::pen::{Pen, width};
-use crate::tui::ink::Ink;
+use crate::tui::prelude::*;
 
 /// A line of text being typed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,14 +4,12 @@
 use serde_json::Value;
 
 use super::Row;
-use crate::base::text::SafeText;
 use crate::config::ApprovalRule;
 use crate::host::approvals::{Decider, PendingRequest, RuleKind, Settlement};
 use crate::host::{ServerView, SessionRule};
 use crate::mcp::RequestKind;
-use crate::tui::ink::{Bytes, Dur, Ink, count, ink};
 use crate::tui::model::{Model, Todo, kind_word, who_asks};
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::Doc;
 
 /// Characters of each text that are shown here; the answering screen shows all.

@@ -2,17 +2,15 @@
 //! about itself. One page, everything that is known.
 
 use super::card::{Density, breaker_line, draw as draw_card, expires, step_word};
-use crate::base::ServerName;
 use crate::host::ServerView;
 use crate::host::view::StepStatus;
 use crate::mcp::Era;
 use crate::mcp::traffic::{Direction, TrafficRecord};
 use crate::tui::effect::{Effect, ServerCommand};
 use crate::tui::glyph::Glyphs;
-use crate::tui::ink::{Bytes, Dur, Ink, count, ink};
 use crate::tui::model::Model;
 use crate::tui::pane::Ui;
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::Doc;
 
 /// Messages that are shown.

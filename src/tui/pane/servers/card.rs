@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::base::text::SafeText;
-use crate::base::{ServerName, Timestamp};
 use crate::config::Hold;
 use crate::host::breaker::BreakerView;
 use crate::host::dev::{BuildEnd, BuildView, DevView};
@@ -11,11 +9,10 @@ use crate::host::view::{AccountView, StartStep, StepStatus};
 use crate::host::{ServerState, ServerView};
 use crate::mcp::Era;
 use crate::tui::glyph::Glyphs;
-use crate::tui::ink::{Bytes, Dur, Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::Ui;
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::doc::DocLine;
 use crate::tui::widget::{Doc, width};
 

@@ -3,12 +3,10 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use crate::base::ServerName;
 use crate::host::{ServerState, ServerView};
 use crate::tui::glyph::Glyphs;
-use crate::tui::ink::{Bytes, Dur, Ink, ink};
 use crate::tui::model::Model;
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::doc::DocLine;
 use crate::tui::widget::{Doc, width};
 

@@ -1,19 +1,14 @@
 //! The detail of one message: what is known of it, and its body as JSON that folds.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use serde_json::Value;
 
-use crate::base::text::SafeText;
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
-use crate::tui::action::Action;
-use crate::tui::ink::{Bytes, Dur, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::{Cx, Ui};
+use crate::tui::prelude::*;
 use crate::tui::result::draw::draw_tree_row;
 use crate::tui::result::tree::Tree;
-use crate::tui::theme::Role;
 use crate::tui::widget::{Doc, scroll_bar};
 
 /// A message laid out: a head of lines, then the rows of its JSON.

@@ -3,17 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-
 use crate::mcp::CallId;
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
-use crate::tui::ink::{Bytes, Dur, Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::Cx;
 use crate::tui::pane::traffic::{Regions, TrafficPane};
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::stream::Verdict;
 use crate::tui::widget::{Part, Pen, filter_line, scroll_bar, width};
 

@@ -4,18 +4,12 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-
-use crate::base::{ServerName, Timestamp};
 use crate::deck::recording::{Operation, Operations, Outcome};
 use crate::mcp::traffic::Direction;
-use crate::tui::action::Action;
-use crate::tui::ink::{Dur, Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::{Cx, Out, Ui};
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::{ListState, Pen, empty_text, scroll_bar, width};
 
 /// Shortest durations that are shown, in turn.

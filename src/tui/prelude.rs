@@ -1,0 +1,12 @@
+//! The words nearly every file here speaks: who and when, text that is safe to draw, how it looks,
+//! what the person wants. Only what names nothing else of the dashboard, so that the imports of a
+//! file still tell which of its parts belong together.
+
+pub use ratatui::buffer::Buffer;
+pub use ratatui::layout::Rect;
+
+pub use crate::base::text::SafeText;
+pub use crate::base::{ServerName, Timestamp};
+pub use crate::tui::action::Action;
+pub use crate::tui::ink::{Bytes, Dur, Ink, count, ink};
+pub use crate::tui::theme::Role;
