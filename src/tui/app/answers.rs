@@ -12,7 +12,6 @@ use crate::mcp::{Answer, ApprovalId, RequestKind};
 use crate::tui::app::screen::Open;
 use crate::tui::app::{App, Redraw};
 use crate::tui::approval::answering::{AnswerScreen, Drafting, Offer, Stage, kept_offers};
-use crate::tui::approval::elicitation::ElicitAction;
 use crate::tui::effect::Effect;
 use crate::tui::entry::FormScreen;
 use crate::tui::form::Checked;
@@ -516,7 +515,7 @@ fn choice(words: Ink, hint: Ink, pick: ApprovalPick) -> Choice {
 fn refusal(kind: &RequestKind) -> Answer {
     match kind {
         RequestKind::Elicitation | RequestKind::UrlElicitation => {
-            Answer::Result(ElicitAction::Decline.result(None))
+            Answer::Result(serde_json::json!({"action": "decline"}))
         }
         _ => Answer::Refuse { code: -1, message: "the user declined".to_owned() },
     }

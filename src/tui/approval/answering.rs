@@ -10,20 +10,21 @@ use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui_textarea::TextArea;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::base::Timestamp;
 use crate::base::text::SafeText;
+use crate::base::text::json::pretty;
 use crate::host::approvals::PendingRequest;
 use crate::mcp::{Answer, ApprovalId, RequestKind};
 use crate::tui::action::Action;
-use crate::tui::approval::answering::draft::{SamplingDraft, area, pretty};
+use crate::tui::approval::answering::draft::parsed;
 use crate::tui::approval::draw::{self, Spot};
-use crate::tui::approval::elicitation::{self, Asks, ElicitAction, ElicitationReading};
+use crate::tui::approval::elicitation::{self, Asks, ElicitationReading};
 use crate::tui::approval::sampling::{self, SamplingReading};
 use crate::tui::effect::Effect;
 use crate::tui::form::FormState;
-use crate::tui::form::input::{Clicked, edit};
+use crate::tui::form::input::{Clicked, area, edit};
 use crate::tui::form::seed::Defaults;
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::FormToken;
@@ -126,8 +127,8 @@ pub struct AnswerScreen {
     pub doc: Doc,
     /// Characters of the request that a reader would not see as such.
     pub hidden: usize,
-    /// The sampling draft that is kept while JSON is edited.
-    kept: SamplingDraft,
+    /// The completion as it was when it began to be edited as JSON.
+    kept: Value,
     armed: bool,
     /// What is done when the check that runs elsewhere finds nothing against it.
     when_checked: Option<answer::Awaits>,
@@ -158,7 +159,7 @@ impl AnswerScreen {
             drafting: Drafting::No,
             doc: Doc::default(),
             hidden,
-            kept: SamplingDraft::default(),
+            kept: Value::Null,
             armed: false,
             when_checked: None,
             opened_elsewhere: false,
@@ -174,8 +175,14 @@ impl AnswerScreen {
         }
     }
 
-    fn sends(&self, answer: Answer) -> Effect {
-        Effect::Answer(self.id(), answer)
+    fn sends(&self, result: Value) -> Option<Effect> {
+        Some(Effect::Answer(self.id(), Answer::Result(result)))
+    }
+
+    /// Says something in the line of notices, and does nothing else.
+    fn say(&mut self, text: &str) -> Option<Effect> {
+        self.notice = Some(SafeText::line(text));
+        None
     }
 
     /// The request's id.
@@ -218,23 +225,16 @@ impl AnswerScreen {
 
     /// The form that has the keys.
     pub fn open_form(&self) -> Option<&FormState> {
-        match (&self.draft, self.part) {
-            _ if self.stage != Stage::Open => None,
-            (Draft::Form(form), Part::Answer) => Some(form),
-            (Draft::Text(composer), Part::Tool) => composer.tool.as_ref().map(|tool| &tool.form),
-            _ => None,
-        }
+        self.draft.form().filter(|_| self.fills_form())
     }
 
     fn open_form_mut(&mut self) -> Option<&mut FormState> {
-        match (&mut self.draft, self.part) {
-            _ if self.stage != Stage::Open => None,
-            (Draft::Form(form), Part::Answer) => Some(form),
-            (Draft::Text(composer), Part::Tool) => {
-                composer.tool.as_mut().map(|tool| &mut tool.form)
-            }
-            _ => None,
-        }
+        if self.fills_form() { self.draft.form_mut() } else { None }
+    }
+
+    fn fills_form(&self) -> bool {
+        let part = if matches!(self.draft, Draft::Form(_)) { Part::Answer } else { Part::Tool };
+        self.stage == Stage::Open && self.part == part
     }
 
     /// Does what was asked.
@@ -249,16 +249,14 @@ impl AnswerScreen {
         }
         match action {
             Action::Switch => self.focus_next(),
+            _ if self.stage == Stage::Sent => return self.say("your answer is on its way"),
             _ if self.stage != Stage::Open => {
-                self.notice = Some(SafeText::line(match self.stage {
-                    Stage::Sent => "your answer is on its way",
-                    _ => "nothing was sent: it is no longer open",
-                }));
+                return self.say("nothing was sent: it is no longer open");
             }
             Action::Open if self.on_submit() => match self.part {
                 Part::Tool => self.finish_tool(),
                 // Enter goes through a form line by line; it must not decide at its end.
-                _ => self.notice = Some(SafeText::line("{send} accepts and sends the form")),
+                _ => return self.say("{send} accepts and sends the form"),
             },
             Action::StopReason => self.next_stop_reason(),
             Action::RemoveTool => self.remove_tool(),
@@ -290,42 +288,32 @@ impl AnswerScreen {
     /// Sends the answer, or ends what is being typed for it.
     fn send_or_finish(&mut self) -> Option<Effect> {
         match self.part {
-            Part::Reason => self.deny(),
-            Part::Tool => {
-                self.finish_tool();
-                None
-            }
-            Part::Request => {
-                self.edit_request();
-                None
-            }
-            Part::Name => self.keep(),
-            _ => self.send(),
+            Part::Reason => return self.deny(),
+            Part::Name => return self.keep(),
+            Part::Tool => self.finish_tool(),
+            Part::Request => self.edit_request(),
+            _ => return self.send(),
         }
+        None
     }
 
     fn cancel(&mut self) -> Option<Effect> {
         if matches!(self.says, Says::Elicitation(_)) {
-            return Some(self.sends(Answer::Result(ElicitAction::Cancel.result(None))));
+            return self.sends(json!({"action": "cancel"}));
         }
-        self.notice = Some(SafeText::line("only an elicitation can be cancelled"));
-        None
+        self.say("only an elicitation can be cancelled")
     }
 
     /// A browser was started for the page, or could not be.
     pub fn visited(&mut self, opened: Result<(), SafeText>) -> Option<Effect> {
         match opened {
-            Ok(()) if self.stage == Stage::Open => {
-                Some(self.sends(Answer::Result(ElicitAction::Accept.result(None))))
-            }
+            Ok(()) if self.stage == Stage::Open => self.sends(json!({"action": "accept"})),
             Ok(()) => None,
             Err(reason) => {
                 self.opened_elsewhere = true;
-                let text = format!(
+                self.say(&format!(
                     "{reason}; {{copy-form}} copies the address, {{send}} again says you opened it yourself"
-                );
-                self.notice = Some(SafeText::line(&text));
-                None
+                ))
             }
         }
     }
@@ -365,23 +353,18 @@ impl AnswerScreen {
             Part::Reason if self.ended().is_some() && !self.reason.text().is_empty() => {
                 return false;
             }
-            Part::Reason | Part::Name | Part::Model | Part::Stop => self.part = Part::Answer,
+            Part::Says | Part::Answer => return false,
             Part::Tool => {
                 if let Draft::Text(composer) = &mut self.draft {
                     composer.tool = None;
                 }
-                self.part = Part::Answer;
             }
-            Part::Request => {
-                self.editing = None;
-                self.part = Part::Answer;
-            }
-            Part::Says | Part::Answer => return false,
+            Part::Request => self.editing = None,
+            Part::Reason | Part::Name | Part::Model | Part::Stop => {}
         }
         self.notice = None;
-        if matches!(self.draft, Draft::Consent) {
-            self.part = Part::Says;
-        }
+        let consents = matches!(self.draft, Draft::Consent);
+        self.part = if consents { Part::Says } else { Part::Answer };
         true
     }
 
@@ -421,17 +404,13 @@ impl AnswerScreen {
 
     /// The draft as text, for copying and for an editor outside.
     pub fn text(&self) -> String {
-        if let (Part::Request, Some(editing)) = (self.part, &self.editing) {
-            return editing.lines().join("\n");
-        }
-        if self.part == Part::Reason {
-            return self.reason.text().to_owned();
-        }
-        match &self.draft {
-            Draft::Text(composer) => composer.text.lines().join("\n"),
-            Draft::Raw(text) => text.lines().join("\n"),
-            Draft::Form(form) => pretty(&form.arguments()),
-            Draft::Consent => self.address().unwrap_or_default(),
+        match (self.part, &self.editing, &self.draft) {
+            (Part::Request, Some(editing), _) => editing.lines().join("\n"),
+            (Part::Reason, ..) => self.reason.text().to_owned(),
+            (.., Draft::Text(composer)) => composer.text.lines().join("\n"),
+            (.., Draft::Raw(text)) => text.lines().join("\n"),
+            (.., Draft::Form(form)) => pretty(&form.arguments()),
+            (.., Draft::Consent) => self.address().unwrap_or_default(),
         }
     }
 
@@ -440,34 +419,34 @@ impl AnswerScreen {
         match self.stage {
             Stage::Open => {}
             // Nothing is sent any more, but what was written is not lost either.
-            Stage::Ended(_) => {
-                self.notice = Some(SafeText::line("it ended meanwhile; your text is kept"));
-            }
+            Stage::Ended(_) => _ = self.say("it ended meanwhile; your text is kept"),
             Stage::Sent => {
-                self.notice = Some(SafeText::line("your answer is on its way; it stays as it was"));
+                self.say("your answer is on its way; it stays as it was");
                 return;
             }
         }
-        if let (Part::Request, Some(editing)) = (self.part, &mut self.editing) {
-            **editing = area(text);
-            return;
-        }
         if self.part == Part::Reason {
             self.reason.set(&text.split_whitespace().collect::<Vec<_>>().join(" "));
-            return;
-        }
-        match &mut self.draft {
-            Draft::Text(composer) => composer.text = area(text),
-            Draft::Raw(kept) => **kept = area(text),
-            Draft::Form(form) => match serde_json::from_str(text) {
+        } else if let Some(typed) = self.area() {
+            *typed = area(text);
+        } else if let Draft::Form(form) = &mut self.draft {
+            match parsed(text) {
                 Ok(value) => form.set_value(Some(value)),
-                Err(error) => self.notice = Some(SafeText::line(&format!("not JSON: {error}"))),
-            },
-            Draft::Consent => {}
+                Err(reason) => _ = self.say(&reason),
+            }
         }
     }
 
-    /// The line that is being typed, when it is one.
+    /// The text of several lines that is written.
+    fn area(&mut self) -> Option<&mut TextArea<'static>> {
+        match (self.part, &mut self.editing, &mut self.draft) {
+            (Part::Request, Some(editing), _) => Some(editing),
+            (_, _, Draft::Text(composer)) => Some(&mut composer.text),
+            (_, _, Draft::Raw(text)) => Some(text),
+            _ => None,
+        }
+    }
+
     fn line(&mut self) -> Option<&mut TextInput> {
         match (self.part, &mut self.draft) {
             (Part::Reason, _) => Some(&mut self.reason),
@@ -508,25 +487,13 @@ impl AnswerScreen {
             match self.part {
                 Part::Name => return self.keep(),
                 // A reason is sent by the key that sends, not by Enter.
-                Part::Reason => {
-                    self.notice = Some(SafeText::line("{send} sends the refusal"));
-                }
+                Part::Reason => return self.say("{send} sends the refusal"),
                 _ => self.step_field(1),
             }
-            return None;
-        }
-        if let Some(line) = self.line() {
+        } else if let Some(line) = self.line() {
             line.key(key);
-            return None;
-        }
-        if let (Part::Request, Some(editing)) = (self.part, &mut self.editing) {
-            edit(editing, key);
-            return None;
-        }
-        match &mut self.draft {
-            Draft::Text(composer) => _ = edit(&mut composer.text, key),
-            Draft::Raw(text) => _ = edit(text, key),
-            Draft::Form(_) | Draft::Consent => {}
+        } else if let Some(typed) = self.area() {
+            edit(typed, key);
         }
         None
     }
@@ -543,23 +510,14 @@ impl AnswerScreen {
         if let Some(line) = self.line() {
             return line.insert(pasted);
         }
-        if let (Part::Request, Some(editing)) = (self.part, &mut self.editing) {
-            editing.insert_str(pasted);
-            return;
-        }
         if let Some(form) = self.open_form_mut() {
             return form.paste(pasted);
         }
         if let Some(whole) = self.whole_answer(pasted) {
             self.take_result(&whole);
-            self.notice =
-                Some(SafeText::line("the whole answer was pasted; {json} shows it as JSON"));
-            return;
-        }
-        match &mut self.draft {
-            Draft::Text(composer) => _ = composer.text.insert_str(pasted),
-            Draft::Raw(text) => _ = text.insert_str(pasted),
-            Draft::Form(_) | Draft::Consent => {}
+            self.say("the whole answer was pasted; {json} shows it as JSON");
+        } else if let Some(typed) = self.area() {
+            typed.insert_str(pasted);
         }
     }
 
@@ -567,6 +525,7 @@ impl AnswerScreen {
     /// yet, or in place of the one that is edited as JSON.
     fn whole_answer(&self, pasted: &str) -> Option<Value> {
         let free = match &self.draft {
+            _ if self.part == Part::Request => false,
             Draft::Text(composer) => composer.text.is_empty() && composer.tool_uses.is_empty(),
             Draft::Raw(_) => true,
             Draft::Form(_) | Draft::Consent => false,
@@ -738,16 +697,13 @@ fn too_many_fields(schema: &Value) -> bool {
 
 /// Where the keys of a request being answered are bound, innermost first.
 pub fn scopes(answering: &AnswerScreen) -> &'static [Scope] {
-    match (&answering.says, answering.is_typing()) {
-        (Says::Sampling(_), true) => &[Scope::AnswerSampling, Scope::Answer],
-        (Says::Sampling(_), false) => &[Scope::AnswerReading, Scope::AnswerSampling, Scope::Answer],
-        (Says::Elicitation(_), true) => &[Scope::AnswerElicitation, Scope::Answer],
-        (Says::Elicitation(_), false) => {
-            &[Scope::AnswerReading, Scope::AnswerElicitation, Scope::Answer]
-        }
-        (Says::Other(_), true) => &[Scope::Answer],
-        (Says::Other(_), false) => &[Scope::AnswerReading, Scope::Answer],
-    }
+    let all: &[Scope] = match &answering.says {
+        Says::Sampling(_) => &[Scope::AnswerReading, Scope::AnswerSampling, Scope::Answer],
+        Says::Elicitation(_) => &[Scope::AnswerReading, Scope::AnswerElicitation, Scope::Answer],
+        Says::Other(_) => &[Scope::AnswerReading, Scope::Answer],
+    };
+    // The first holds only while no text is typed.
+    if answering.is_typing() { &all[1..] } else { all }
 }
 
 /// Keys and words for the footer: what decides comes first, in the words of the specification where

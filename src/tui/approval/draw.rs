@@ -13,10 +13,10 @@ use crate::tui::approval::answering::{
     AnswerScreen, Composer, Draft, Drafting, Part, Says, Stage, scopes,
 };
 use crate::tui::approval::elicitation::{Asks, ElicitationReading, UrlReading};
-use crate::tui::approval::sampling::{OfferedTool, PartContent, SamplingReading};
+use crate::tui::approval::sampling::{OfferedTool, SamplingReading};
 use crate::tui::form::FormState;
 use crate::tui::form::draw::form;
-use crate::tui::ink::{Bytes, Ink, count, ink};
+use crate::tui::ink::{Ink, count, ink};
 use crate::tui::model::who_asks;
 use crate::tui::pane::Cx;
 use crate::tui::theme::Role;
@@ -49,29 +49,14 @@ fn sampling(reading: &SamplingReading, doc: &mut Doc) {
         doc.text(2, &line, Role::Foreign);
     }
     for part in &reading.parts {
-        match &part.content {
-            PartContent::Text(text) => {
-                doc.line(vec![(Ink::from(&part.role), Role::Muted)]);
-                doc.text(2, text, Role::Foreign);
-            }
-            PartContent::Media { kind, mime, bytes } => {
-                let what = ink!("{} {} {}", kind, mime, Bytes(*bytes as u64));
-                doc.line(vec![(ink!("{} ", &part.role), Role::Muted), (what, Role::Foreign)]);
-            }
-            PartContent::Tool { title, body } => {
-                doc.line(vec![
-                    (ink!("{} ", &part.role), Role::Muted),
-                    (Ink::from(title), Role::Foreign),
-                ]);
-                doc.text(2, body, Role::Foreign);
-            }
-            PartContent::Odd(body) => {
-                doc.line(vec![
-                    (ink!("{} ", &part.role), Role::Muted),
-                    (ink!("content of an unknown kind"), Role::Warning),
-                ]);
-                doc.text(2, body, Role::Foreign);
-            }
+        let mut line = vec![(Ink::from(&part.role), Role::Muted)];
+        if let Some(title) = &part.title {
+            let role = if part.is_known { Role::Foreign } else { Role::Warning };
+            line.extend([(ink!(" "), Role::Muted), (Ink::from(title), role)]);
+        }
+        doc.line(line);
+        if let Some(body) = &part.body {
+            doc.text(2, body, Role::Foreign);
         }
     }
     for OfferedTool { name, description, schema } in &reading.tools {
@@ -361,14 +346,16 @@ fn render_answer(answering: &AnswerScreen, cx: &Cx<'_>, notes: &Doc, area: Rect,
     }
     let rest = match answering.part {
         Part::Reason => {
-            line("reason (optional)  ", &answering.reason, cx, rest, buf);
+            line("reason (optional)  ", &answering.reason, true, cx, rest, buf);
             // Once nothing can be sent, the draft stays in sight beside the reason.
             if answering.ended().is_none() {
                 return;
             }
             lower(rest, 1)
         }
-        Part::Name => return line("keep this answer as  ", &answering.name, cx, rest, buf),
+        Part::Name => {
+            return line("keep this answer as  ", &answering.name, true, cx, rest, buf);
+        }
         _ => rest,
     };
     let here = answering.part == Part::Answer && answering.stage == Stage::Open;
@@ -442,21 +429,14 @@ fn compose(
         let submit = cx.keymap.spelled(scopes(answering), "add it ({send})");
         return form(&tool.form, &look, submit.as_str(), lower(area, 1), buf);
     }
-    let field = |label: &'static str, input: &TextInput, part: Part, x: u16, buf: &mut Buffer| {
-        let row = Rect { x: area.x + x, width: area.width.saturating_sub(x), height: 1, ..area };
-        let mut pen = Pen::new(buf, row);
-        pen.put(label, cx.style(Role::Muted));
-        let used = pen.position();
-        let rest = Rect { x: row.x + used, width: row.width.saturating_sub(used).min(24), ..row };
-        if answering.part == part && answering.stage == Stage::Open {
-            input.render(rest, buf, cx.style(Role::Input));
-        } else {
-            let shown = SafeText::line(input.text());
-            Pen::new(buf, rest).ellipsis(cx.glyphs.ellipsis).put(shown, cx.style(Role::Text));
-        }
+    let is_open = answering.stage == Stage::Open;
+    let mut field = |label: &'static str, input: &TextInput, part: Part, x: u16| {
+        let width = area.width.saturating_sub(x).min(label.len() as u16 + 24);
+        let place = Rect { x: area.x + x, width, height: 1, ..area };
+        line(label, input, answering.part == part && is_open, cx, place, buf);
     };
-    field("model  ", &composer.model, Part::Model, 0, buf);
-    field("stop  ", &composer.stop, Part::Stop, stop_column(area), buf);
+    field("model  ", &composer.model, Part::Model, 0);
+    field("stop  ", &composer.stop, Part::Stop, stop_column(area));
     let mut row = 1;
     for (name, input) in &composer.tool_uses {
         let mut pen = Pen::new(buf, lower(area, row)).ellipsis(cx.glyphs.ellipsis);
@@ -464,16 +444,29 @@ fn compose(
         pen.put(ink!("  {}", Ink::line(&input.to_string())), cx.style(Role::Text));
         row += 1;
     }
-    let here = answering.part == Part::Answer && answering.stage == Stage::Open;
+    let here = answering.part == Part::Answer && is_open;
     text(&composer.text, cx, here, lower(area, row), buf);
 }
 
-fn line(label: &'static str, input: &TextInput, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-    let mut pen = Pen::new(buf, area);
+/// A label and a line of text, which is typed in when the keys go there.
+fn line(
+    label: &'static str,
+    input: &TextInput,
+    here: bool,
+    cx: &Cx<'_>,
+    area: Rect,
+    buf: &mut Buffer,
+) {
+    let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
     pen.put(label, cx.style(Role::Muted));
     let used = pen.position();
-    let rest = Rect { x: area.x + used, width: area.width.saturating_sub(used), height: 1, ..area };
-    input.render(rest, buf, cx.style(Role::Input));
+    if here {
+        let width = area.width.saturating_sub(used);
+        let rest = Rect { x: area.x + used, width, height: 1, ..area };
+        input.render(rest, buf, cx.style(Role::Input));
+    } else {
+        pen.put(SafeText::line(input.text()), cx.style(Role::Text));
+    }
 }
 
 fn lower(area: Rect, rows: u16) -> Rect {

@@ -26,34 +26,9 @@ pub enum Asks {
     Url(UrlReading),
 }
 
-/// What a person does with an elicitation; the words are the specification's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ElicitAction {
-    /// The person agrees and gives what was asked.
-    Accept,
-    /// The person says no.
-    Decline,
-    /// The person goes away without deciding.
-    Cancel,
-}
-
-impl ElicitAction {
-    /// The value of `action`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Accept => "accept",
-            Self::Decline => "decline",
-            Self::Cancel => "cancel",
-        }
-    }
-
-    /// The `ElicitResult`; `content` goes only with an accepted form.
-    pub fn result(self, content: Option<Value>) -> Value {
-        match (self, content) {
-            (Self::Accept, Some(content)) => json!({"action": "accept", "content": content}),
-            (action, _) => json!({"action": action.as_str()}),
-        }
-    }
+/// The result of an elicitation that is accepted with this content.
+pub fn accepted(content: Value) -> Value {
+    json!({"action": "accept", "content": content})
 }
 
 /// Words in a field's name or text that mean it holds a secret. The specification forbids asking
@@ -156,7 +131,7 @@ pub fn looks_secret(text: &str) -> bool {
 pub const LONGEST: usize = 2_048;
 
 /// A URL taken apart for display.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UrlReading {
     /// Text before the host, safe to draw.
     pub before: SafeText,
@@ -192,15 +167,8 @@ pub fn read_url(raw: &str) -> UrlReading {
         Ok(url) => url,
         Err(error) => {
             refusals.push(format!("it is not a URL: {error}"));
-            return UrlReading {
-                before: SafeText::line(raw),
-                host: SafeText::default(),
-                after: SafeText::default(),
-                written: None,
-                refusals,
-                warnings,
-                open: None,
-            };
+            let before = SafeText::line(raw);
+            return UrlReading { before, refusals, ..UrlReading::default() };
         }
     };
     check_scheme(&parsed, &mut refusals, &mut warnings);
@@ -292,14 +260,9 @@ mod tests {
     }
 
     #[test]
-    fn accept_decline_and_cancel_are_three_different_answers() {
+    fn an_accepted_elicitation_carries_its_content() {
         let content = json!({"a": 1});
-        assert_eq!(
-            ElicitAction::Accept.result(Some(content.clone())),
-            json!({"action": "accept", "content": {"a": 1}})
-        );
-        assert_eq!(ElicitAction::Decline.result(Some(content)), json!({"action": "decline"}));
-        assert_eq!(ElicitAction::Cancel.result(None), json!({"action": "cancel"}));
+        assert_eq!(accepted(content), json!({"action": "accept", "content": {"a": 1}}));
     }
 
     #[test]

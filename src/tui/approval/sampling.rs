@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::base::human::Bytes;
 use crate::base::text::SafeText;
 use crate::tui::result::{content, image};
 
@@ -38,41 +39,20 @@ pub struct OfferedTool {
 /// One piece of what the server says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// `system`, `user` or `assistant`, or what the server wrote there.
+    /// `system`, `user`, `assistant`, or whatever the server wrote.
     pub role: SafeText,
-    /// Its content.
-    pub content: PartContent,
-}
-
-/// Content of a [`Part`].
-#[derive(Clone, Debug, PartialEq)]
-pub enum PartContent {
-    /// Text, made safe, line breaks kept.
-    Text(SafeText),
-    /// An image or audio: kind, MIME type, size in bytes after decoding.
-    Media {
-        /// `image` or `audio`.
-        kind: SafeText,
-        /// MIME type as the server says it.
-        mime: SafeText,
-        /// Decoded size in bytes, from the length of the base64 text.
-        bytes: usize,
-    },
-    /// A tool call of an earlier turn, or its result, as JSON.
-    Tool {
-        /// `uses NAME` or `result of ID`.
-        title: SafeText,
-        /// Pretty JSON.
-        body: SafeText,
-    },
-    /// Something the specification does not know, as JSON.
-    Odd(SafeText),
+    /// What it is, unless it is plain text.
+    pub title: Option<SafeText>,
+    /// Whether it is of a kind that is known here.
+    pub is_known: bool,
+    /// Its text, or what it holds as indented JSON; nothing of a picture or a sound.
+    pub body: Option<SafeText>,
 }
 
 impl SamplingReading {
     /// Whether it brings a picture or a sound.
     pub fn has_media(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part.content, PartContent::Media { .. }))
+        self.parts.iter().any(|part| part.body.is_none())
     }
 }
 
@@ -101,10 +81,8 @@ pub fn read(params: &Value) -> SamplingReading {
     if let Some(system) = params.get("systemPrompt").and_then(Value::as_str) {
         characters += system.chars().count();
         notice_blank_run(system, "the system prompt", &mut reading.warnings);
-        reading.parts.push(Part {
-            role: SafeText::line("system"),
-            content: PartContent::Text(SafeText::block(system)),
-        });
+        let (role, body) = (SafeText::line("system"), Some(SafeText::block(system)));
+        reading.parts.push(Part { role, title: None, is_known: true, body });
     }
     for message in params.get("messages").and_then(Value::as_array).into_iter().flatten() {
         let role = SafeText::line(message.get("role").and_then(Value::as_str).unwrap_or("?"));
@@ -115,7 +93,7 @@ pub fn read(params: &Value) -> SamplingReading {
                 notice_blank_run(text, "a message", &mut reading.warnings);
             }
             characters += read_by_a_model(block);
-            reading.parts.push(Part { role: role.clone(), content: read_block(block) });
+            reading.parts.push(read_block(role.clone(), block));
         }
     }
     characters += params.get("tools").map_or(0, |tools| tools.to_string().len());
@@ -157,27 +135,29 @@ fn notice_blank_run(text: &str, place: &str, warnings: &mut Vec<String>) {
     }
 }
 
-fn read_block(block: &Value) -> PartContent {
+fn read_block(role: SafeText, block: &Value) -> Part {
     let field = |key: &str| block.get(key).and_then(Value::as_str);
-    match field("type") {
-        Some("text") if field("text").is_some() => {
-            PartContent::Text(SafeText::block(field("text").unwrap_or_default()))
+    let inner = |key: &str| Some(pretty(block.get(key).unwrap_or(&Value::Null)));
+    let mut is_known = true;
+    let (title, body) = match (field("type"), field("text")) {
+        (Some("text"), Some(text)) => (None, Some(SafeText::block(text))),
+        (Some(kind @ ("image" | "audio")), _) => {
+            // The decoded size, from the length of the base64 text.
+            let size = Bytes(field("data").map_or(0, |data| data.len() as u64 / 4 * 3));
+            (Some(format!("{kind} {} {size}", field("mimeType").unwrap_or("no type"))), None)
         }
-        Some(kind @ ("image" | "audio")) => PartContent::Media {
-            kind: SafeText::line(kind),
-            mime: SafeText::line(field("mimeType").unwrap_or("no type")),
-            bytes: field("data").map_or(0, |data| data.len() / 4 * 3),
-        },
-        Some("tool_use") => PartContent::Tool {
-            title: SafeText::line(&format!("uses {}", field("name").unwrap_or("?"))),
-            body: pretty(block.get("input").unwrap_or(&Value::Null)),
-        },
-        Some("tool_result") => PartContent::Tool {
-            title: SafeText::line(&format!("result of {}", field("toolUseId").unwrap_or("?"))),
-            body: pretty(block.get("content").unwrap_or(&Value::Null)),
-        },
-        _ => PartContent::Odd(pretty(block)),
-    }
+        (Some("tool_use"), _) => {
+            (Some(format!("uses {}", field("name").unwrap_or("?"))), inner("input"))
+        }
+        (Some("tool_result"), _) => {
+            (Some(format!("result of {}", field("toolUseId").unwrap_or("?"))), inner("content"))
+        }
+        _ => {
+            is_known = false;
+            (Some("content of an unknown kind".to_owned()), Some(pretty(block)))
+        }
+    };
+    Part { role, title: title.map(|title| SafeText::line(&title)), is_known, body }
 }
 
 fn pretty(value: &Value) -> SafeText {
@@ -271,19 +251,12 @@ fn collect(content: &Value, found: &mut Vec<Media>) {
             }),
             // Its content is a list of plain blocks: this goes one level down.
             "tool_result" => {
-                if let Some(inner) = block.get("content") {
-                    collect_plain(inner, found);
+                let inner = block.get("content").and_then(Value::as_array).into_iter().flatten();
+                for block in inner.filter(|block| block["type"] != "tool_result") {
+                    collect(block, found);
                 }
             }
             _ => {}
-        }
-    }
-}
-
-fn collect_plain(content: &Value, found: &mut Vec<Media>) {
-    for block in content.as_array().into_iter().flatten() {
-        if block.get("type").and_then(Value::as_str) != Some("tool_result") {
-            collect(block, found);
         }
     }
 }
@@ -311,9 +284,13 @@ mod tests {
             "tools": [{"name": "add", "description": "adds"}], "toolChoice": {"mode": "required"}, "metadata": {"trace": 7},
         }));
         assert_eq!(reading.parts.len(), 6);
-        assert!(matches!(&reading.parts[1].content, PartContent::Text(t) if !t.contains('\u{1b}')));
-        assert!(matches!(reading.parts[2].content, PartContent::Media { bytes: 3, .. }));
-        assert!(matches!(reading.parts[4].content, PartContent::Odd(_)));
+        let title = |part: usize| reading.parts[part].title.as_deref();
+        let body = |part: usize| reading.parts[part].body.as_deref();
+        assert!(title(1).is_none() && body(1).is_some_and(|text| !text.contains('\u{1b}')));
+        assert_eq!((title(2), body(2)), (Some("image image/png 3 B"), None));
+        assert_eq!(title(3), Some("result of t1"));
+        let odd: Vec<_> = reading.parts.iter().map(|part| !part.is_known).collect();
+        assert_eq!(odd, [false, false, false, false, true, false]);
         let preferences: Vec<&str> = reading.preferences.iter().map(SafeText::as_str).collect();
         assert_eq!(
             preferences,

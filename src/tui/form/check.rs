@@ -2,7 +2,8 @@
 //! as a job for another thread. What the engine would refuse is a violation; what only looks wrong
 //! (formats, in dialects where they are notes) is a note. Does no I/O.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::iter::successors;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -93,21 +94,25 @@ impl CheckJob {
     pub fn run(self) -> Checked {
         let compiled =
             self.compiled.unwrap_or_else(|| Arc::new(compile(&self.schema, self.limits)));
-        let (verdict, notes) = match &*compiled {
-            (Err(problem), _) => (Verdict::Unknown(problem.message.clone()), Vec::new()),
-            (Ok(engine), strict) => {
-                let notes = strict.as_ref().map(|strict| strict.check(&self.value));
-                (engine.check(&self.value), notes_of(notes))
-            }
-        };
+        let (verdict, notes) = judged(&compiled, |validator| Some(validator.check(&self.value)));
+        let verdict = verdict.unwrap_or(Verdict::Valid);
         Checked { whose: self.whose, revision: self.revision, compiled, verdict, notes }
     }
 }
 
-fn notes_of(verdict: Option<Verdict>) -> Vec<Violation> {
-    match verdict {
-        Some(Verdict::Invalid(notes)) => notes,
-        _ => Vec::new(),
+/// What the two validators say of a value, as far as `check` asks them.
+fn judged(
+    compiled: &Pair,
+    check: impl Fn(&Validator) -> Option<Verdict>,
+) -> (Option<Verdict>, Vec<Violation>) {
+    let (engine, strict) = compiled;
+    let verdict = match engine {
+        Err(problem) => Some(Verdict::Unknown(problem.message.clone())),
+        Ok(engine) => check(engine),
+    };
+    match strict.as_ref().filter(|_| verdict.is_some()).and_then(check) {
+        Some(Verdict::Invalid(notes)) => (verdict, notes),
+        _ => (verdict, Vec::new()),
     }
 }
 
@@ -135,18 +140,11 @@ impl Checks {
     /// has run.
     pub(super) fn check_quickly(&mut self, value: &Value) {
         let Some(compiled) = self.compiled.clone() else { return };
-        match &*compiled {
-            (Err(problem), _) => {
-                self.verdict = Verdict::Unknown(problem.message.clone());
-                self.checked = self.revision;
-            }
-            (Ok(engine), strict) if engine.is_cheap(value) => {
-                self.verdict = engine.check(value);
-                let strict = strict.as_ref().filter(|strict| strict.is_cheap(value));
-                self.notes = notes_of(strict.map(|strict| strict.check(value)));
-                self.checked = self.revision;
-            }
-            _ => {}
+        let quick =
+            |validator: &Validator| validator.is_cheap(value).then(|| validator.check(value));
+        if let (Some(verdict), notes) = judged(&compiled, quick) {
+            (self.verdict, self.notes) = (verdict, notes);
+            self.checked = self.revision;
         }
     }
 
@@ -249,9 +247,11 @@ pub fn collect(
     verdict: &Verdict,
     notes: &[Violation],
 ) -> Vec<Problem> {
-    let finder = Finder::new(rows);
+    let shown = shown(rows);
     let at = |pointer: &str, message: SafeText, weight| Problem {
-        row: finder.row(pointer),
+        // The row itself, or the nearest visible one above it.
+        row: successors(Some(pointer), |at| at.rsplit_once('/').map(|(parent, _)| parent))
+            .find_map(|at| shown.get(at).copied()),
         pointer: pointer.to_owned(),
         message,
         weight,
@@ -274,11 +274,8 @@ pub fn collect(
         if missing.is_empty() {
             all.push(at(&violation.pointer, words(violation), Weight::Violation));
         }
-        all.extend(
-            missing
-                .into_iter()
-                .map(|pointer| at(pointer, SafeText::line("required"), Weight::Violation)),
-        );
+        let required = |pointer| at(pointer, SafeText::line("required"), Weight::Violation);
+        all.extend(missing.into_iter().map(required));
     }
     for note in notes {
         if !violations.contains(note) {
@@ -319,34 +316,18 @@ fn words(violation: &Violation) -> SafeText {
     SafeText::line(&violation.message)
 }
 
-/// Finds the row that shows a place: itself, or the nearest visible one above it.
-struct Finder<'a> {
-    rows: std::collections::HashMap<&'a str, usize>,
-}
-
-impl<'a> Finder<'a> {
-    fn new(rows: &'a [Row]) -> Self {
-        let mut map = std::collections::HashMap::with_capacity(rows.len());
-        for (i, row) in rows.iter().enumerate() {
-            match row.kind {
-                // The field line of a place is better than its choice line.
-                RowKind::Field { .. } => map.insert(row.pointer.as_str(), i),
-                RowKind::Variant { .. } | RowKind::Types { .. } => {
-                    Some(*map.entry(row.pointer.as_str()).or_insert(i))
-                }
-                RowKind::Add { .. } | RowKind::More { .. } => None,
-            };
-        }
-        Self { rows: map }
-    }
-
-    fn row(&self, pointer: &str) -> Option<usize> {
-        let mut at = pointer;
-        loop {
-            if let Some(row) = self.rows.get(at) {
-                return Some(*row);
+/// The row that shows each place.
+fn shown(rows: &[Row]) -> HashMap<&str, usize> {
+    let mut shown = HashMap::with_capacity(rows.len());
+    for (i, row) in rows.iter().enumerate() {
+        match row.kind {
+            // The field line of a place is better than its choice line.
+            RowKind::Field { .. } => _ = shown.insert(row.pointer.as_str(), i),
+            RowKind::Variant { .. } | RowKind::Types { .. } => {
+                shown.entry(row.pointer.as_str()).or_insert(i);
             }
-            at = at.rsplit_once('/').map(|(parent, _)| parent)?;
+            RowKind::Add { .. } | RowKind::More { .. } => {}
         }
     }
+    shown
 }

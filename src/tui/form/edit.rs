@@ -14,7 +14,7 @@ use crate::tui::form::input::{Editor, Edits, area};
 use crate::tui::form::merge::{fits, merge, same};
 use crate::tui::form::pointer::{self, join};
 use crate::tui::form::row::{FieldKind, RowKind, item_conj};
-use crate::tui::form::schema::Types;
+use crate::tui::form::schema::{Node, Types};
 use crate::tui::form::seed::{Defaults, empty, seed};
 use crate::tui::form::state::FormState;
 
@@ -26,6 +26,17 @@ pub enum Direction {
     /// Towards the end; more.
     Down,
 }
+
+impl Direction {
+    /// The next of `count`, in a circle.
+    fn next_of(self, at: usize, count: usize) -> usize {
+        let step = if self == Self::Down { 1 } else { count.saturating_sub(1) };
+        (at + step) % count.max(1)
+    }
+}
+
+/// The slot under which the values of a choice among types are put aside: no variants have it.
+const OF_TYPES: usize = usize::MAX;
 
 impl FormState {
     /// Sets a place, making the objects above it. Refused when a parent is of another kind.
@@ -42,11 +53,8 @@ impl FormState {
     pub fn unset(&mut self, at: &str) {
         self.remember();
         self.drafts.retain(|place, _| !pointer::is_within(place, at));
-        let is_item = pointer::split(at)
-            .and_then(|(parent, _)| pointer::get(self.value.as_ref(), parent))
-            .is_some_and(Value::is_array);
         // A list has no unset items; removing one is another action.
-        if !is_item {
+        if !self.is_item(at) {
             pointer::remove(&mut self.value, at);
         }
         self.editor = None;
@@ -56,25 +64,29 @@ impl FormState {
 
     /// Sets the empty value of the place's kind; gives whether there is one.
     pub fn set_empty(&mut self, row: usize) -> bool {
-        let Some((at, value)) = self
-            .rows
-            .get(row)
-            .and_then(|row| Some((row.pointer.clone(), empty(&row.field()?.merged)?)))
-        else {
-            return false;
-        };
+        let field = self.rows.get(row).and_then(super::Row::field);
+        let Some(value) = field.and_then(|field| empty(&field.merged)) else { return false };
+        self.set_row(row, value);
+        true
+    }
+
+    /// Sets the value of a row in place of what is being typed there.
+    fn set_row(&mut self, row: usize, value: Value) {
+        let Some(at) = self.rows.get(row).map(|row| row.pointer.clone()) else { return };
         self.editor = None;
         self.set(&at, value);
         self.focus();
-        true
+    }
+
+    /// Whether the place is an item of a list.
+    pub(super) fn is_item(&self, at: &str) -> bool {
+        let parent = pointer::split(at).map(|(parent, _)| parent);
+        parent.and_then(|at| pointer::get(self.value.as_ref(), at)).is_some_and(Value::is_array)
     }
 
     /// Sets `null`, whether the schema wants it or not: the validator says so then.
     pub fn set_null(&mut self, row: usize) {
-        let Some(at) = self.rows.get(row).map(|row| row.pointer.clone()) else { return };
-        self.editor = None;
-        self.set(&at, Value::Null);
-        self.focus();
+        self.set_row(row, Value::Null);
     }
 
     /// Folds or unfolds a container.
@@ -90,17 +102,14 @@ impl FormState {
     /// Adds an item to a list (the place of the row, or the list it is in); gives its pointer.
     pub fn add_item(&mut self, at: &str) -> Option<String> {
         let list = pointer::get(self.value.as_ref(), at);
-        let is_set = list_is_set(list);
+        let is_set = list.is_some_and(Value::is_array);
         let length = match list {
             None | Some(Value::Null) => 0,
             Some(Value::Array(items)) => items.len(),
             Some(_) => return None,
         };
         let merged = self.merged_at(at)?;
-        let conj = item_conj(&merged, length);
-        let item = seed(&self.document, &conj, Defaults::Required)
-            .or_else(|| empty(&merge(&self.document, &conj, None, &[])))
-            .unwrap_or(Value::Null);
+        let item = self.begun(&item_conj(&merged, length));
         self.remember();
         if !is_set {
             pointer::set(&mut self.value, at, Value::Array(Vec::new()));
@@ -120,10 +129,7 @@ impl FormState {
             return None;
         }
         let merged = self.merged_at(at)?;
-        let conj = merged.other(key).unwrap_or_default();
-        let value = seed(&self.document, &conj, Defaults::Required)
-            .or_else(|| empty(&merge(&self.document, &conj, None, &[])))
-            .unwrap_or(Value::Null);
+        let value = self.begun(&merged.other(key).unwrap_or_default());
         self.remember();
         pointer::set(&mut self.value, &new, value).then_some(())?;
         self.changed();
@@ -249,9 +255,6 @@ impl FormState {
         let RowKind::Types { types, active } = &row.kind else { return };
         let Some(wanted) = types.get(choice).copied() else { return };
         let at = row.pointer.clone();
-        let slot = |types: Types| {
-            1_000 + types.count() as usize * 64 + usize::from(types == Types::STRING)
-        };
         let before = types[*active];
         if wanted == before {
             return;
@@ -259,26 +262,16 @@ impl FormState {
         self.remember();
         self.drop_drafts(&at);
         let current = pointer::get(self.value.as_ref(), &at).cloned();
-        self.stash.insert((at.clone(), slot(before), type_index(before)), current);
+        self.stash.insert((at.clone(), OF_TYPES, type_index(before)), current);
         self.decisions.types.insert(at.clone(), wanted);
-        let stashed = self.stash.remove(&(at.clone(), slot(wanted), type_index(wanted)));
+        let stashed = self.stash.remove(&(at.clone(), OF_TYPES, type_index(wanted)));
         self.replace(&at, stashed.flatten());
     }
 
     fn replace(&mut self, at: &str, value: Option<Value>) {
-        let is_item = pointer::split(at)
-            .and_then(|(parent, _)| pointer::get(self.value.as_ref(), parent))
-            .is_some_and(Value::is_array);
-        match value {
-            Some(value) => {
-                pointer::set(&mut self.value, at, value);
-            }
-            None if is_item => {
-                pointer::set(&mut self.value, at, Value::Null);
-            }
-            None => {
-                pointer::remove(&mut self.value, at);
-            }
+        match value.or_else(|| self.is_item(at).then_some(Value::Null)) {
+            Some(value) => _ = pointer::set(&mut self.value, at, value),
+            None => _ = pointer::remove(&mut self.value, at),
         }
         self.editor = None;
         self.changed();
@@ -289,15 +282,12 @@ impl FormState {
     /// part under the cursor.
     pub fn step(&mut self, row: usize, direction: Direction) {
         let Some(found) = self.rows.get(row) else { return };
-        let at = found.pointer.clone();
-        let value = pointer::get(self.value.as_ref(), &at);
+        let value = pointer::get(self.value.as_ref(), &found.pointer);
         if let Some(FieldKind::Text { format: Some(format), .. }) = found.field().map(|f| &f.kind) {
             let column = self.editor.as_ref().map_or(usize::MAX, |editor| editor.area.cursor().1);
             let text = value.and_then(Value::as_str);
             if let Some(text) = stepped_moment(format, text, column, direction, self.now) {
-                self.editor = None;
-                self.set(&at, Value::String(text));
-                self.focus();
+                self.set_row(row, Value::String(text));
                 self.move_cursor_to(column);
             }
             return;
@@ -306,25 +296,17 @@ impl FormState {
         else {
             return self.step_choice(row, direction);
         };
-        self.editor = None;
-        self.set(&at, new);
-        self.focus();
+        self.set_row(row, new);
     }
 
     fn step_choice(&mut self, row: usize, direction: Direction) {
         let Some(found) = self.rows.get(row) else { return };
-        let cycle = |active: usize, count: usize| match direction {
-            Direction::Down => (active + 1) % count.max(1),
-            Direction::Up => (active + count.saturating_sub(1)) % count.max(1),
-        };
         match &found.kind {
             RowKind::Variant { titles, active, .. } => {
-                let next = cycle(*active, titles.len());
-                self.choose_variant(row, next);
+                self.choose_variant(row, direction.next_of(*active, titles.len()));
             }
             RowKind::Types { types, active } => {
-                let next = cycle(*active, types.len());
-                self.choose_type(row, next);
+                self.choose_type(row, direction.next_of(*active, types.len()));
             }
             _ => {}
         }
@@ -343,9 +325,16 @@ impl FormState {
         true
     }
 
+    /// What a new member of a container begins with.
+    fn begun(&self, conj: &[Node]) -> Value {
+        seed(&self.document, conj, Defaults::Required)
+            .or_else(|| empty(&merge(&self.document, conj, None, &[])))
+            .unwrap_or(Value::Null)
+    }
+
     /// Everything that holds at the container `at`, as its row has it.
     fn merged_at(&self, at: &str) -> Option<super::merge::Merged> {
-        if let Some(field) = self.rows.iter().filter(|r| r.pointer == at).find_map(|r| r.field()) {
+        if let Some(field) = self.field_at(at) {
             return Some(field.merged.clone());
         }
         at.is_empty().then(|| {
@@ -588,10 +577,6 @@ impl FormState {
     }
 }
 
-const fn list_is_set(list: Option<&Value>) -> bool {
-    matches!(list, Some(Value::Array(_)))
-}
-
 fn type_index(types: Types) -> usize {
     let all = [Types::STRING, Types::NUMBER, Types::BOOLEAN, Types::OBJECT, Types::ARRAY];
     all.iter().position(|t| *t == types).unwrap_or_default()
@@ -611,11 +596,7 @@ fn stepped(kind: &FieldKind, value: Option<&Value>, direction: Direction) -> Opt
         }
         FieldKind::Choice(options) if !options.is_empty() => {
             let at = value.and_then(|v| options.iter().position(|o| same(o, v)));
-            let next = match (at, direction) {
-                (None, _) => 0,
-                (Some(i), Direction::Down) => (i + 1) % options.len(),
-                (Some(i), Direction::Up) => (i + options.len() - 1) % options.len(),
-            };
+            let next = at.map_or(0, |at| direction.next_of(at, options.len()));
             options.get(next).cloned()
         }
         FieldKind::Bool => Some(Value::Bool(!value.and_then(Value::as_bool).unwrap_or_default())),

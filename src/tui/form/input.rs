@@ -33,6 +33,19 @@ pub enum Edits {
     Rename,
 }
 
+impl Edits {
+    /// What is edited as text in a field of this kind.
+    pub(super) const fn of(kind: &FieldKind) -> Option<Self> {
+        match kind {
+            FieldKind::Text { multiline: true, .. } => Some(Self::Lines),
+            FieldKind::Text { .. } => Some(Self::Text),
+            FieldKind::Number { .. } => Some(Self::Number),
+            FieldKind::Json(_) => Some(Self::Json),
+            _ => None,
+        }
+    }
+}
+
 /// The text being typed on one line.
 pub struct Editor {
     /// The place.
@@ -82,21 +95,13 @@ impl FormState {
         }
         let value = pointer::get(self.value.as_ref(), &row.pointer);
         let (edits, text) = match &row.kind {
-            RowKind::Add { keyed: true } => (Edits::NewKey, Some(String::new())),
-            RowKind::Field { field, .. } => {
-                let edits = match &field.kind {
-                    FieldKind::Text { multiline: true, .. } => Edits::Lines,
-                    FieldKind::Text { .. } => Edits::Text,
-                    FieldKind::Number { .. } => Edits::Number,
-                    FieldKind::Json(_) => Edits::Json,
-                    _ => {
-                        self.editor = None;
-                        return;
-                    }
-                };
-                (edits, text_of(&field.kind, value))
-            }
-            _ => (Edits::Text, None),
+            RowKind::Add { keyed: true } => (Some(Edits::NewKey), Some(String::new())),
+            RowKind::Field { field, .. } => (Edits::of(&field.kind), text_of(&field.kind, value)),
+            _ => (None, None),
+        };
+        let Some(edits) = edits else {
+            self.editor = None;
+            return;
         };
         let draft = self.drafts.get(&row.pointer).map(|d| d.text.clone());
         let text = draft.or(text).filter(|text| text.len() <= INLINE);
@@ -162,12 +167,11 @@ impl FormState {
         {
             return self.editor.is_none() || self.type_line(key);
         }
-        let Some(field) = self.current().and_then(super::Row::field) else { return false };
-        let (is_bool, is_choice) = (
-            matches!(field.kind, FieldKind::Bool),
-            matches!(field.kind, FieldKind::Choice(_) | FieldKind::MultiChoice(_)),
-        );
-        let at = self.current().map(|row| row.pointer.clone()).unwrap_or_default();
+        let Some(row) = self.current() else { return false };
+        let Some(field) = row.field() else { return false };
+        let is_bool = matches!(field.kind, FieldKind::Bool);
+        let is_choice = matches!(field.kind, FieldKind::Choice(_) | FieldKind::MultiChoice(_));
+        let at = row.pointer.clone();
         match key.code {
             KeyCode::Char('t' | 'y' | '1') if plain && is_bool => self.set(&at, Value::Bool(true)),
             KeyCode::Char('f' | 'n' | '0') if plain && is_bool => self.set(&at, Value::Bool(false)),
@@ -198,11 +202,12 @@ impl FormState {
             RowKind::Field { field, .. } => match &field.kind {
                 FieldKind::Array { open: true } => _ = self.add_item(&at),
                 FieldKind::Object { .. } => self.enter_object(&at),
-                FieldKind::Text { .. } => self.begin_anew(at, Edits::Text),
-                FieldKind::Number { .. } => self.begin_anew(at, Edits::Number),
-                FieldKind::Json(_) => self.begin_anew(at, Edits::Json),
                 FieldKind::Bool | FieldKind::Choice(_) | FieldKind::MultiChoice(_) => return false,
-                _ => {}
+                kind => {
+                    if let Some(edits) = Edits::of(kind) {
+                        self.begin_anew(at, edits);
+                    }
+                }
             },
             _ => {}
         }
@@ -302,15 +307,12 @@ impl FormState {
     /// it is sent as it is written.
     fn number_at(&self, at: &str, text: &str) -> Result<Value, String> {
         let number = number(text)?;
-        let kind = self.rows.iter().filter(|row| row.pointer == at).find_map(super::Row::field);
-        let integer =
-            kind.is_some_and(|f| matches!(f.kind, FieldKind::Number { integer: true, .. }));
-        if integer && number.is_f64() {
-            return Err(
-                "an integer: write it without `-0`, a decimal point or an exponent".to_owned()
-            );
+        match self.field_at(at).map(|field| &field.kind) {
+            Some(FieldKind::Number { integer: true, .. }) if number.is_f64() => {
+                Err("an integer: write it without `-0`, a decimal point or an exponent".to_owned())
+            }
+            _ => Ok(number),
         }
-        Ok(number)
     }
 
     fn take_value(&mut self, at: &str, value: Value) {
@@ -322,7 +324,7 @@ impl FormState {
             && !pointer::set(&mut self.value, at, value)
         {
             let message = "cannot be set: a value above it is of another kind".to_owned();
-            self.drafts.insert(at.to_owned(), HalfTyped { text: String::new(), message });
+            self.drafts.insert(at.to_owned(), HalfTyped { message, ..HalfTyped::default() });
         }
         self.changed();
         self.editor = editor;
@@ -331,13 +333,10 @@ impl FormState {
     fn take_nothing(&mut self, at: &str) {
         let editor = self.editor.take();
         self.drafts.remove(at);
-        let is_item = pointer::split(at)
-            .and_then(|(parent, _)| pointer::get(self.value.as_ref(), parent))
-            .is_some_and(Value::is_array);
-        if is_item {
+        if self.is_item(at) {
             // A list has no gaps: an item without a value cannot be sent.
             let message = "an item needs a value; remove it or type one".to_owned();
-            self.drafts.insert(at.to_owned(), HalfTyped { text: String::new(), message });
+            self.drafts.insert(at.to_owned(), HalfTyped { message, ..HalfTyped::default() });
         } else {
             pointer::remove(&mut self.value, at);
         }
@@ -408,14 +407,13 @@ impl FormState {
             let suffix = if editor.edits == Edits::Json { ".json" } else { ".txt" };
             return Some((editor.area.lines().join("\n"), suffix));
         }
-        match (row.field()?, pointer::get(self.value.as_ref(), &row.pointer)) {
-            (_, Some(Value::String(text))) => Some((text.clone(), ".txt")),
-            (_, Some(value)) => Some((serde_json::to_string_pretty(value).ok()?, ".json")),
-            (field, None) => {
-                let text = matches!(field.kind, FieldKind::Text { .. });
-                Some((String::new(), if text { ".txt" } else { ".json" }))
-            }
-        }
+        let field = row.field()?;
+        Some(match pointer::get(self.value.as_ref(), &row.pointer) {
+            Some(Value::String(text)) => (text.clone(), ".txt"),
+            Some(value) => (serde_json::to_string_pretty(value).ok()?, ".json"),
+            None if matches!(field.kind, FieldKind::Text { .. }) => (String::new(), ".txt"),
+            None => (String::new(), ".json"),
+        })
     }
 
     /// Whether the field under the cursor holds base64 (`contentEncoding`, or `format: byte`).
@@ -432,19 +430,12 @@ impl FormState {
     /// Replaces the text of the line under the cursor: from `$EDITOR`, a file, a completion.
     pub fn replace_text(&mut self, text: &str) {
         if let Some(editor) = &mut self.editor {
-            let mask = editor.area.mask_char();
-            editor.area = area(text);
-            if let Some(mask) = mask {
-                editor.area.set_mask_char(mask);
-            }
+            rewrite(&mut editor.area, text);
             return self.typed();
         }
-        let Some((at, is_text)) = self.current().and_then(|row| {
-            let text = matches!(row.field()?.kind, FieldKind::Text { .. });
-            Some((row.pointer.clone(), text))
-        }) else {
-            return;
-        };
+        let Some(row) = self.current() else { return };
+        let Some(field) = row.field() else { return };
+        let (at, is_text) = (row.pointer.clone(), matches!(field.kind, FieldKind::Text { .. }));
         if is_text {
             self.set(&at, Value::String(text.to_owned()));
         } else if let Ok(value) = exact(text) {
@@ -629,19 +620,18 @@ fn insert(editor: &mut TextArea<'static>, text: &str) {
     }
     let cursor = editor.cursor();
     let (row, column) = (cursor.0, cursor.1);
-    let mut whole = String::new();
-    for (n, line) in editor.lines().iter().enumerate() {
+    let mut lines = editor.lines().to_vec();
+    if let Some(line) = lines.get_mut(row) {
         let at = line.char_indices().nth(column).map_or(line.len(), |(at, _)| at);
-        let (before, after) = if n == row { line.split_at(at) } else { (line.as_str(), "") };
-        whole.extend([
-            if n > 0 { "\n" } else { "" },
-            before,
-            if n == row { text } else { "" },
-            after,
-        ]);
+        line.insert_str(at, text);
     }
+    rewrite(editor, &lines.join("\n"));
+}
+
+/// Puts other text into an editor; what is masked stays so.
+fn rewrite(editor: &mut TextArea<'static>, text: &str) {
     let mask = editor.mask_char();
-    *editor = area(&whole);
+    *editor = area(text);
     if let Some(mask) = mask {
         editor.set_mask_char(mask);
     }

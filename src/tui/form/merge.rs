@@ -24,7 +24,7 @@ pub struct Union {
 }
 
 /// Everything that holds at one place.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "four independent facts of a schema")]
 pub struct Merged {
     /// Possible types.
@@ -77,24 +77,7 @@ pub fn merge(
         value,
         picks,
         seen: HashSet::new(),
-        out: Merged {
-            types: Types::ALL,
-            typed: false,
-            integer: false,
-            nodes: Vec::new(),
-            unions: Vec::new(),
-            properties: IndexMap::new(),
-            required: indexmap::IndexSet::new(),
-            additional: Vec::new(),
-            closed: false,
-            speaks_of_others: false,
-            patterns: Vec::new(),
-            prefix: Vec::new(),
-            items: Vec::new(),
-            options: None,
-            fixed: None,
-            degraded: None,
-        },
+        out: Merged { types: Types::ALL, ..Merged::default() },
     };
     for node in conj {
         merger.add(node);
@@ -309,12 +292,7 @@ impl Merged {
         let matching: Conj = self
             .patterns
             .iter()
-            .filter(|(pattern, _)| {
-                regex::RegexBuilder::new(pattern)
-                    .size_limit(64 << 10)
-                    .build()
-                    .is_ok_and(|regex| regex.is_match(key))
-            })
+            .filter(|(pattern, _)| compiled(pattern).is_some_and(|regex| regex.is_match(key)))
             .map(|(_, node)| Arc::clone(node))
             .collect();
         if !matching.is_empty() {
@@ -393,10 +371,10 @@ impl Judge<'_> {
         schema.all_of.iter().all(|node| self.fits(node, value, next))
             && any(self, &schema.any_of)
             && any(self, &schema.one_of)
-            && schema
+            && !schema
                 .not
                 .as_ref()
-                .is_none_or(|node| self.left == 0 || !self.fits(node, value, next))
+                .is_some_and(|node| self.left > 0 && self.fits(node, value, next))
     }
 
     fn likeness(&mut self, schema: &Schema, value: &Value) -> u32 {
@@ -451,13 +429,14 @@ fn fits_itself(schema: &Schema, value: &Value) -> bool {
 }
 
 fn matches(pattern: &str, text: &str) -> bool {
-    if pattern.len() > 256 || text.len() > 4_096 {
-        return true;
-    }
-    regex::RegexBuilder::new(pattern)
-        .size_limit(64 << 10)
-        .build()
-        .map_or(true, |regex| regex.is_match(text))
+    pattern.len() > 256
+        || text.len() > 4_096
+        || compiled(pattern).is_none_or(|regex| regex.is_match(text))
+}
+
+/// A small pattern; none when it is not one, or not small.
+fn compiled(pattern: &str) -> Option<regex::Regex> {
+    regex::RegexBuilder::new(pattern).size_limit(64 << 10).build().ok()
 }
 
 /// Equality as JSON Schema has it: numbers by value.

@@ -95,18 +95,12 @@ impl Decisions {
 /// Builds all visible rows.
 pub fn rows(document: &Document, value: Option<&Value>, decisions: &Decisions) -> Vec<Row> {
     let mut builder = Builder { document, decisions, rows: Vec::new(), path: Vec::new() };
-    let root = vec![std::sync::Arc::clone(&document.root)];
-    let place = Place {
-        pointer: String::new(),
-        depth: 0,
-        label: SafeText::default(),
-        required: true,
-        removable: false,
-    };
-    builder.place(place, &root, value);
+    let root = vec![Arc::clone(&document.root)];
+    builder.place(Place { required: true, ..Place::default() }, &root, value);
     builder.rows
 }
 
+#[derive(Clone, Default)]
 struct Place {
     pointer: String,
     depth: u16,
@@ -124,12 +118,11 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn place(&mut self, place: Place, conj: &Conj, value: Option<&Value>) {
+    fn place(&mut self, mut place: Place, conj: &Conj, value: Option<&Value>) {
         if self.rows.len() >= MAX_ROWS {
             return;
         }
         let mut merged = merge(self.document, conj, value, self.decisions.picks(&place.pointer));
-        let mut place = place;
         self.variant_rows(&mut place, &merged);
         self.type_row(&mut place, &mut merged, value);
         let mut field = Field::new(merged, value, self.document);
@@ -160,7 +153,7 @@ impl Builder<'_> {
         }
         let Some(merged) = merged.filter(|_| !folded && inner < MAX_DEPTH) else { return };
         let entered = self.path.len();
-        self.path.extend(merged.nodes.iter().map(std::sync::Arc::as_ptr));
+        self.path.extend(merged.nodes.iter().map(Arc::as_ptr));
         let of = Container { pointer, depth: inner, merged: &merged, value, open };
         if is_list {
             self.items(&of);
@@ -177,15 +170,8 @@ impl Builder<'_> {
 
     /// The line that follows a choice belongs to the same place; only the first carries its name.
     fn choice_row(&mut self, place: &mut Place, kind: RowKind) {
-        let label = std::mem::take(&mut place.label);
-        let row = Place {
-            pointer: place.pointer.clone(),
-            depth: place.depth,
-            label,
-            required: place.required,
-            removable: place.removable,
-        };
-        self.push(row, kind);
+        self.push(place.clone(), kind);
+        place.label = SafeText::default();
     }
 
     fn variant_rows(&mut self, place: &mut Place, merged: &Merged) {
@@ -229,12 +215,8 @@ impl Builder<'_> {
         match value {
             // What is not set and not needed stays out of the way; so does endless recursion.
             None => {
-                !place.required
-                    || field
-                        .merged
-                        .nodes
-                        .iter()
-                        .any(|n| self.path.contains(&std::sync::Arc::as_ptr(n)))
+                let mut nodes = field.merged.nodes.iter();
+                !place.required || nodes.any(|node| self.path.contains(&Arc::as_ptr(node)))
             }
             Some(Value::Array(items)) => items.len() > 50,
             Some(Value::Object(map)) => map.len() > 200 && place.depth > 0,
@@ -332,13 +314,7 @@ impl Container<'_> {
 
     /// A line among the members that is about the container itself.
     fn line(&self) -> Place {
-        Place {
-            pointer: self.pointer.clone(),
-            depth: self.depth,
-            label: SafeText::default(),
-            required: false,
-            removable: false,
-        }
+        Place { pointer: self.pointer.clone(), depth: self.depth, ..Place::default() }
     }
 
     /// An object that describes all its keys rarely wants more, though the schema may not say so;
@@ -452,9 +428,7 @@ impl Field {
             kind = FieldKind::Json(Some(reason));
         }
         let naming = match &kind {
-            FieldKind::MultiChoice(_) => {
-                super::merge::merge(document, &merged.items, None, &[]).nodes
-            }
+            FieldKind::MultiChoice(_) => merge(document, &merged.items, None, &[]).nodes,
             FieldKind::Choice(_) => merged.nodes.clone(),
             _ => Vec::new(),
         };
@@ -593,7 +567,7 @@ fn number(merged: &Merged) -> FieldKind {
 fn array(merged: &Merged, value: Option<&Value>, document: &Document) -> FieldKind {
     let unique = merged.nodes.iter().any(|n| n.unique);
     if !merged.items.is_empty() && merged.prefix.is_empty() {
-        let items = super::merge::merge(document, &merged.items, None, &[]);
+        let items = merge(document, &merged.items, None, &[]);
         if let Some(options) = items.options.filter(|_| unique || items.fixed.is_none()) {
             let shows = value.and_then(Value::as_array).is_none_or(|chosen| {
                 chosen.iter().all(|c| options.contains(c)) && no_doubles(chosen)

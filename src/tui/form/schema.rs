@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
 /// JSON types as a set of bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Types(u8);
 
 impl Types {
@@ -112,8 +112,6 @@ pub struct Schema {
     pub pattern: Option<String>,
     /// `contentEncoding`
     pub encoding: Option<String>,
-    /// `contentMediaType`
-    pub media_type: Option<String>,
     /// `minimum` or `exclusiveMinimum`; whether it is exclusive.
     pub minimum: Option<(f64, bool)>,
     /// `maximum` or `exclusiveMaximum`; whether it is exclusive.
@@ -283,30 +281,25 @@ impl Reader {
         depth: usize,
     ) {
         match (key, value) {
-            ("properties", Value::Object(properties)) => {
-                out.properties = properties
-                    .iter()
-                    .map(|(name, v)| (name.clone(), self.under(out, key, name, v, depth)))
-                    .collect();
-            }
-            ("patternProperties", Value::Object(patterns)) => {
-                out.patterns = patterns
-                    .iter()
-                    .map(|(name, v)| (name.clone(), self.under(out, key, name, v, depth)))
-                    .collect();
-            }
-            ("$defs" | "definitions", Value::Object(defs)) => {
-                for (name, v) in defs {
-                    self.under(out, key, name, v, depth);
-                }
-            }
-            ("dependentSchemas" | "dependencies", Value::Object(all)) => {
-                for (name, v) in all {
-                    if let Value::Array(names) = v {
-                        out.dependent_required.push((name.clone(), strings(names)));
-                    } else {
-                        let node = self.under(out, key, name, v, depth);
-                        out.dependent_schemas.push((name.clone(), node));
+            (
+                "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
+                | "dependencies",
+                Value::Object(members),
+            ) => {
+                for (name, v) in members {
+                    if key.starts_with("depend") && v.is_array() {
+                        out.dependent_required.push((name.clone(), strings(v)));
+                        continue;
+                    }
+                    let at = format!("{}/{key}/{}", out.at, super::pointer::escaped(name));
+                    let node = self.read(v, at, depth + 1);
+                    match key {
+                        "properties" => _ = out.properties.insert(name.clone(), node),
+                        "patternProperties" => out.patterns.push((name.clone(), node)),
+                        "dependentSchemas" | "dependencies" => {
+                            out.dependent_schemas.push((name.clone(), node));
+                        }
+                        _ => {}
                     }
                 }
             }
@@ -333,10 +326,6 @@ impl Reader {
         self.read(value, format!("{}/{key}", out.at), depth + 1)
     }
 
-    fn under(&mut self, out: &Schema, key: &str, name: &str, v: &Value, depth: usize) -> Node {
-        self.read(v, format!("{}/{key}/{}", out.at, super::pointer::escaped(name)), depth + 1)
-    }
-
     fn list(&mut self, out: &Schema, key: &str, list: &[Value], depth: usize) -> Vec<Node> {
         let at = &out.at;
         list.iter()
@@ -346,8 +335,10 @@ impl Reader {
     }
 }
 
-fn strings(values: &[Value]) -> Vec<String> {
-    values.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect()
+/// The strings of a list; none where no list stands.
+fn strings(value: &Value) -> Vec<String> {
+    let values = value.as_array().into_iter().flatten();
+    values.filter_map(|v| v.as_str().map(str::to_owned)).collect()
 }
 
 /// Keywords that hold no sub-schema. Gives whether `key` was one of them.
@@ -363,7 +354,7 @@ fn fill_plain(out: &mut Schema, key: &str, value: &Value) -> bool {
         "readOnly" if value == &Value::Bool(true) => out.notes.push("read-only"),
         "deprecated" if value == &Value::Bool(true) => out.notes.push("deprecated"),
         "enum" => out.options = value.as_array().cloned().map(Arc::new),
-        "enumNames" => out.option_names = value.as_array().map(|a| strings(a)).unwrap_or_default(),
+        "enumNames" => out.option_names = strings(value),
         "const" => out.fixed = Some(value.clone()),
         "format" => {
             out.format = text();
@@ -372,14 +363,13 @@ fn fill_plain(out: &mut Schema, key: &str, value: &Value) -> bool {
         "writeOnly" => out.secret |= value == &Value::Bool(true),
         "pattern" => out.pattern = text(),
         "contentEncoding" => out.encoding = text(),
-        "contentMediaType" => out.media_type = text(),
         "multipleOf" => out.multiple_of = value.as_f64().filter(|m| *m > 0.0),
         "minLength" => out.length.0 = value.as_u64(),
         "maxLength" => out.length.1 = value.as_u64(),
         "minItems" => out.items_range.0 = value.as_u64(),
         "maxItems" => out.items_range.1 = value.as_u64(),
         "uniqueItems" => out.unique = value.as_bool().unwrap_or_default(),
-        "required" => out.required = value.as_array().map(|a| strings(a)).unwrap_or_default(),
+        "required" => out.required = strings(value),
         "$ref" | "$dynamicRef" => out.reference = text(),
         "$recursiveRef" => out.reference = Some("#".to_owned()),
         "discriminator" => {
@@ -388,8 +378,7 @@ fn fill_plain(out: &mut Schema, key: &str, value: &Value) -> bool {
         }
         "dependentRequired" => {
             for (name, needed) in value.as_object().into_iter().flatten() {
-                let needed = needed.as_array().map(|a| strings(a)).unwrap_or_default();
-                out.dependent_required.push((name.clone(), needed));
+                out.dependent_required.push((name.clone(), strings(needed)));
             }
         }
         "minimum" | "exclusiveMinimum" | "maximum" | "exclusiveMaximum" => limit(out, key, value),
@@ -422,11 +411,8 @@ fn limit(out: &mut Schema, key: &str, value: &Value) {
 }
 
 fn types(value: &Value) -> (Option<Types>, bool) {
-    let names: Vec<&str> = match value {
-        Value::String(name) => vec![name],
-        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
-        _ => return (None, false),
-    };
+    let names = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+    let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
     let set = names.iter().fold(Types(0), |set, name| {
         set.or(match *name {
             "null" => Types::NULL,

@@ -15,7 +15,7 @@ use crate::host::validate::{Limits, SchemaProblem};
 use crate::tui::form::check::{CheckJob, Checked, Checks, Problem, Weight, collect};
 use crate::tui::form::input::{Editor, Edits, Popup, area, edit};
 use crate::tui::form::pointer;
-use crate::tui::form::row::{self, Decisions, FieldKind, Row, RowKind};
+use crate::tui::form::row::{self, Decisions, Field, FieldKind, Row, RowKind};
 use crate::tui::form::schema::Document;
 use crate::tui::form::seed::{Defaults, constants, seed};
 
@@ -139,6 +139,11 @@ impl FormState {
     /// The row where the cursor is.
     pub fn current(&self) -> Option<&Row> {
         self.rows.get(self.cursor)
+    }
+
+    /// The field of a place.
+    pub(super) fn field_at(&self, at: &str) -> Option<&Field> {
+        self.rows.iter().filter(|row| row.pointer == at).find_map(Row::field)
     }
 
     /// Everything that is wrong, in the order of the rows.
@@ -316,12 +321,8 @@ impl FormState {
 
     /// How many rows fell back to typed JSON, and why.
     pub fn degraded(&self) -> Vec<(&str, &str)> {
-        let reason = |row: &'_ Row| {
-            row.field().and_then(|f| f.degraded()).map(String::as_str).map(str::to_owned)
-        };
         self.rows
             .iter()
-            .filter(|row| reason(row).is_some())
             .filter_map(|row| Some((row.pointer.as_str(), row.field()?.degraded()?.as_str())))
             .collect()
     }
@@ -468,16 +469,11 @@ impl FormState {
     /// are.
     pub fn type_again(&mut self, typed: BTreeMap<String, String>) {
         for (at, text) in typed {
-            let field = self.rows.iter().find_map(|row| match &row.kind {
-                RowKind::Field { field, .. } if row.pointer == at => Some(&field.kind),
-                _ => None,
-            });
-            let edits = match field {
-                Some(FieldKind::Number { .. }) => Edits::Number,
-                Some(FieldKind::Json(_)) => Edits::Json,
-                _ => continue,
-            };
-            self.take_typed(&at, edits, text);
+            let field = self.field_at(&at);
+            let edits = field.and_then(|field| Edits::of(&field.kind));
+            if let Some(edits @ (Edits::Number | Edits::Json)) = edits {
+                self.take_typed(&at, edits, text);
+            }
         }
         let here = self.cursor;
         self.editor = None;
@@ -544,8 +540,7 @@ impl FormState {
             if pointer::get(self.value.as_ref(), above).is_some() {
                 continue;
             }
-            let field = self.rows.iter().filter(|row| row.pointer == above).find_map(Row::field);
-            let Some(field) = field else { continue };
+            let Some(field) = self.field_at(above) else { continue };
             let constants = constants(&self.document, &field.merged);
             if !constants.is_empty() {
                 pointer::set(&mut self.value, above, Value::Object(constants));
@@ -600,16 +595,13 @@ fn nodes(value: Option<&Value>) -> usize {
 /// The text with which a field is edited: `None` when it is not edited as text.
 pub(super) fn text_of(kind: &FieldKind, value: Option<&Value>) -> Option<String> {
     Some(match (kind, value) {
-        (FieldKind::Text { .. } | FieldKind::Number { .. } | FieldKind::Json(_), None) => {
-            String::new()
-        }
-        (FieldKind::Text { .. }, Some(Value::String(text))) => text.clone(),
-        (FieldKind::Number { .. }, Some(Value::Number(n))) => n.to_string(),
         // Null is shown as a hint, so that typing replaces it.
         (
             FieldKind::Text { .. } | FieldKind::Number { .. } | FieldKind::Json(_),
-            Some(Value::Null),
+            None | Some(Value::Null),
         ) => String::new(),
+        (FieldKind::Text { .. }, Some(Value::String(text))) => text.clone(),
+        (FieldKind::Number { .. }, Some(Value::Number(n))) => n.to_string(),
         (FieldKind::Json(_), Some(value)) => serde_json::to_string_pretty(value).ok()?,
         _ => return None,
     })
@@ -646,7 +638,6 @@ impl JsonEditor {
         // Text that is no value yet is not lost because a field changed.
         if !self.focused && self.problem.is_none() {
             self.area = area(&pretty(value));
-            self.problem = None;
         }
     }
 }

@@ -4,14 +4,14 @@
 use serde_json::{Value, json};
 
 use super::{AnswerScreen, Draft, Part, Says, Stage};
+use crate::base::human::count;
 use crate::base::text::SafeText;
 use crate::deck::answers::{AskedKind, Reply, ScriptedAnswer};
-use crate::error::Violation;
 use crate::host::Verdict;
 use crate::mcp::Answer;
 use crate::tui::action::Action;
-use crate::tui::approval::answering::draft::SamplingDraft;
-use crate::tui::approval::elicitation::{Asks, ElicitAction, ElicitationReading};
+use crate::tui::approval::answering::draft::{parsed, parsed_result};
+use crate::tui::approval::elicitation::{Asks, ElicitationReading, accepted};
 use crate::tui::approval::sampling::{Media, media};
 use crate::tui::effect::Effect;
 use crate::tui::form::{CheckJob, Checked, FormState};
@@ -26,39 +26,29 @@ impl AnswerScreen {
         if self.waits_for_check(Awaits::Send) {
             return None;
         }
-        match self.answer() {
-            Ok(answer) => match self.url() {
-                None if self.armed => {
-                    self.armed = false;
-                    Some(self.sends(answer))
-                }
-                None => match self.doubt() {
-                    None => Some(self.sends(answer)),
-                    Some(doubt) => {
-                        self.armed = true;
-                        let text = format!("{doubt}; {{send}} again to accept it anyway");
-                        self.notice = Some(SafeText::line(&text));
-                        None
-                    }
-                },
-                Some(_) if self.opened_elsewhere => Some(self.sends(answer)),
-                Some(url) if self.armed => {
-                    self.armed = false;
-                    Some(Effect::OpenUrl(self.id(), url))
-                }
-                Some(url) => {
-                    self.armed = true;
-                    let host = url.host_str().unwrap_or_default();
-                    self.notice = Some(SafeText::line(&format!(
-                        "{{send}} again to open {host} in the browser"
-                    )));
-                    None
-                }
-            },
-            Err(reason) => {
-                self.notice = Some(SafeText::line(&reason));
-                None
+        let answer = match self.answer() {
+            Ok(answer) => answer,
+            Err(reason) => return self.say(&reason),
+        };
+        let doubt = match self.url() {
+            Some(_) if self.opened_elsewhere => None,
+            Some(url) if self.armed => {
+                self.armed = false;
+                return Some(Effect::OpenUrl(self.id(), url));
             }
+            Some(url) => {
+                let host = url.host_str().unwrap_or_default();
+                Some(format!("{{send}} again to open {host} in the browser"))
+            }
+            None if self.armed => None,
+            None => {
+                self.doubt().map(|doubt| format!("{doubt}; {{send}} again to accept it anyway"))
+            }
+        };
+        self.armed = doubt.is_some();
+        match doubt {
+            Some(doubt) => self.say(&doubt),
+            None => self.sends(answer),
         }
     }
 
@@ -89,63 +79,46 @@ impl AnswerScreen {
     }
 
     /// The answer as it would go out, or what is missing.
-    pub(super) fn answer(&mut self) -> Result<Answer, String> {
+    pub(super) fn answer(&mut self) -> Result<Value, String> {
         match (&mut self.draft, &self.says) {
-            (Draft::Text(composer), _) => {
-                let result = composer.draft().result();
-                result.map(Answer::Result).map_err(|problems| problem_text(&problems))
-            }
-            (Draft::Raw(text), Says::Sampling(_)) => {
-                let raw =
-                    SamplingDraft { raw: Some(text.lines().join("\n")), ..Default::default() };
-                raw.result().map(Answer::Result).map_err(|problems| problem_text(&problems))
-            }
+            (Draft::Text(composer), _) => composer.result(),
+            (Draft::Raw(text), Says::Sampling(_)) => parsed_result(&text.lines().join("\n")),
             (Draft::Raw(text), says) => {
-                let value: Value = serde_json::from_str(&text.lines().join("\n"))
-                    .map_err(|error| format!("not JSON: {error}"))?;
+                let value = parsed(&text.lines().join("\n"))?;
                 if !value.is_object() {
                     return Err("not an object: it begins with { and ends with }".to_owned());
                 }
-                Ok(Answer::Result(match says {
-                    Says::Elicitation(_) => ElicitAction::Accept.result(Some(value)),
-                    _ => value,
-                }))
+                Ok(if matches!(says, Says::Elicitation(_)) { accepted(value) } else { value })
             }
             (Draft::Form(form), _) if wrong(form) > 0 => {
                 form.go_to_gravest();
-                Err(match wrong(form) {
-                    1 => "1 invalid field".to_owned(),
-                    count => format!("{count} invalid fields"),
-                })
+                Err(count(wrong(form), "invalid field").to_string())
             }
-            (Draft::Form(form), _) => {
-                Ok(Answer::Result(ElicitAction::Accept.result(Some(form.arguments()))))
-            }
+            (Draft::Form(form), _) => Ok(accepted(form.arguments())),
             (Draft::Consent, Says::Elicitation(reading)) => match &reading.asks {
-                Asks::Url(url) if url.open.is_some() => {
-                    Ok(Answer::Result(ElicitAction::Accept.result(None)))
+                Asks::Url(url) if url.open.is_none() => {
+                    Err(format!("not opened: {}", url.refusals.join("; ")))
                 }
-                Asks::Url(url) => Err(format!("not opened: {}", url.refusals.join("; "))),
+                Asks::Url(_) => Ok(json!({"action": "accept"})),
                 Asks::Form(_) => Err("nothing to send".to_owned()),
             },
-            (Draft::Consent, _) => Ok(Answer::Result(json!({"action": "accept"}))),
+            (Draft::Consent, _) => Ok(json!({"action": "accept"})),
         }
     }
 
     pub(super) fn deny(&mut self) -> Option<Effect> {
         if matches!(self.says, Says::Elicitation(_)) {
-            return Some(self.sends(Answer::Result(ElicitAction::Decline.result(None))));
+            return self.sends(json!({"action": "decline"}));
         }
         if self.part != Part::Reason {
             self.part = Part::Reason;
-            self.notice = Some(SafeText::line("{send} sends the refusal"));
-            return None;
+            return self.say("{send} sends the refusal");
         }
         let message = match self.reason.text().trim() {
             "" => "the user declined".to_owned(),
             reason => reason.to_owned(),
         };
-        Some(self.sends(Answer::Refuse { code: REJECTED, message }))
+        Some(Effect::Answer(self.id(), Answer::Refuse { code: REJECTED, message }))
     }
 
     /// Asks for the name under which the answer is to be kept.
@@ -155,60 +128,44 @@ impl AnswerScreen {
             return;
         }
         match self.answer() {
-            Ok(_) if matches!(self.draft, Draft::Consent) => {
-                self.notice = Some(SafeText::line("there is nothing to keep"));
-            }
+            Ok(_) if matches!(self.draft, Draft::Consent) => self.say("there is nothing to keep"),
             Ok(_) => {
                 self.part = Part::Name;
-                self.notice = Some(SafeText::line("name it; {send} or enter keeps it"));
+                self.say("name it; {send} or enter keeps it")
             }
-            Err(reason) => self.notice = Some(SafeText::line(&reason)),
-        }
+            Err(reason) => self.say(&reason),
+        };
     }
 
     pub(super) fn keep(&mut self) -> Option<Effect> {
         let name = self.name.text().trim().to_owned();
         if name.is_empty() {
-            self.notice = Some(SafeText::line("it needs a name"));
-            return None;
+            return self.say("it needs a name");
         }
         if self.waits_for_check(Awaits::Keep) {
             return None;
         }
-        match self.answer() {
-            Ok(answer) => {
-                self.part = Part::Answer;
-                self.notice = None;
-                Some(self.keeps(name, answer))
-            }
-            Err(reason) => {
-                self.notice = Some(SafeText::line(&reason));
-                None
-            }
-        }
-    }
-
-    /// The answer as it is kept under a name.
-    fn keeps(&self, name: String, answer: Answer) -> Effect {
-        let reply = match answer {
-            Answer::Result(result) => Reply::Result(result),
-            Answer::Refuse { message, .. } => Reply::Refuse(message),
+        let answer = match self.answer() {
+            Ok(answer) => answer,
+            Err(reason) => return self.say(&reason),
         };
-        Effect::KeepAnswer(Box::new(ScriptedAnswer {
+        self.part = Part::Answer;
+        self.notice = None;
+        Some(Effect::KeepAnswer(Box::new(ScriptedAnswer {
             name: Some(name),
             server: Some(self.request.server.as_str().to_owned()),
             kind: AskedKind::of(&self.request.kind),
             matches: None,
             times: None,
-            reply,
-        }))
+            reply: Reply::Result(answer),
+        })))
     }
 
     /// Writes the pictures and sounds of the request to files.
     pub(super) fn save_media(&mut self, out: &mut Out) {
         let found = media(&self.request.params);
         if found.is_empty() {
-            self.notice = Some(SafeText::line("it has no image and no audio"));
+            self.say("it has no image and no audio");
         }
         let server = file_name(&SafeText::line(self.request.server.as_str()));
         for (at, Media { suffix, content }) in found.into_iter().enumerate() {
@@ -218,8 +175,7 @@ impl AnswerScreen {
                     out.effect(Effect::Save { name: name.into(), content });
                 }
                 Err(reason) => {
-                    let notice = format!("number {} was not written: {reason}", at + 1);
-                    self.notice = Some(SafeText::line(&notice));
+                    self.say(&format!("number {} was not written: {reason}", at + 1));
                 }
             }
         }
@@ -230,75 +186,49 @@ impl AnswerScreen {
         if self.stage != Stage::Open {
             return None;
         }
-        self.forms().find_map(FormState::pending_check)
+        self.draft.form_mut()?.pending_check()
     }
 
     /// Takes what a check found. What waited for it is done now, or its problems are shown.
     pub fn checked(&mut self, found: &Checked) -> Option<Effect> {
-        for form in self.forms() {
+        if let Some(form) = self.draft.form_mut() {
             form.checked(found.clone());
         }
-        if self.is_checking() || self.is_checking_tool() {
+        if self.draft.form().is_some_and(FormState::is_checking) {
             return None;
         }
-        match self.when_checked.take() {
-            None => None,
-            Some(Awaits::Tool) => {
-                self.finish_tool();
-                None
-            }
-            Some(Awaits::Send) => self.apply(Action::Send),
-            Some(Awaits::Name) => {
-                self.ask_for_name();
-                None
-            }
-            Some(Awaits::Keep) => self.keep(),
+        match self.when_checked.take()? {
+            Awaits::Send => return self.apply(Action::Send),
+            Awaits::Keep => return self.keep(),
+            Awaits::Tool => self.finish_tool(),
+            Awaits::Name => self.ask_for_name(),
         }
+        None
     }
 
     /// Lets an action wait when the form is still being checked; gives whether it waits.
     pub(super) fn waits_for_check(&mut self, awaits: Awaits) -> bool {
-        let checking = match awaits {
-            Awaits::Tool => self.is_checking_tool(),
-            _ => self.is_checking(),
-        };
-        self.when_checked = checking.then_some(awaits);
-        let words = match &self.when_checked {
-            None => return false,
-            Some(Awaits::Send) => "checking the form; it is sent when the check passes",
-            Some(Awaits::Tool) => "checking the form; the call is added when the check passes",
-            Some(Awaits::Name | Awaits::Keep) => {
-                "checking the form; it can be kept when the check passes"
+        let (of_tool, words) = match awaits {
+            Awaits::Send => (false, "checking the form; it is sent when the check passes"),
+            Awaits::Tool => (true, "checking the form; the call is added when the check passes"),
+            Awaits::Name | Awaits::Keep => {
+                (false, "checking the form; it can be kept when the check passes")
             }
         };
-        self.notice = Some(SafeText::line(words));
-        true
+        let meant = self.draft.form().filter(|_| of_tool == matches!(self.draft, Draft::Text(_)));
+        let checking = meant.is_some_and(FormState::is_checking);
+        self.when_checked = checking.then_some(awaits);
+        if checking {
+            self.say(words);
+        }
+        checking
     }
 
     /// An answer that waits for its check is not sent after all.
     pub fn stop_waiting(&mut self) {
         if self.when_checked.take().is_some() {
-            self.notice = Some(SafeText::line("the form is still being checked; try again"));
+            self.say("the form is still being checked; try again");
         }
-    }
-
-    fn is_checking(&self) -> bool {
-        matches!(&self.draft, Draft::Form(form) if form.is_checking())
-    }
-
-    fn is_checking_tool(&self) -> bool {
-        let Draft::Text(composer) = &self.draft else { return false };
-        composer.tool.as_ref().is_some_and(|tool| tool.form.is_checking())
-    }
-
-    /// The form of the answer, and that of a tool call in it.
-    fn forms(&mut self) -> impl Iterator<Item = &mut FormState> {
-        let (form, tool) = match &mut self.draft {
-            Draft::Form(form) => (Some(&mut **form), None),
-            Draft::Text(composer) => (None, composer.tool.as_mut().map(|tool| &mut tool.form)),
-            _ => (None, None),
-        };
-        form.into_iter().chain(tool)
     }
 }
 
@@ -307,14 +237,6 @@ impl AnswerScreen {
 pub(super) fn wrong(form: &FormState) -> usize {
     let unknown = matches!(form.verdict(), Verdict::Unknown(_));
     form.blocking().saturating_sub(usize::from(unknown))
-}
-
-fn problem_text(problems: &[Violation]) -> String {
-    let one = |problem: &Violation| match problem.pointer.as_str() {
-        "" => problem.message.clone(),
-        pointer => format!("{pointer}: {}", problem.message),
-    };
-    problems.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 /// What waits until the form is checked.

@@ -2,21 +2,22 @@
 
 use std::sync::Arc;
 
-use ratatui_textarea::{CursorMove, TextArea};
-use serde_json::{Map, Value, json};
+use ratatui_textarea::TextArea;
+use serde_json::{Value, json};
 
 use crate::base::text::SafeText;
+use crate::base::text::json::pretty;
 use crate::config::{ApprovalRule, ApprovalRules};
 use crate::deck::answers::{Answers, AskedKind};
-use crate::error::Violation;
 use crate::host::approvals::RuleKind;
 use crate::mcp::RequestKind;
 use crate::tui::action::Action;
 use crate::tui::approval::answering::answer::{Awaits, wrong};
 use crate::tui::approval::answering::{AnswerScreen, Drafting, Part, Says, read};
 use crate::tui::form::FormState;
-use crate::tui::form::seed::Defaults;
-use crate::tui::widget::TextInput;
+use crate::tui::form::input::area;
+use crate::tui::form::seed::{Defaults, seed};
+use crate::tui::widget::{Doc, TextInput};
 
 /// The answer being made.
 pub enum Draft {
@@ -30,13 +31,37 @@ pub enum Draft {
     Consent,
 }
 
-/// A sampling answer being written.
+impl Draft {
+    /// The form being filled in: that of an elicitation, or of a tool call in a completion.
+    pub fn form(&self) -> Option<&FormState> {
+        match self {
+            Self::Form(form) => Some(form),
+            Self::Text(composer) => composer.tool.as_ref().map(|tool| &tool.form),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub(super) fn form_mut(&mut self) -> Option<&mut FormState> {
+        match self {
+            Self::Form(form) => Some(form),
+            Self::Text(composer) => composer.tool.as_mut().map(|tool| &mut tool.form),
+            _ => None,
+        }
+    }
+}
+
+/// Stop reasons of the specification, in the order in which a key steps through them.
+pub const STOP_REASONS: &[&str] = &["endTurn", "stopSequence", "maxTokens", "toolUse"];
+
+/// The answer to a sampling request as a person writes it (MCP 2025-11-25, client features,
+/// sampling, `CreateMessageResult`).
 pub struct Composer {
     /// Its text.
     pub text: TextArea<'static>,
-    /// Name of the model.
+    /// Name of the model; `manual` unless changed.
     pub model: TextInput,
-    /// Stop reason.
+    /// Stop reason, one of [`STOP_REASONS`] or the person's own.
     pub stop: TextInput,
     /// Tool calls, in order: name and input.
     pub tool_uses: Vec<(String, Value)>,
@@ -54,31 +79,90 @@ pub struct ToolForm {
 
 impl Default for Composer {
     fn default() -> Self {
-        Self::new(&SamplingDraft::default())
+        Self {
+            text: area(""),
+            model: TextInput::new("manual"),
+            stop: TextInput::new(STOP_REASONS[0]),
+            tool_uses: Vec::new(),
+            tool: None,
+        }
     }
 }
 
 impl Composer {
-    /// A composer that holds a draft.
-    pub fn new(draft: &SamplingDraft) -> Self {
-        Self {
-            text: area(&draft.text),
-            model: TextInput::new(&draft.model),
-            stop: TextInput::new(&draft.stop_reason),
-            tool_uses: draft.tool_uses.clone(),
-            tool: None,
+    /// The composer that says the same as a result, when one can: text and tool calls, nothing else.
+    pub fn of(result: &Value) -> Option<Self> {
+        let text_of = |key: &str| result.get(key).and_then(Value::as_str);
+        let content = result.get("content")?;
+        let blocks = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
+        let mut composer = Self::default();
+        for (line, key) in [(&mut composer.model, "model"), (&mut composer.stop, "stopReason")] {
+            if let Some(text) = text_of(key) {
+                line.set(text);
+            }
         }
+        for block in blocks {
+            let field = |key: &str| block.get(key).and_then(Value::as_str);
+            match field("type")? {
+                "text" if composer.text.is_empty() => composer.text = area(field("text")?),
+                "tool_use" => {
+                    let input = block.get("input").cloned().unwrap_or_else(|| json!({}));
+                    composer.tool_uses.push((field("name")?.to_owned(), input));
+                }
+                _ => return None,
+            }
+        }
+        (text_of("role") == Some("assistant")).then_some(composer)
     }
 
-    /// What is written so far.
-    pub fn draft(&self) -> SamplingDraft {
-        SamplingDraft {
-            text: self.text.lines().join("\n"),
-            model: self.model.text().trim().to_owned(),
-            stop_reason: self.stop.text().trim().to_owned(),
-            tool_uses: self.tool_uses.clone(),
-            raw: None,
+    /// The `CreateMessageResult` it stands for, or why it is none yet.
+    pub fn result(&self) -> Result<Value, String> {
+        if self.text.is_empty() && self.tool_uses.is_empty() {
+            return Err("/content: write an answer first".to_owned());
         }
+        Ok(self.compose())
+    }
+
+    fn compose(&self) -> Value {
+        let text = json!({"type": "text", "text": self.text.lines().join("\n")});
+        let uses = self.tool_uses.iter().enumerate().map(|(number, (name, input))| {
+            let id = format!("call_{}", number + 1);
+            json!({"type": "tool_use", "id": id, "name": name, "input": input})
+        });
+        // A single text goes out bare: every version of the specification reads that.
+        let content = if self.tool_uses.is_empty() {
+            text
+        } else {
+            let text = (!self.text.is_empty()).then_some(text);
+            text.into_iter().chain(uses).collect()
+        };
+        json!({"role": "assistant", "content": content, "model": self.model.text().trim(),
+            "stopReason": self.stop.text().trim()})
+    }
+}
+
+/// What was typed as JSON.
+pub(super) fn parsed(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
+}
+
+/// A whole `CreateMessageResult` typed as JSON, or everything that keeps it from being one.
+pub(super) fn parsed_result(text: &str) -> Result<Value, String> {
+    let value = parsed(text)?;
+    let object = value.as_object().ok_or("expected an object")?;
+    let has = |key: &str, fits: fn(&Value) -> bool| object.get(key).is_some_and(fits);
+    let problems = [
+        (has("role", Value::is_string), "/role: expected \"assistant\" or \"user\""),
+        (has("model", Value::is_string), "/model: expected the name of a model"),
+        (
+            has("content", |content| content.is_object() || content.is_array()),
+            "/content: expected a content block or a list",
+        ),
+    ];
+    let problems = problems.into_iter().filter_map(|(fits, problem)| (!fits).then_some(problem));
+    match problems.collect::<Vec<_>>().join("; ") {
+        none if none.is_empty() => Ok(value),
+        problems => Err(problems),
     }
 }
 
@@ -98,8 +182,9 @@ impl AnswerScreen {
     pub fn has_draft(&self) -> bool {
         let written = match &self.draft {
             Draft::Text(composer) => {
-                let SamplingDraft { text, tool_uses, .. } = composer.draft();
-                !text.trim().is_empty() || !tool_uses.is_empty() || composer.tool.is_some()
+                let Composer { text, tool_uses, tool, .. } = &**composer;
+                let is_blank = text.lines().iter().all(|line| line.trim().is_empty());
+                !is_blank || !tool_uses.is_empty() || tool.is_some()
             }
             Draft::Raw(text) => text.lines().concat().chars().any(char::is_alphanumeric),
             Draft::Form(form) => form.value().is_some() || form.has_drafts(),
@@ -135,12 +220,11 @@ impl AnswerScreen {
         let count = wrong(&tool.form);
         if count > 0 {
             tool.form.go_to_gravest();
-            self.notice = Some(SafeText::line(&format!("{count} invalid fields")));
+            self.say(&format!("{count} invalid fields"));
             return;
         }
-        let (name, input) = (tool.name.clone(), tool.form.arguments());
+        composer.tool_uses.push((tool.name.clone(), tool.form.arguments()));
         composer.tool = None;
-        composer.tool_uses.push((name, input));
         composer.stop.set("toolUse");
         self.part = Part::Answer;
     }
@@ -151,29 +235,26 @@ impl AnswerScreen {
         if composer.tool_uses.is_empty() && composer.stop.text() == "toolUse" {
             composer.stop.set(STOP_REASONS[0]);
         }
-        self.notice = Some(match removed {
-            Some((name, _)) => SafeText::line(&format!("the call of {name} was removed")),
-            None => SafeText::line("there is no tool call in the answer"),
-        });
+        match removed {
+            Some((name, _)) => self.say(&format!("the call of {name} was removed")),
+            None => self.say("there is no tool call in the answer"),
+        };
     }
 
     pub(super) fn next_stop_reason(&mut self) {
         let Draft::Text(composer) = &mut self.draft else { return };
-        let mut draft = composer.draft();
-        draft.next_stop_reason();
-        composer.stop.set(&draft.stop_reason);
+        let at = STOP_REASONS.iter().position(|reason| *reason == composer.stop.text().trim());
+        composer.stop.set(STOP_REASONS[at.map_or(0, |at| (at + 1) % STOP_REASONS.len())]);
     }
 
     pub(super) fn toggle_raw(&mut self) {
         self.draft = match std::mem::replace(&mut self.draft, Draft::Consent) {
             Draft::Text(composer) => {
-                let mut draft = composer.draft();
-                self.kept = draft.clone();
-                draft.edit_raw();
-                Draft::Raw(Box::new(area(draft.raw.as_deref().unwrap_or_default())))
+                self.kept = composer.compose();
+                Draft::Raw(Box::new(area(&pretty(&self.kept))))
             }
             Draft::Raw(_) if matches!(self.says, Says::Sampling(_)) => {
-                Draft::Text(Box::new(Composer::new(&self.kept)))
+                Draft::Text(Box::new(Composer::of(&self.kept).unwrap_or_default()))
             }
             Draft::Form(mut form) => {
                 form.apply(Action::Json);
@@ -189,29 +270,25 @@ impl AnswerScreen {
     /// Begins to edit the request, or takes the edits: what is read here, and what a model that
     /// drafts is given. The server's request itself stays as it is.
     pub(super) fn edit_request(&mut self) {
-        let say = |text: &str| Some(SafeText::line(text));
         let Some(editing) = &self.editing else {
             if !matches!(self.says, Says::Sampling(_)) {
-                self.notice = say("only a request for a completion can be edited");
-                return;
+                self.say("only a request for a completion can be edited");
+            } else if self.request.bytes > EDITED {
+                self.say("the request is too large to be edited here");
+            } else {
+                self.editing = Some(Box::new(area(&pretty(&*self.params))));
+                self.part = Part::Request;
             }
-            if self.request.bytes > EDITED {
-                self.notice = say("the request is too large to be edited here");
-                return;
-            }
-            let text = pretty(&self.params);
-            self.editing = Some(Box::new(area(&text)));
-            self.part = Part::Request;
             return;
         };
-        match serde_json::from_str::<Value>(&editing.lines().join("\n")) {
-            Err(error) => self.notice = say(&format!("not JSON: {error}")),
+        match parsed(&editing.lines().join("\n")) {
+            Err(reason) => _ = self.say(&reason),
             Ok(params) => {
                 let same = params == *self.request.params;
                 let theirs = Arc::clone(&self.request.params);
                 self.params = if same { theirs } else { Arc::new(params) };
                 self.says = read(&self.request.kind, &self.params).0;
-                (self.doc, self.top) = (crate::tui::widget::Doc::default(), 0);
+                (self.doc, self.top) = (Doc::default(), 0);
                 self.editing = None;
                 self.part = Part::Answer;
             }
@@ -223,11 +300,11 @@ impl AnswerScreen {
     pub fn take_result(&mut self, result: &Value) {
         match (&mut self.draft, &self.says) {
             (Draft::Text(_) | Draft::Raw(_), Says::Sampling(_)) => {
-                self.draft = match SamplingDraft::of(result) {
-                    Some(mut draft) => {
+                self.draft = match Composer::of(result) {
+                    Some(mut composer) => {
                         // It may say what a server said: nothing goes out unseen.
-                        draft.text = SafeText::block(&draft.text).to_string();
-                        Draft::Text(Box::new(Composer::new(&draft)))
+                        composer.text = area(&SafeText::block(&composer.text.lines().join("\n")));
+                        Draft::Text(Box::new(composer))
                     }
                     None => Draft::Raw(Box::new(area(&pretty(result)))),
                 };
@@ -278,7 +355,6 @@ impl AnswerScreen {
                 offers.push(built_in("an answer cut off by the token limit", cut));
             }
             (Says::Elicitation(_), Draft::Form(form)) => {
-                use crate::tui::form::seed::{Defaults, seed};
                 let conj = [form.document().root.clone()];
                 if let Some(content) = seed(form.document(), &conj, Defaults::All) {
                     let result = json!({"action": "accept", "content": content});
@@ -301,19 +377,6 @@ impl AnswerScreen {
 fn content(result: &Value) -> &Value {
     let framed = result.get("action").is_some_and(Value::is_string);
     result.get("content").filter(|_| framed).unwrap_or(result)
-}
-
-/// Indented JSON; characters an eye would not see are `\u` escapes.
-pub(super) fn pretty(value: &Value) -> String {
-    crate::base::text::json::pretty(value)
-}
-
-/// Text to go on with: the cursor stands behind it.
-pub(super) fn area(text: &str) -> TextArea<'static> {
-    let mut area = TextArea::new(text.split('\n').map(str::to_owned).collect());
-    area.move_cursor(CursorMove::Bottom);
-    area.move_cursor(CursorMove::End);
-    area
 }
 
 /// An answer that lies ready.
@@ -354,150 +417,13 @@ pub fn kept(
     offers
 }
 
-// The answer to a sampling request as a person writes it (MCP 2025-11-25, client features,
-// sampling, `CreateMessageResult`). Pure: values in, values out.
-
-/// Stop reasons of the specification, in the order in which a key steps through them.
-pub const STOP_REASONS: &[&str] = &["endTurn", "stopSequence", "maxTokens", "toolUse"];
-
-/// The answer a person is writing.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SamplingDraft {
-    /// Text of the assistant's message.
-    pub text: String,
-    /// Name of the "model"; `manual` unless changed.
-    pub model: String,
-    /// Stop reason, one of [`STOP_REASONS`] or the person's own.
-    pub stop_reason: String,
-    /// Tool calls to answer with: name and input.
-    pub tool_uses: Vec<(String, Value)>,
-    /// The whole result as JSON text, when the person edits that instead.
-    pub raw: Option<String>,
-}
-
-impl Default for SamplingDraft {
-    fn default() -> Self {
-        Self {
-            text: String::new(),
-            model: "manual".to_owned(),
-            stop_reason: STOP_REASONS[0].to_owned(),
-            tool_uses: Vec::new(),
-            raw: None,
-        }
-    }
-}
-
-impl SamplingDraft {
-    /// The draft that says the same as a result, when one can: text and tool calls, nothing else.
-    pub fn of(result: &Value) -> Option<Self> {
-        let text_of = |key: &str| result.get(key).and_then(Value::as_str).map(str::to_owned);
-        let content = result.get("content")?;
-        let blocks = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
-        let mut draft = Self { text: String::new(), ..Self::default() };
-        draft.model = text_of("model").unwrap_or(draft.model);
-        draft.stop_reason = text_of("stopReason").unwrap_or(draft.stop_reason);
-        for block in blocks {
-            let field = |key: &str| block.get(key).and_then(Value::as_str);
-            match field("type")? {
-                "text" if draft.text.is_empty() => field("text")?.clone_into(&mut draft.text),
-                "tool_use" => {
-                    let input = block.get("input").cloned().unwrap_or_else(|| json!({}));
-                    draft.tool_uses.push((field("name")?.to_owned(), input));
-                }
-                _ => return None,
-            }
-        }
-        let role = result.get("role").and_then(Value::as_str);
-        (role == Some("assistant")).then_some(draft)
-    }
-
-    /// The `CreateMessageResult` this draft stands for.
-    ///
-    /// # Errors
-    /// Every reason why the draft is no such result, with the pointer into the raw JSON.
-    pub fn result(&self) -> Result<Value, Vec<Violation>> {
-        match &self.raw {
-            Some(raw) => parse_raw(raw),
-            None if self.text.is_empty() && self.tool_uses.is_empty() => {
-                Err(vec![violation("/content", "write an answer first", "required")])
-            }
-            None => Ok(self.compose()),
-        }
-    }
-
-    /// Changes to editing the result as JSON, starting from what is written so far.
-    pub fn edit_raw(&mut self) {
-        if self.raw.is_none() {
-            self.raw = Some(crate::base::text::json::pretty(&self.compose()));
-        }
-    }
-
-    /// Steps to the next stop reason of the specification.
-    pub fn next_stop_reason(&mut self) {
-        let at = STOP_REASONS.iter().position(|r| *r == self.stop_reason);
-        let next = at.map_or(0, |at| (at + 1) % STOP_REASONS.len());
-        STOP_REASONS[next].clone_into(&mut self.stop_reason);
-    }
-
-    fn compose(&self) -> Value {
-        let text = json!({"type": "text", "text": self.text});
-        let mut blocks: Vec<Value> = Vec::new();
-        if !self.text.is_empty() || self.tool_uses.is_empty() {
-            blocks.push(text);
-        }
-        for (number, (name, input)) in self.tool_uses.iter().enumerate() {
-            let id = format!("call_{}", number + 1);
-            blocks.push(json!({"type": "tool_use", "id": id, "name": name, "input": input}));
-        }
-        // A single block goes out bare: every version of the specification reads that.
-        let content = if blocks.len() == 1 && self.tool_uses.is_empty() {
-            blocks.remove(0)
-        } else {
-            Value::Array(blocks)
-        };
-        let mut result = Map::new();
-        result.insert("role".into(), "assistant".into());
-        result.insert("content".into(), content);
-        result.insert("model".into(), self.model.clone().into());
-        result.insert("stopReason".into(), self.stop_reason.clone().into());
-        Value::Object(result)
-    }
-}
-
-fn parse_raw(raw: &str) -> Result<Value, Vec<Violation>> {
-    let value: Value = serde_json::from_str(raw)
-        .map_err(|error| vec![violation("", &format!("not JSON: {error}"), "json")])?;
-    let mut problems = Vec::new();
-    let Some(object) = value.as_object() else {
-        return Err(vec![violation("", "expected an object", "type")]);
-    };
-    if !object.get("role").is_some_and(Value::is_string) {
-        problems.push(violation("/role", "expected \"assistant\" or \"user\"", "required"));
-    }
-    if !object.get("model").is_some_and(Value::is_string) {
-        problems.push(violation("/model", "expected the name of a model", "required"));
-    }
-    if !object.get("content").is_some_and(|c| c.is_object() || c.is_array()) {
-        problems.push(violation("/content", "expected a content block or a list", "required"));
-    }
-    if problems.is_empty() { Ok(value) } else { Err(problems) }
-}
-
-fn violation(pointer: &str, message: &str, keyword: &str) -> Violation {
-    Violation {
-        pointer: pointer.to_owned(),
-        message: message.to_owned(),
-        keyword: keyword.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod completion_tests {
     use super::*;
 
     #[test]
     fn a_draft_becomes_the_result_of_the_specification() {
-        let mut draft = SamplingDraft { text: "Hi!".into(), ..SamplingDraft::default() };
+        let mut draft = Composer { text: area("Hi!"), ..Composer::default() };
         assert_eq!(
             draft.result(),
             Ok(json!({"role": "assistant", "content": {"type": "text", "text": "Hi!"},
@@ -510,33 +436,26 @@ mod completion_tests {
 
     #[test]
     fn an_empty_or_broken_draft_names_every_problem() {
-        assert!(SamplingDraft::default().result().is_err());
-        let raw = |text: &str| SamplingDraft { raw: Some(text.into()), ..SamplingDraft::default() };
-        assert_eq!(raw("{}").result().expect_err("nothing in it").len(), 3);
-        assert_eq!(raw("{").result().expect_err("broken")[0].keyword, "json");
-        assert_eq!(raw("[]").result().expect_err("a list")[0].keyword, "type");
-    }
-
-    #[test]
-    fn editing_as_json_starts_from_what_was_written() {
-        let mut draft = SamplingDraft { text: "Hi!".into(), ..SamplingDraft::default() };
-        let before = draft.result();
-        draft.edit_raw();
-        assert_eq!(draft.result(), before);
-        draft.next_stop_reason();
-        assert_eq!(draft.stop_reason, "stopSequence");
+        assert!(Composer::default().result().is_err());
+        let problems = |text: &str| parsed_result(text).expect_err("broken");
+        assert_eq!(problems("{}").split("; ").count(), 3);
+        assert!(problems("{").starts_with("not JSON: "));
+        assert_eq!(problems("[]"), "expected an object");
     }
 
     #[test]
     fn a_result_becomes_the_draft_that_says_the_same_or_none() {
-        let mut draft =
-            SamplingDraft { text: "Hi".into(), model: "m".into(), ..Default::default() };
+        let mut draft = Composer { text: area("Hi"), ..Composer::default() };
+        draft.model.set("m");
+        draft.stop.set("toolUse");
         draft.tool_uses.push(("add".into(), json!({"a": 1})));
-        draft.stop_reason = "toolUse".into();
         let result = draft.result().expect("complete");
-        assert_eq!(SamplingDraft::of(&result), Some(draft));
+        let again = Composer::of(&result).expect("the same");
+        assert_eq!((again.model.text(), again.stop.text()), ("m", "toolUse"));
+        assert_eq!((again.text.lines(), &again.tool_uses), (draft.text.lines(), &draft.tool_uses));
+        assert_eq!(again.result(), Ok(result));
         let image = json!({"role": "assistant", "model": "m",
             "content": {"type": "image", "data": "", "mimeType": "image/png"}});
-        assert_eq!(SamplingDraft::of(&image), None);
+        assert!(Composer::of(&image).is_none());
     }
 }
