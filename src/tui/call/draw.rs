@@ -12,6 +12,7 @@ use crate::tui::call::run::{Difference, FORCED, Run, RunState};
 use crate::tui::call::screen::{CallScreen, Focus};
 use crate::tui::form::draw::{Look, form, put};
 use crate::tui::keymap::Scope;
+use crate::tui::widget::Pen;
 use crate::tui::widget::doc::wrap;
 
 pub(super) struct Regions {
@@ -121,9 +122,6 @@ impl CallScreen {
         description: impl Iterator<Item = &'a str>,
         buf: &mut Buffer,
     ) {
-        let room = |x: u16| area.right().saturating_sub(x);
-        let mut x =
-            put(buf, area.x + 1, area.y, room(area.x + 1), &self.subject.label, look.accent);
         let mut parts = vec![self.subject.server.to_string()];
         if !self.subject.manner.is_empty() {
             parts.push(self.subject.manner.to_owned());
@@ -138,22 +136,19 @@ impl CallScreen {
             parts.push(dev.to_string());
         }
         let text = format!("   {}", parts.join(look.sign(" · ", " - ")));
-        x = put(buf, x, area.y, room(x), &SafeText::line(&text), look.muted);
+        let mut pen = Pen::new(buf, Rect { x: area.x + 1, width: area.width - 1, ..area });
+        pen.write(&self.subject.label, look.accent).write(&SafeText::line(&text), look.muted);
         if let Some(title) = &self.subject.title {
-            x = put(buf, x, area.y, room(x), "   ", look.muted);
-            put(buf, x, area.y, room(x), title, look.foreign);
+            pen.write("   ", look.muted).write(title, look.foreign);
         }
         if let Some((at, parts)) = self.changed.as_ref().filter(|_| area.height > 1) {
-            let text = format!(
-                "{} its definition changed at {}: {parts}; what you typed is kept",
-                look.sign("⚠", "!"),
-                clock(*at)
-            );
-            let y = area.bottom() - 1;
-            put(buf, area.x + 1, y, area.width - 1, &SafeText::line(&text), look.warning);
+            let (sign, at) = (look.sign("⚠", "!"), clock(*at));
+            let text =
+                format!("{sign} its definition changed at {at}: {parts}; what you typed is kept");
+            pen.at(0, area.height - 1).write(&SafeText::line(&text), look.warning);
         }
-        for (y, line) in (area.y + 1..area.bottom()).zip(description) {
-            put(buf, area.x + 1, y, area.width - 1, &SafeText::line(line), look.foreign);
+        for (row, line) in (1..area.height).zip(description) {
+            pen.at(0, row).write(&SafeText::line(line), look.foreign);
         }
     }
 
@@ -183,27 +178,25 @@ impl CallScreen {
             put(buf, x, area.y, area.right().saturating_sub(x), &text, look.warning);
         }
         let y = area.y + area.height - 1;
-        let room = |x: u16| area.right().saturating_sub(x);
+        let mut pen = Pen::new(buf, Rect { y, height: 1, ..area });
         if let RunState::Running { cancelling } = &run.state {
             let (elapsed, waiting) = run.clocks(now);
             let elapsed = Dur(elapsed);
             let word = if *cancelling { "cancelling" } else { "running" };
-            let text = format!(" {} {word} {elapsed}", look.sign("◐", "~"));
-            let mut x = put(buf, area.x, y, area.width, &text, look.accent);
+            pen.write(&format!(" {} {word} {elapsed}", look.sign("◐", "~")), look.accent);
             if run.waiting.1.is_some() {
                 let key = self.keymap.spelled(&[Scope::Global], "{answer} answers");
                 let text = format!("  waiting for you {}  {key}", Dur(waiting));
-                x = put(buf, x, y, room(x), &text, look.warning);
+                pen.write(&text, look.warning);
             } else if waiting > std::time::Duration::from_millis(100) {
-                let text = format!("  + {} waiting for you", Dur(waiting));
-                x = put(buf, x, y, room(x), &text, look.muted);
+                pen.write(&format!("  + {} waiting for you", Dur(waiting)), look.muted);
             }
             if run.forced {
-                x = put(buf, x, y, room(x), &format!("  {FORCED}"), look.warning);
+                pen.write(&format!("  {FORCED}"), look.warning);
             }
-            x = draw_progress(look, run, Rect { x: x + 2, y, width: room(x + 2), height: 1 }, buf);
+            draw_progress(look, run, pen.skip(2));
             let hint = self.keymap.spelled(&[Scope::Call], "  {cancel-call} cancels");
-            put(buf, x, y, room(x), hint.as_str(), look.faint);
+            pen.write(hint.as_str(), look.faint);
         } else {
             let Some(ending) = run.ending() else { return };
             let (sign, style) = if ending.good {
@@ -211,19 +204,18 @@ impl CallScreen {
             } else {
                 (look.sign(" ✗ ", " x "), look.error)
             };
-            let x = put(buf, area.x, y, area.width, sign, style);
-            let mut x = put(buf, x, y, room(x), &SafeText::line(&ending.words), style);
+            pen.write(sign, style).write(&SafeText::line(&ending.words), style);
             let remark = run.remark();
             if !remark.is_empty() {
                 let differs = matches!(run.difference, Some(Difference::Places(_)));
                 let style = if differs { look.warning } else { look.muted };
-                x = put(buf, x, y, room(x), look.sign(" · ", " - "), look.muted);
-                x = put(buf, x, y, room(x), &SafeText::line(&remark), style);
+                pen.write(look.sign(" · ", " - "), look.muted);
+                pen.write(&SafeText::line(&remark), style);
             }
             // Without a result there is room for it below, in as many rows as it takes.
             if matches!(run.state, RunState::Answered { .. }) && !ending.next.is_empty() {
                 let text = format!("  {} {}", look.sign("↳", ">"), ending.next);
-                put(buf, x, y, room(x), &SafeText::line(&text), look.muted);
+                pen.write(&SafeText::line(&text), look.muted);
             }
         }
     }
@@ -232,15 +224,13 @@ impl CallScreen {
         if area.height < 3 {
             return;
         }
-        let y = area.bottom() - 1;
-        let blank = " ".repeat(usize::from(area.width));
-        put(buf, area.x, y, area.width, &blank, look.text);
+        let mut pen = Pen::new(buf, Rect { y: area.bottom() - 1, height: 1, ..area });
+        pen.write(&" ".repeat(usize::from(area.width)), look.text);
         let key = self.keymap.spelled(&[Scope::Form], "{suggest} ");
-        let mut x = put(buf, area.x + 1, y, area.width - 1, key.as_str(), look.accent);
+        pen.column(1).write(key.as_str(), look.accent);
         for suggestion in self.suggestions.iter().take(20) {
             let cut: String = suggestion.chars().take(60).collect();
-            let room = area.right().saturating_sub(x);
-            x = put(buf, x, y, room, &SafeText::line(&format!("{cut}  ")), look.foreign);
+            pen.write(&SafeText::line(&format!("{cut}  ")), look.foreign);
         }
     }
 }
@@ -249,26 +239,22 @@ fn clock(at: Timestamp) -> String {
     crate::tui::model::Model::time_of_day(at).as_str().to_owned()
 }
 
-fn draw_progress(look: &Look, run: &Run, area: Rect, buf: &mut Buffer) -> u16 {
-    let Some(progress) = &run.progress else { return area.x };
-    let mut x = area.x;
+fn draw_progress(look: &Look, run: &Run, pen: &mut Pen<'_>) {
+    let Some(progress) = &run.progress else { return };
     if let Some(share) = run.share() {
-        let width = 20.min(area.width / 2);
+        let width = 20.min(pen.room() / 2);
         let full = (f64::from(width) * share) as u16;
-        let bar = look.sign("█", "#").repeat(usize::from(full));
-        let rest = look.sign("░", ".").repeat(usize::from(width - full));
-        x = put(buf, x, area.y, width, &bar, look.accent);
-        x = put(buf, x, area.y, width - full, &rest, look.faint);
-        x = put(buf, x, area.y, 6, &format!(" {:.0} %", share * 100.0), look.text);
+        pen.write(&look.sign("█", "#").repeat(usize::from(full)), look.accent);
+        pen.write(&look.sign("░", ".").repeat(usize::from(width - full)), look.faint);
+        pen.cut(&format!(" {:.0} %", share * 100.0), 6, look.text);
     } else if progress.progress > 0.0 {
-        x = put(buf, x, area.y, 24, &format!("step {}", progress.progress), look.text);
+        pen.cut(&format!("step {}", progress.progress), 24, look.text);
     }
     if let Some(message) = &progress.message {
         let cut: String = message.chars().take(300).collect();
-        let room = area.right().saturating_sub(x + 18);
-        x = put(buf, x, area.y, room, &SafeText::line(&format!("  {cut}")), look.foreign);
+        let room = pen.room().saturating_sub(18);
+        pen.cut(&SafeText::line(&format!("  {cut}")), room, look.foreign);
     }
-    x
 }
 
 fn draw_run(look: &Look, run: &Run, area: Rect, buf: &mut Buffer) {
@@ -302,14 +288,8 @@ pub(super) fn draw(look: &Look, run: &Run, error: &Error, area: Rect, buf: &mut 
         let Some((row, style)) = rows.next() else { return };
         let last = y + 1 == area.bottom();
         if last && rows.next().is_some() {
-            put(
-                buf,
-                area.x + 1,
-                y,
-                room,
-                "… the rest is among the messages in Traffic",
-                look.faint,
-            );
+            let text = "… the rest is among the messages in Traffic";
+            put(buf, area.x + 1, y, room, text, look.faint);
             return;
         }
         put(buf, area.x, y, area.width, row, style);

@@ -142,21 +142,16 @@ impl Written<'_> {
     fn python(&self) -> String {
         let target = Value::from(self.subject.target.as_str());
         let (import, connect) = if self.subject.has_address() {
-            let import = "from mcp.client.streamable_http import streamable_http_client";
+            let import = "from mcp.client.streamable_http import streamable_http_client".to_owned();
             (import, format!("streamable_http_client({target}) as (read, write, *_)"))
         } else {
-            let import = "from mcp import StdioServerParameters\n\
-                          from mcp.client.stdio import stdio_client";
-            let server = format!("command, *args = shlex.split({target})");
             let import = format!(
-                "{import}\n\n{server}\nserver = StdioServerParameters(command=command, args=args)"
+                "from mcp import StdioServerParameters\nfrom mcp.client.stdio import stdio_client\n\n\
+                 command, *args = shlex.split({target})\n\
+                 server = StdioServerParameters(command=command, args=args)"
             );
-            return self.python_with(&import, "stdio_client(server) as (read, write)");
+            (import, "stdio_client(server) as (read, write)".to_owned())
         };
-        self.python_with(import, &connect)
-    }
-
-    fn python_with(&self, import: &str, connect: &str) -> String {
         // A JSON string is a string of Python too.
         let arguments = Value::from(self.arguments.to_string());
         let name = Value::from(&*self.subject.wire);

@@ -120,10 +120,6 @@ impl CallScreen {
     }
 
     /// The run that is shown, to change.
-    pub(super) fn run_mut(&mut self) -> Option<&mut Run> {
-        self.runs.get_mut(self.shown)
-    }
-
     /// The URI that is looked at, or would be.
     pub(super) fn uri(&self) -> Option<String> {
         match self.subject.kind {
@@ -236,7 +232,7 @@ impl CallScreen {
 
     /// Work on a picture that can be seen, and the number of its run.
     pub fn picture_job(&mut self) -> Option<(u64, PictureJob)> {
-        let run = self.run_mut()?;
+        let run = self.runs.get_mut(self.shown)?;
         let number = run.number;
         Some((number, run.view_mut()?.picture_job()?))
     }
@@ -302,8 +298,7 @@ impl CallScreen {
 
     /// Stops the comparison that is shown; gives whether there was one.
     pub(super) fn stop_comparing(&mut self) -> bool {
-        self.focus == Focus::Result
-            && self.run_mut().and_then(Run::view_mut).is_some_and(ResultView::stop_comparing)
+        self.focus == Focus::Result && self.view_mut().is_some_and(ResultView::stop_comparing)
     }
 }
 

@@ -31,7 +31,7 @@ use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::{CallPurpose, CallToken, FormToken};
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::pick::{CallPick, Choice, Line, Pick};
-use crate::tui::result::{Content, Purpose};
+use crate::tui::result::{Content, Purpose, ResultView};
 use crate::tui::screen::{Help, Screen};
 use crate::tui::widget::KeyLine;
 
@@ -153,6 +153,11 @@ impl CallScreen {
         self.runs.get(self.shown)
     }
 
+    /// What the call that is shown gave.
+    pub(super) fn view_mut(&mut self) -> Option<&mut ResultView> {
+        self.runs.get_mut(self.shown)?.view_mut()
+    }
+
     /// Where keys are looked up, innermost first.
     pub fn scopes(&self) -> &'static [Scope] {
         match self.focus {
@@ -176,7 +181,7 @@ impl CallScreen {
                 return self.refuse("done");
             }
             Action::SaveForm if self.subject.kind == SubjectKind::Request => {
-                return vec![Effect::Say("a request has no name; {history} lists it".to_owned())];
+                return say("a request has no name; {history} lists it");
             }
             Action::SaveForm => return vec![Effect::AskLine(Line::Name, String::new())],
             Action::CopyForm => return self.offer_exports(),
@@ -189,8 +194,7 @@ impl CallScreen {
             Action::Subscribe => return self.subscribe(),
             Action::Back => return self.back(),
             action if self.focus == Focus::Result => {
-                let run = self.runs.get_mut(self.shown);
-                let wants = run.and_then(Run::view_mut).and_then(|view| view.apply(action));
+                let wants = self.view_mut().and_then(|view| view.apply(action));
                 return self.want(wants);
             }
             Action::Open if self.form.is_on_submit() && !self.form.takes_text() => {
@@ -237,8 +241,7 @@ impl CallScreen {
             self.focus = Focus::Form;
             self.form.go_to_gravest();
             let problems = crate::base::human::count(self.form.blocking(), "problem");
-            let text = format!("the form has {problems}; {{force}} calls anyway");
-            return vec![Effect::Say(text)];
+            return say(&format!("the form has {problems}; {{force}} calls anyway"));
         }
         self.send(self.form.arguments(), validation)
     }
@@ -247,7 +250,7 @@ impl CallScreen {
     fn refuse(&mut self, done: &str) -> Vec<Effect> {
         self.focus = Focus::Form;
         self.form.go_to_gravest();
-        vec![Effect::Say(format!("Invalid value; not {done}"))]
+        say(&format!("Invalid value; not {done}"))
     }
 
     pub(super) fn send(&mut self, arguments: Value, validation: Validation) -> Vec<Effect> {
@@ -255,7 +258,7 @@ impl CallScreen {
             SubjectKind::Tool | SubjectKind::Prompt | SubjectKind::Request => arguments.clone(),
             SubjectKind::Template => match template::expand(&self.subject.wire, &arguments) {
                 Ok(uri) => Value::String(uri),
-                Err(reason) => return vec![Effect::Say(format!("no URI template: {reason}"))],
+                Err(reason) => return say(&format!("no URI template: {reason}")),
             },
             SubjectKind::Resource => Value::String(self.subject.wire.to_string()),
         };
@@ -358,9 +361,9 @@ impl CallScreen {
     fn compare(&mut self) -> Vec<Effect> {
         let before = &self.runs[..self.shown.min(self.runs.len())];
         let Some(earlier) = before.iter().rev().find_map(|run| run.result().cloned()) else {
-            return vec![Effect::Say("there is no earlier answer to compare with".to_owned())];
+            return say("there is no earlier answer to compare with");
         };
-        if let Some(view) = self.runs.get_mut(self.shown).and_then(Run::view_mut) {
+        if let Some(view) = self.view_mut() {
             view.compare_with(&earlier, Purpose::Show);
         }
         Vec::new()
@@ -368,15 +371,12 @@ impl CallScreen {
 
     fn subscribe(&mut self) -> Vec<Effect> {
         let Some(uri) = self.uri() else {
-            return vec![Effect::Say("only a resource can be subscribed to".to_owned())];
+            return say("only a resource can be subscribed to");
         };
         self.subscribed = !self.subscribed;
-        let command = if self.subscribed {
-            ServerCommand::Subscribe(uri)
-        } else {
-            ServerCommand::Unsubscribe(uri)
-        };
-        vec![Effect::Server(self.subject.server.clone(), command)]
+        let command =
+            if self.subscribed { ServerCommand::Subscribe } else { ServerCommand::Unsubscribe };
+        vec![Effect::Server(self.subject.server.clone(), command(uri))]
     }
 
     fn back(&mut self) -> Vec<Effect> {
@@ -451,9 +451,9 @@ impl CallScreen {
         if self.subject.kind == SubjectKind::Request
             && let Some((_, typed)) = self.field_text().filter(|(name, _)| name == "method")
         {
-            let known =
-                METHODS.iter().filter(|method| method.starts_with(&typed) && **method != typed);
-            self.suggestions = known.map(|method| (*method).to_owned()).collect();
+            let all = METHODS.split(' ');
+            let known = all.filter(|method| method.starts_with(&typed) && *method != typed);
+            self.suggestions = known.map(str::to_owned).collect();
         }
         if self.subject.completes()
             && self.field_text().is_some()
@@ -479,15 +479,15 @@ impl CallScreen {
         let Some((name, text)) = self.field_text() else { return Vec::new() };
         let params = self.subject.completion(&name, &text, &self.form.arguments());
         self.asked = Some((name, text));
-        let request = |params| CallRequest {
+        let Some(params) = params else { return Vec::new() };
+        let request = CallRequest {
             server: self.subject.server.clone(),
             target: CallTarget::Complete(params),
             validation: Validation::Enforce,
             bypass_cache: false,
-            timeout: Some(std::time::Duration::from_secs(5)),
+            timeout: Some(Duration::from_secs(5)),
         };
-        let token = self.token(CallPurpose::Completion(ticket));
-        params.map(|params| Effect::Call(token, request(params))).into_iter().collect()
+        vec![Effect::Call(self.token(CallPurpose::Completion(ticket)), request)]
     }
 
     /// The server's suggestions came back; old ones are ignored.
@@ -505,15 +505,14 @@ impl CallScreen {
     }
 
     pub(super) fn editor(&self) -> Vec<Effect> {
-        if self.form.json().is_some_and(|json| json.focused) {
+        let edited = match self.form.json().filter(|json| json.focused) {
             // As it is typed: it may be no value yet.
-            let text = self.form.json().map(|json| json.area.lines().join("\n"));
-            let (token, text) = (self.form_token(), text.unwrap_or_default());
-            return vec![Effect::Edit { token, text, suffix: ".json" }];
-        }
-        match self.form.field_for_editor() {
+            Some(json) => Some((json.area.lines().join("\n"), ".json")),
+            None => self.form.field_for_editor(),
+        };
+        match edited {
             Some((text, suffix)) => vec![Effect::Edit { token: self.form_token(), text, suffix }],
-            None => vec![Effect::Say("nothing to edit on this line".to_owned())],
+            None => say("nothing to edit on this line"),
         }
     }
 
@@ -533,15 +532,14 @@ impl CallScreen {
         let meant = self.filling.take();
         if meant.as_deref() != self.here() {
             let text = "the cursor left the field while the file was read; nothing was filled";
-            return vec![Effect::Say(text.to_owned())];
+            return say(text);
         }
         let encoded = self.form.wants_base64();
         self.keep_soon();
         match (encoded, std::str::from_utf8(bytes)) {
             (false, Ok(text)) => self.form.replace_text(text),
             (false, Err(_)) => {
-                let text = "the file is not text, and the field does not ask for base64".to_owned();
-                return vec![Effect::Say(text)];
+                return say("the file is not text, and the field does not ask for base64");
             }
             (true, _) => {
                 use base64::Engine as _;
@@ -588,8 +586,7 @@ impl CallScreen {
         let regions = self.regions(area);
         if let Some(result) = regions.result.filter(|result| result.contains(at)) {
             self.focus = Focus::Result;
-            let view = self.runs.get_mut(self.shown).and_then(Run::view_mut);
-            let wants = view.and_then(|view| view.click(at, result));
+            let wants = self.view_mut().and_then(|view| view.click(at, result));
             return self.want(wants);
         }
         // What lies over the form may reach below it.
@@ -610,7 +607,7 @@ impl CallScreen {
             self.form.wheel(rows);
             return Vec::new();
         }
-        if let Some(view) = self.runs.get_mut(self.shown).and_then(Run::view_mut) {
+        if let Some(view) = self.view_mut() {
             view.move_by(rows);
         }
         Vec::new()
@@ -645,7 +642,7 @@ impl CallScreen {
     /// Asks for the file that fills the field under the cursor.
     pub(super) fn fill_file(&mut self) -> Vec<Effect> {
         if self.form.current().and_then(crate::tui::form::Row::field).is_none() {
-            return vec![Effect::Say("no field to fill on this line".to_owned())];
+            return say("no field to fill on this line");
         }
         vec![Effect::AskLine(Line::File, String::new())]
     }
@@ -665,8 +662,7 @@ impl CallScreen {
                 Vec::new()
             }
             CallPick::Line(Line::Search, text) => {
-                let view = self.runs.get_mut(self.shown).and_then(Run::view_mut);
-                let wants = view.and_then(|view| view.search(&text));
+                let wants = self.view_mut().and_then(|view| view.search(&text));
                 self.want(wants)
             }
             CallPick::Line(Line::SaveAs, path) => {
@@ -730,6 +726,10 @@ impl CallScreen {
 /// The same key within this time of the last one is held down: keyboards wait up to 660 ms before
 /// they repeat.
 const HELD: std::time::Duration = std::time::Duration::from_millis(700);
+
+fn say(text: &str) -> Vec<Effect> {
+    vec![Effect::Say(text.to_owned())]
+}
 
 fn choice(words: Ink, hint: &'static str, pick: CallPick) -> Choice {
     Choice::new(words, ink!("{}", hint), Pick::Call(pick))

@@ -13,7 +13,7 @@ use crate::tui::form::check::Weight;
 use crate::tui::form::input::{Chooses, Editor, Edits, Popup};
 use crate::tui::form::pointer::{self, plain};
 use crate::tui::form::row::{Field, FieldKind, Row, RowKind, type_words};
-use crate::tui::form::schema::Types;
+use crate::tui::form::schema::{Node, Types};
 use crate::tui::form::state::FormState;
 use crate::tui::widget::Pen;
 
@@ -389,10 +389,10 @@ impl Sheet<'_> {
         };
         if let Some(problem) = self.state.problem_at(index) {
             let style = if problem.weight == Weight::Note { look.warning } else { look.error };
-            let room = |x: u16| area.right().saturating_sub(x);
             let at = (end + 2).min(area.right().saturating_sub(24).max(left));
-            let x = put(self.buf, at, area.y, room(at), look.sign("⚠ ", "! "), style);
-            put(self.buf, x, area.y, room(x), &problem.message, style);
+            let mut pen = Pen::new(self.buf, Rect { height: 1, ..area });
+            pen.column(at - area.x).write(look.sign("⚠ ", "! "), style);
+            pen.write(&problem.message, style);
         } else if hints > 0 {
             self.takes(row, Rect { x: value.right() + 1, width: hints - 1, height: 1, ..area });
         }
@@ -459,13 +459,11 @@ impl Sheet<'_> {
 
     /// What a row takes, and what the server says of it.
     fn takes(&mut self, row: &Row, area: Rect) {
-        let room = |x: u16| area.right().saturating_sub(x);
-        let mut x = area.x;
-        x = put(self.buf, x, area.y, room(x), &describe(row), self.look.muted);
+        let mut pen = Pen::new(self.buf, area);
+        pen.write(&describe(row), self.look.muted);
         if let Some(description) = row.field().and_then(Field::description) {
             let text: String = description.chars().take(400).collect();
-            x = put(self.buf, x, area.y, room(x), "  ", self.look.muted);
-            put(self.buf, x, area.y, room(x), &SafeText::line(&text), self.look.foreign);
+            pen.write("  ", self.look.muted).write(&SafeText::line(&text), self.look.foreign);
         }
     }
 }
@@ -518,15 +516,15 @@ pub(super) fn shown(
         }
         RowKind::More { hidden } => (format!("… {hidden} more, as JSON"), look.muted),
         RowKind::Field { field, .. } => {
-            let draft =
-                state.drafts.get(&row.pointer).map(|draft| (draft.text.clone(), look.error));
-            let (text, style) = draft.unwrap_or_else(|| field_text(field, value, look));
             let has_text = value.is_some_and(|v| !v.is_null() && *v != "");
-            if field.is_secret() && has_text {
+            match state.drafts.get(&row.pointer) {
                 // Always as many: their number would tell the length.
-                return (look.sign("••••••••", "********").to_owned(), look.muted);
+                _ if field.is_secret() && has_text => {
+                    (look.sign("••••••••", "********").to_owned(), look.muted)
+                }
+                Some(draft) => (draft.text.clone(), look.error),
+                None => field_text(field, value, look),
             }
-            (text, style)
         }
     }
 }
@@ -553,22 +551,14 @@ fn field_text(field: &Field, value: Option<&Value>, look: &Look) -> (String, Sty
             (items.iter().map(named).collect::<Vec<_>>().join(", "), look.text)
         }
         (_, Value::String(text)) if text.is_empty() => ("empty text".to_owned(), look.muted),
-        (_, Value::Array(items)) => (
-            if items.is_empty() {
-                "empty list".to_owned()
-            } else {
-                count(items.len(), "item").to_string()
-            },
-            look.muted,
-        ),
-        (FieldKind::Object { .. }, Value::Object(map)) => (
-            if map.is_empty() {
-                "empty object".to_owned()
-            } else {
-                count(map.len(), "entry").to_string()
-            },
-            look.muted,
-        ),
+        (_, Value::Array(items)) if items.is_empty() => ("empty list".to_owned(), look.muted),
+        (_, Value::Array(items)) => (count(items.len(), "item").to_string(), look.muted),
+        (FieldKind::Object { .. }, Value::Object(map)) if map.is_empty() => {
+            ("empty object".to_owned(), look.muted)
+        }
+        (FieldKind::Object { .. }, Value::Object(map)) => {
+            (count(map.len(), "entry").to_string(), look.muted)
+        }
         (FieldKind::Bool, Value::Bool(on)) => {
             let sign = if *on { look.sign("✓ ", "[x] ") } else { look.sign("✗ ", "[ ] ") };
             (format!("{sign}{on}"), look.text)
@@ -638,16 +628,12 @@ fn ranges(field: &Field) -> Vec<String> {
         (None, Some(high)) => Some(format!("at most {}", count(high, what))),
         (Some(low), Some(high)) => Some(format!("{low} to {}", count(high, what))),
     };
-    let length = (
-        nodes.iter().filter_map(|n| n.length.0).max(),
-        nodes.iter().filter_map(|n| n.length.1).min(),
-    );
-    let items = (
-        nodes.iter().filter_map(|n| n.items_range.0).max(),
-        nodes.iter().filter_map(|n| n.items_range.1).min(),
-    );
-    let all = [range(length.0, length.1, "character"), range(items.0, items.1, "item")];
-    all.into_iter().flatten().collect()
+    let tightest = |of: fn(&Node) -> (Option<u64>, Option<u64>), what: &'static str| {
+        let low = nodes.iter().filter_map(|node| of(node).0).max();
+        range(low, nodes.iter().filter_map(|node| of(node).1).min(), what)
+    };
+    let length = tightest(|node| node.length, "character");
+    length.into_iter().chain(tightest(|node| node.items_range, "item")).collect()
 }
 
 /// What the row is, in words, for the line of help below the form.

@@ -195,17 +195,7 @@ fn step(bytes: &[u8]) -> Step {
             None => Step::More,
         },
         [0x1b, b'O', final_byte, ..] => {
-            let code = match final_byte {
-                b'A' => KeyCode::Up,
-                b'B' => KeyCode::Down,
-                b'C' => KeyCode::Right,
-                b'D' => KeyCode::Left,
-                b'H' => KeyCode::Home,
-                b'F' => KeyCode::End,
-                b'P'..=b'S' => KeyCode::F(final_byte - b'P' + 1),
-                _ => return Step::Took(3, None),
-            };
-            Step::Took(3, Some(key(code, KeyModifiers::NONE)))
+            Step::Took(3, named(*final_byte).map(|code| key(code, KeyModifiers::NONE)))
         }
         [0x1b, 0x1b, ..] => Step::Took(1, Some(key(KeyCode::Esc, KeyModifiers::NONE))),
         [0x1b, rest @ ..] => match character(rest) {
@@ -257,6 +247,20 @@ fn character(bytes: &[u8]) -> Character {
     }
 }
 
+/// The key that a sequence of SS3 or CSI ends with.
+const fn named(last: u8) -> Option<KeyCode> {
+    Some(match last {
+        b'A' => KeyCode::Up,
+        b'B' => KeyCode::Down,
+        b'C' => KeyCode::Right,
+        b'D' => KeyCode::Left,
+        b'H' => KeyCode::Home,
+        b'F' => KeyCode::End,
+        b'P'..=b'S' => KeyCode::F(last - b'P' + 1),
+        _ => return None,
+    })
+}
+
 /// What follows `ESC [`.
 fn csi(rest: &[u8]) -> Step {
     const HEAD: usize = 2;
@@ -293,17 +297,9 @@ fn csi(rest: &[u8]) -> Step {
     let first = numbers.next().and_then(Result::ok);
     let modifiers = modifiers(numbers.next().and_then(Result::ok).unwrap_or(1));
     let code = match (rest[end], first) {
-        (b'A', _) => KeyCode::Up,
-        (b'B', _) => KeyCode::Down,
-        (b'C', _) => KeyCode::Right,
-        (b'D', _) => KeyCode::Left,
-        (b'H', _) | (b'~', Some(1 | 7)) => KeyCode::Home,
-        (b'F', _) | (b'~', Some(4 | 8)) => KeyCode::End,
         (b'Z', _) => KeyCode::BackTab,
-        (b'P', _) => KeyCode::F(1),
-        (b'Q', _) => KeyCode::F(2),
-        (b'R', _) => KeyCode::F(3),
-        (b'S', _) => KeyCode::F(4),
+        (b'~', Some(1 | 7)) => KeyCode::Home,
+        (b'~', Some(4 | 8)) => KeyCode::End,
         (b'I', None) => return Step::Took(took, Some(Event::FocusGained)),
         (b'O', None) => return Step::Took(took, Some(Event::FocusLost)),
         (b'~', Some(200)) => return Step::Paste(took),
@@ -315,7 +311,9 @@ fn csi(rest: &[u8]) -> Step {
         (b'~', Some(n @ 17..=21)) => KeyCode::F(n as u8 - 11),
         (b'~', Some(n @ 23..=24)) => KeyCode::F(n as u8 - 12),
         (b'u', Some(n)) => return Step::Took(took, kitty(n, modifiers)),
-        _ => return Step::Took(took, None),
+        (last, _) => {
+            return Step::Took(took, named(last).map(|code| key(code, modifiers)));
+        }
     };
     Step::Took(took, Some(key(code, modifiers)))
 }

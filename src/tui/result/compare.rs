@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::{Modifier, Style};
+use ratatui::style::Modifier;
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
@@ -19,6 +19,7 @@ use crate::tui::effect::Effect;
 use crate::tui::form::draw::{Look, put};
 use crate::tui::result::rows::{Rows, find};
 use crate::tui::result::view::{ResultView, Tab};
+use crate::tui::widget::Pen;
 
 /// Results of which this much is all are compared at once: that takes a few milliseconds.
 const AT_ONCE: Limits = Limits { bytes: 32 << 10, lines: 2_000, time: Duration::from_millis(20) };
@@ -90,14 +91,8 @@ impl CompareJob {
             Comparison::default()
         } else {
             tell(Stage::Reading);
-            let old = readable(&self.earlier, ELSEWHERE);
-            if is_stopped() {
-                return None;
-            }
-            let new = readable(&self.later, ELSEWHERE);
-            if is_stopped() {
-                return None;
-            }
+            let read = |result| Some(readable(result, ELSEWHERE)).filter(|_| !is_stopped());
+            let (old, new) = (read(&self.earlier)?, read(&self.later)?);
             tell(Stage::Matching);
             compare(&old, &new, ELSEWHERE)
         };
@@ -232,18 +227,12 @@ impl ResultView {
             return Some(Effect::Say(words.to_owned()));
         }
         let room = isize::try_from(contrast.way().sides().0).unwrap_or(0);
-        let reach = |(at, line): (usize, &DiffLine)| {
+        let (mut least, mut most) = (0, 0);
+        for (at, line) in comparison.lines.iter().enumerate() {
             let begins = contrast.begins(at).cast_signed();
-            (-begins, line.text.len().cast_signed() - begins - room / 2)
-        };
-        let (least, most) = comparison
-            .lines
-            .iter()
-            .enumerate()
-            .map(reach)
-            .fold((0, 0), |(least, most): (isize, isize), (left, right)| {
-                (least.min(left), most.max(right))
-            });
+            least = least.min(-begins);
+            most = most.max(line.text.len().cast_signed() - begins - room / 2);
+        }
         self.shift = (self.shift + columns * 8).clamp(least, most);
         None
     }
@@ -331,11 +320,11 @@ impl ResultView {
             let from = part.start.cast_signed() + self.shift;
             part = boundary(&line.text, from.max(0).unsigned_abs())..line.text.len();
         }
-        let mut pen = Writing { x: place.x, place, buf };
+        let mut pen = Pen::new(buf, place);
         // A row that goes on with a line says so beside its sign.
-        pen.put(&if slice.first { format!("{sign} ") } else { format!("{sign}…") }, style);
+        pen.write(&if slice.first { format!("{sign} ") } else { format!("{sign}…") }, style);
         if slice.first && part.start > 0 {
-            pen.put("… ", look.faint);
+            pen.write("… ", look.faint);
         }
         // What cannot be seen is not looked at.
         part.end =
@@ -344,13 +333,13 @@ impl ResultView {
         let apart = line.apart.clone().unwrap_or(0..0);
         let (from, to) =
             (apart.start.clamp(part.start, part.end), apart.end.clamp(part.start, part.end));
-        pen.put(text(part.start, from), style);
-        pen.put(text(from, to), style.add_modifier(Modifier::UNDERLINED));
-        pen.put(text(to, part.end), style);
+        pen.write(text(part.start, from), style);
+        pen.write(text(from, to), style.add_modifier(Modifier::UNDERLINED));
+        pen.write(text(to, part.end), style);
         let left_out =
             self.wrap && part.end == contrast.ends(slice.line) && part.end < line.text.len();
         if left_out {
-            pen.put(" …", look.faint);
+            pen.write(" …", look.faint);
         }
     }
 }
@@ -359,20 +348,6 @@ impl ResultView {
 
 /// Characters of a match's line that are shown before it.
 const BEFORE: usize = 16;
-
-/// Writes along one row.
-struct Writing<'a> {
-    x: u16,
-    place: Rect,
-    buf: &'a mut Buffer,
-}
-
-impl Writing<'_> {
-    fn put(&mut self, text: &str, style: Style) {
-        let room = self.place.right().saturating_sub(self.x);
-        self.x = put(self.buf, self.x, self.place.y, room, text, style);
-    }
-}
 
 // A comparison as rows for a width: long lines go on in further rows, or are looked at through a
 // window that moves sideways. Either way no difference is out of reach. Pure.
@@ -394,7 +369,7 @@ impl Way {
 
     /// Columns of the earlier side and of the later one, when there are two; of both otherwise.
     pub(super) const fn sides(self) -> (u16, u16) {
-        if self.beside && self.width >= Self::NARROWEST {
+        if self.is_beside() {
             let half = self.width / 2;
             (half - 1, self.width - half)
         } else {
@@ -598,14 +573,7 @@ impl Comparison {
     /// In how many places the results differ: runs of lines that are not in both.
     pub fn places(&self) -> usize {
         let differs = |line: &DiffLine| matches!(line.change, Change::Removed | Change::Added);
-        let mut before = false;
-        let mut places = 0;
-        for line in &self.lines {
-            let now = differs(line);
-            places += usize::from(now && !before);
-            before = now;
-        }
-        places
+        self.lines.chunk_by(|a, b| differs(a) == differs(b)).filter(|run| differs(&run[0])).count()
     }
 }
 
@@ -706,7 +674,7 @@ fn around(old: &str, new: &str) -> Option<(usize, usize)> {
 }
 
 /// Pairs for two columns: numbers of the earlier and the later line of each row.
-pub(super) fn side_by_side(lines: &[DiffLine]) -> Vec<(Option<usize>, Option<usize>)> {
+fn side_by_side(lines: &[DiffLine]) -> Vec<(Option<usize>, Option<usize>)> {
     paired(lines.iter().enumerate().map(|(at, line)| (line.change, at)))
 }
 
@@ -774,8 +742,7 @@ impl Readable {
         }
         match value.as_str() {
             Some(text) if text.len() > room => {
-                let end = (0..=room).rev().find(|end| text.is_char_boundary(*end));
-                self.text.push_str(&text[..end.unwrap_or(0)]);
+                self.text.push_str(&text[..boundary(text, room)]);
                 self.cut = true;
             }
             Some(text) => self.text.push_str(text),

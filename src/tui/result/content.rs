@@ -86,62 +86,41 @@ pub fn blocks(result: &Payload) -> Blocks {
 }
 
 /// A string of a block, whatever else stands in its place.
-struct Text<'a>(Option<&'a str>);
-
-impl Text<'_> {
-    fn or(&self, other: &'static str) -> &str {
-        self.0.unwrap_or(other)
-    }
-}
-
-fn text_of<'a>(value: &'a Value, key: &str) -> Text<'a> {
-    Text(value.get(key).and_then(Value::as_str))
-}
-
-/// Whether a string stands there, without reading it.
-fn has_text(value: &Value, key: &str) -> bool {
-    value.get(key).is_some_and(Value::is_string)
+fn text_of<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+    value.get(key).and_then(Value::as_str)
 }
 
 fn read(result: &Payload, block: &Value, pointer: String, role: &str) -> Block {
-    let kind = text_of(block, "type");
     let title = |word: &str| title(role, word);
-    match kind.or("") {
-        "text" if has_text(block, "text") => Block {
+    let has_text = |key: &str| text_of(block, key).is_some();
+    match text_of(block, "type").unwrap_or("") {
+        "text" if has_text("text") => Block {
             title: title(""),
             mime: "text/plain".to_owned(),
             kind: BlockKind::Text(Shared::new(result, format!("{pointer}/text"))),
             pointer,
         },
-        "image" if has_text(block, "data") => {
-            let mime = text_of(block, "mimeType");
-            let mime = mime.or("image");
+        "image" if has_text("data") => {
+            let mime = text_of(block, "mimeType").unwrap_or("image");
             picture(result, pointer, "data", mime, title(mime))
         }
-        "audio" if has_text(block, "data") => {
-            let mime = text_of(block, "mimeType");
-            let mime = mime.or("audio");
+        "audio" if has_text("data") => {
+            let mime = text_of(block, "mimeType").unwrap_or("audio");
             data(result, pointer, "data", mime, title(mime))
         }
         "resource" => resource(result, format!("{pointer}/resource"), role),
-        "resource_link" if has_text(block, "uri") => {
-            let uri = text_of(block, "uri").or("").to_owned();
-            let (name, title_of) = (text_of(block, "name"), text_of(block, "title"));
-            let (mime, more) = (text_of(block, "mimeType"), text_of(block, "description"));
-            let name = title_of.0.unwrap_or(name.or(""));
-            let about = [name, mime.or(""), more.or("")];
-            let about =
-                about.iter().filter(|s| !s.is_empty()).copied().collect::<Vec<_>>().join(" · ");
-            Block {
-                title: title("link"),
-                mime: String::new(),
-                pointer,
-                kind: BlockKind::Link { uri, about: SafeText::line(&about) },
-            }
+        "resource_link" if has_text("uri") => {
+            let uri = text_of(block, "uri").unwrap_or_default().to_owned();
+            let name = text_of(block, "title").or_else(|| text_of(block, "name"));
+            let about = [name, text_of(block, "mimeType"), text_of(block, "description")];
+            let about = about.into_iter().flatten().filter(|said| !said.is_empty());
+            let about = SafeText::line(&about.collect::<Vec<_>>().join(" · "));
+            let kind = BlockKind::Link { uri, about };
+            Block { title: title("link"), mime: String::new(), pointer, kind }
         }
         "" => unknown(pointer, "a content block without a type"),
-        "text" | "image" | "audio" | "resource_link" => {
-            unknown(pointer, &format!("a block of type {} without what belongs in it", kind.or("")))
+        kind @ ("text" | "image" | "audio" | "resource_link") => {
+            unknown(pointer, &format!("a block of type {kind} without what belongs in it"))
         }
         other => unknown(pointer, &format!("a block of an unknown type: {other}")),
     }
@@ -157,27 +136,23 @@ fn title(role: &str, word: &str) -> SafeText {
 
 fn unknown(pointer: String, reason: &str) -> Block {
     let short: String = reason.chars().take(200).collect();
-    Block {
-        title: SafeText::line("unknown"),
-        mime: String::new(),
-        pointer,
-        kind: BlockKind::Unknown { reason: SafeText::line(&short) },
-    }
+    let kind = BlockKind::Unknown { reason: SafeText::line(&short) };
+    Block { title: SafeText::line("unknown"), mime: String::new(), pointer, kind }
 }
 
 fn resource(result: &Payload, pointer: String, role: &str) -> Block {
     let Some(block) = result.pointer(&pointer) else {
         return unknown(pointer, "a resource block without a resource");
     };
-    let (uri, mime) = (text_of(block, "uri"), text_of(block, "mimeType"));
-    let (uri, mime) = (uri.or("no uri"), mime.or(""));
+    let uri = text_of(block, "uri").unwrap_or("no uri");
+    let mime = text_of(block, "mimeType").unwrap_or_default();
     let shown = if mime.is_empty() { uri.to_owned() } else { format!("{uri} · {mime}") };
     let title = title(role, &shown.chars().take(300).collect::<String>());
-    if has_text(block, "text") {
+    if text_of(block, "text").is_some() {
         let kind = BlockKind::Text(Shared::new(result, format!("{pointer}/text")));
         return Block { title, pointer, mime: mime.to_owned(), kind };
     }
-    if has_text(block, "blob") {
+    if text_of(block, "blob").is_some() {
         if mime.starts_with("image/") && mime != "image/svg+xml" {
             return picture(result, pointer, "blob", mime, title);
         }

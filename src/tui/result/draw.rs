@@ -13,7 +13,8 @@ use crate::tui::result::image::{Picture, PictureDone, PictureJob};
 use crate::tui::result::markdown;
 use crate::tui::result::rows::{Rows, Shared};
 use crate::tui::result::tree::{Key, TreeRow, children};
-use crate::tui::result::view::{ResultView, Tab};
+use crate::tui::result::view::{NOTHING, ResultView, Tab, pretty};
+use crate::tui::widget::Pen;
 
 /// A block of which something is seen.
 pub(super) struct Seen {
@@ -49,51 +50,39 @@ impl ResultView {
     }
 
     fn draw_tabs(&self, look: &Look, area: Rect, buf: &mut Buffer) {
-        let mut x = area.x;
+        let mut pen = Pen::new(buf, area);
         for (tab, name) in self.tabs() {
-            let style = if tab == self.tab { look.accent } else { look.muted };
-            x = put(buf, x, area.y, area.right().saturating_sub(x), name, style);
-            if tab == Tab::Structured {
-                let fits = match self.judged() {
-                    (0, 0) => look.ok,
-                    (0, _) => look.warning,
-                    _ => look.error,
-                };
-                for (mark, style) in self.structured_marks().iter().zip([look.warning, fits]) {
-                    x = put(buf, x, area.y, area.right().saturating_sub(x), mark, style);
-                }
+            pen.write(name, if tab == self.tab { look.accent } else { look.muted });
+            for (mark, style) in self.marks(tab, look) {
+                pen.write(&mark, style);
             }
-            x = put(buf, x, area.y, area.right().saturating_sub(x), "  ", look.muted);
+            pen.write("  ", look.muted);
         }
         if let Some(cut) = self.result.cut() {
             let text = format!("{}shown: {cut}; saving writes all", look.sign("⚠ ", "! "));
-            let text = SafeText::line(&text);
-            x = put(buf, x, area.y, area.right().saturating_sub(x), &text, look.warning);
+            pen.write(&SafeText::line(&text), look.warning);
         }
         // Nothing structured came, although the tool promises it: there is no tab to say so.
         if let (None, Some(violation)) = (&self.structured, self.violations.first()) {
             let text = format!("{}{}", look.sign("⚠ ", "! "), violation.message);
-            put(buf, x, area.y, area.right().saturating_sub(x), &SafeText::line(&text), look.error);
+            pen.write(&SafeText::line(&text), look.error);
         }
     }
 
-    /// What is said behind the name of the structured tab: that the text says otherwise, and
-    /// whether it fits its schema.
-    pub(super) fn structured_marks(&self) -> [String; 2] {
-        let look = &self.look;
+    /// What is said beside the name of a tab: of the structured content whether the text says the
+    /// same, and whether it fits its schema.
+    pub(super) fn marks(&self, tab: Tab, look: &Look) -> Vec<(String, Style)> {
+        if tab != Tab::Structured {
+            return Vec::new();
+        }
         let otherwise = if self.mismatch { look.sign(" ≠ text", " != text") } else { "" };
-        let fits = match self.judged() {
-            (0, 0) => look.sign(" ✓", " ok").to_owned(),
-            (0, _) => " not checked whole".to_owned(),
-            (n, _) => format!("{}{n} against the schema", look.sign(" ⚠ ", " ! ")),
-        };
-        [otherwise.to_owned(), fits]
-    }
-
-    /// How many violations there are, and how many remarks that something was not checked.
-    fn judged(&self) -> (usize, usize) {
         let unknown = self.violations.iter().filter(|v| v.keyword == "unknown").count();
-        (self.violations.len() - unknown, unknown)
+        let fits = match (self.violations.len() - unknown, unknown) {
+            (0, 0) => (look.sign(" ✓", " ok").to_owned(), look.ok),
+            (0, _) => (" not checked whole".to_owned(), look.warning),
+            (n, _) => (format!("{}{n} against the schema", look.sign(" ⚠ ", " ! ")), look.error),
+        };
+        vec![(otherwise.to_owned(), look.warning), fits]
     }
 
     /// Lines above the tree of structured content, in so many rows.
@@ -134,106 +123,60 @@ impl ResultView {
             if let (Some(y), Some(block)) = (title, self.blocks.get(index)) {
                 let chosen = index == self.block && self.blocks.len() > 1;
                 let style = if chosen { look.accent } else { look.muted };
-                let rule = look.sign("── ", "-- ");
-                let x = put(buf, area.x, y, area.width, rule, look.rule);
-                put(buf, x, y, area.right().saturating_sub(x), &block.title, style);
+                let mut pen = Pen::new(buf, Rect { y, height: 1, ..area });
+                pen.write(look.sign("── ", "-- "), look.rule).write(&block.title, style);
             }
             self.draw_block(index, skip, area, look, buf);
         }
     }
 
-    fn draw_block(
-        &self,
-        index: usize,
-        skip: usize,
-        area: Rect,
-        look: &Look,
-        buf: &mut Buffer,
-    ) -> u16 {
+    fn draw_block(&self, index: usize, skip: usize, area: Rect, look: &Look, buf: &mut Buffer) {
         let height = usize::from(area.height);
-        match (self.laid.get(index), self.blocks.get(index).map(|b| &b.kind)) {
+        let Some(block) = self.blocks.get(index) else { return };
+        let mut pen = Pen::new(buf, area);
+        match (self.laid.get(index), &block.kind) {
             (Some(Laid::Rows(rows, text)), _) => {
                 let slices = rows.slice(text.as_str(), skip..skip + height);
-                for (i, row) in slices.iter().enumerate() {
+                for (y, row) in (0..).zip(slices) {
                     let shifted: String =
                         row.chars().skip(self.column).take(usize::from(area.width) + 8).collect();
-                    put(
-                        buf,
-                        area.x,
-                        area.y + i as u16,
-                        area.width,
-                        &SafeText::line(&shifted),
-                        look.text,
-                    );
+                    pen.at(0, y).write(&SafeText::line(&shifted), look.text);
                 }
-                area.y + slices.len() as u16
             }
             (Some(Laid::Lines(lines)), _) => {
-                let shown = lines.iter().skip(skip).take(height);
-                let mut y = area.y;
-                for line in shown {
-                    let mut x = area.x;
+                for (y, line) in (0..).zip(lines.iter().skip(skip).take(height)) {
+                    pen.at(0, y);
                     for (text, style) in line {
-                        x = put(buf, x, y, area.right().saturating_sub(x), text, *style);
+                        pen.write(text, *style);
                     }
-                    y += 1;
                 }
-                y
             }
-            (Some(Laid::Picture(rows)), Some(BlockKind::Picture(picture, _))) => {
-                let left = rows.saturating_sub(skip as u16).min(area.height);
+            (Some(Laid::Picture(rows)), BlockKind::Picture(picture, _)) => {
                 if !picture.is_decoded() {
-                    put(buf, area.x, area.y, area.width, "decoding", look.faint);
+                    pen.write("decoding", look.faint);
                 }
+                let left = rows.saturating_sub(skip as u16).min(area.height);
                 let place = Rect { height: left, ..area };
                 picture.draw(self.picture_region(), skip as u16, look.graphics, place, buf);
-                area.y + left
             }
-            (Some(Laid::Binary(facts, rows, hidden)), _) => {
-                self.draw_binary(index, (facts, *rows, *hidden), skip, area, look, buf)
-            }
-            _ => area.y,
-        }
-    }
-
-    fn draw_binary(
-        &self,
-        index: usize,
-        (facts, rows, hidden): (&[super::markdown::Span], usize, usize),
-        skip: usize,
-        area: Rect,
-        look: &Look,
-        buf: &mut Buffer,
-    ) -> u16 {
-        let Some(binary) = self.blocks.get(index).and_then(super::content::Block::binary) else {
-            return area.y;
-        };
-        let last = 1 + rows + usize::from(hidden > 0);
-        let mut y = area.y;
-        for line in (skip..last).take(usize::from(area.height)) {
-            if line == 0 {
-                let mut x = area.x;
-                for (text, style) in facts {
-                    x = put(buf, x, y, area.right().saturating_sub(x), text, *style);
+            (Some(Laid::Binary(about, rows, hidden)), _) => {
+                let Some(binary) = block.binary() else { return };
+                let last = 1 + rows + usize::from(*hidden > 0);
+                for (y, line) in (0..).zip((skip..last).take(height)) {
+                    pen.at(0, y);
+                    if line == 0 {
+                        pen.write(about, look.foreign)
+                            .write("   w writes it to a file", look.faint);
+                    } else if line <= *rows {
+                        // Letters of ASCII and nothing else: safe as it is.
+                        pen.write(&binary.row(line - 1), look.muted);
+                    } else {
+                        pen.write(&format!("… {hidden} more rows; H shows them"), look.faint);
+                    }
                 }
-                put(
-                    buf,
-                    x,
-                    y,
-                    area.right().saturating_sub(x),
-                    "   w writes it to a file",
-                    look.faint,
-                );
-            } else if line <= rows {
-                // Letters of ASCII and nothing else: safe as it is.
-                put(buf, area.x, y, area.width, &binary.row(line - 1), look.muted);
-            } else {
-                let text = format!("… {hidden} more rows; H shows them");
-                put(buf, area.x, y, area.width, &text, look.faint);
             }
-            y += 1;
+            _ => {}
         }
-        y
     }
 
     fn draw_tree(&self, look: &Look, area: Rect, buf: &mut Buffer) {
@@ -296,10 +239,7 @@ impl ResultView {
                     let text = format!("not drawn: {reason} · {}", binary.facts());
                     Laid::Lines(vec![vec![(SafeText::line(&text), look.muted)]])
                 }
-                how => {
-                    let (width, height) = self.picture_region();
-                    Laid::Picture(picture.rows(width, height, how))
-                }
+                how => Laid::Picture(picture.rows(self.picture_region(), how)),
             },
             BlockKind::Data { .. } => self.lay_binary(index),
             BlockKind::Link { uri, about } => Laid::Lines(vec![
@@ -331,12 +271,12 @@ impl ResultView {
         };
         let all = binary.rows();
         let shown = if self.expanded.contains(&index) { all } else { all.min(HEX_ROWS) };
-        Laid::Binary(vec![(about, self.look.foreign)], shown, all - shown)
+        Laid::Binary(about, shown, all - shown)
     }
 
     fn lay_unknown(&self, block: &Block, reason: &SafeText) -> Laid {
-        let raw = self.result.pointer(&block.pointer).unwrap_or(super::view::NOTHING);
-        let (text, cut) = super::view::pretty(raw, 64 << 10);
+        let raw = self.result.pointer(&block.pointer).unwrap_or(NOTHING);
+        let (text, cut) = pretty(raw, 64 << 10);
         let mut lines = vec![vec![(reason.clone(), self.look.warning)]];
         for line in text.lines().take(200) {
             let cut: String = line.chars().take(400).collect();
@@ -378,7 +318,7 @@ impl ResultView {
             Ok(()) => {
                 if let Some((w, h)) = picture.size.filter(|_| !known) {
                     let title = format!("{} · {w} x {h}", block.title);
-                    block.title = crate::base::text::SafeText::line(&title);
+                    block.title = SafeText::line(&title);
                 }
             }
             Err(reason) => block.undrawable(&reason),
@@ -389,7 +329,7 @@ impl ResultView {
 
     /// The farthest pictures give their memory back.
     fn forget_pictures(&mut self, near: usize) {
-        let decoded = |(index, block): (usize, &mut super::content::Block)| match &block.kind {
+        let decoded = |(index, block): (usize, &mut Block)| match &block.kind {
             BlockKind::Picture(picture, _) if picture.is_decoded() => Some(index),
             _ => None,
         };
@@ -427,26 +367,23 @@ impl ResultView {
 
 /// Draws one row of a JSON tree.
 pub fn draw_tree_row(row: &TreeRow<'_>, here: bool, look: &Look, area: Rect, buf: &mut Buffer) {
+    let mut pen = Pen::new(buf, area);
     if here {
-        buf.set_style(area.intersection(buf.area), look.selection);
+        pen.row_style(look.selection);
     }
     let over = |style: Style| if here { look.selection } else { style };
-    let room = |x: u16| area.right().saturating_sub(x);
-    let mut x = area.x + (row.depth as u16 * 2).min(area.width / 2);
     let sign = match row.open {
         Some(true) => look.sign("▾ ", "v "),
         Some(false) => look.sign("▸ ", "> "),
         None => "  ",
     };
-    x = put(buf, x, area.y, room(x), sign, over(look.muted));
-    let (key, style) = match &row.key {
-        Some(Key::Name(name)) => (short(name, 200), look.json_key),
-        Some(Key::Index(index)) => (index.to_string(), look.muted),
-        None => (String::new(), look.muted),
-    };
-    if row.key.is_some() {
-        x = put(buf, x, area.y, room(x), &SafeText::line(&key), over(style));
-        x = put(buf, x, area.y, room(x), ": ", over(look.muted));
+    pen.column((row.depth as u16 * 2).min(area.width / 2)).write(sign, over(look.muted));
+    if let Some(key) = &row.key {
+        let (key, style) = match key {
+            Key::Name(name) => (short(name, 200), look.json_key),
+            Key::Index(index) => (index.to_string(), look.muted),
+        };
+        pen.write(&SafeText::line(&key), over(style)).write(": ", over(look.muted));
     }
     let children = children(row.value);
     let (text, style) = match row.value {
@@ -458,7 +395,7 @@ pub fn draw_tree_row(row: &TreeRow<'_>, here: bool, look: &Look, area: Rect, buf
         Value::Array(_) => (format!("[ {children} ]"), look.muted),
         Value::Object(_) => (format!("{{ {children} }}"), look.muted),
     };
-    put(buf, x, area.y, room(x), &SafeText::line(&text), over(style));
+    pen.write(&SafeText::line(&text), over(style));
 }
 
 fn short(text: &str, most: usize) -> String {
@@ -477,7 +414,7 @@ pub(super) enum Laid {
     /// A picture of so many rows.
     Picture(u16),
     /// Facts, then so many rows of hexadecimal; the last number are those that are not shown.
-    Binary(Vec<markdown::Span>, usize, usize),
+    Binary(SafeText, usize, usize),
 }
 
 const PICTURE_ROWS: u16 = 24;

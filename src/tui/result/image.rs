@@ -65,9 +65,7 @@ impl Drawn {
 pub struct PictureJob {
     /// Which block of the result it is.
     pub block: usize,
-    text: Shared,
-    size: Option<(u32, u32)>,
-    pixels: Option<Arc<RgbaImage>>,
+    picture: Picture,
     how: Graphics,
     limits: ContentLimits,
     /// The region it is fitted to.
@@ -78,7 +76,8 @@ pub struct PictureJob {
 
 impl PartialEq for PictureJob {
     fn eq(&self, other: &Self) -> bool {
-        let of = |job: &Self| (job.block, job.text.clone(), job.how, job.region, job.window);
+        let of =
+            |job: &Self| (job.block, job.picture.text.clone(), job.how, job.region, job.window);
         of(self) == of(other)
     }
 }
@@ -88,15 +87,7 @@ impl PartialEq for PictureJob {
 pub struct PictureDone {
     /// Which block of the result it is.
     pub block: usize,
-    outcome: Result<Ready, String>,
-}
-
-#[derive(Clone, Debug)]
-struct Ready {
-    size: (u32, u32),
-    pixels: Arc<RgbaImage>,
-    small: (Cells, Arc<RgbaImage>),
-    drawn: Option<Drawn>,
+    outcome: Result<Picture, String>,
 }
 
 impl PictureJob {
@@ -112,21 +103,24 @@ impl PictureJob {
         PictureDone { block, outcome: Err("it could not be decoded".to_owned()) }
     }
 
-    fn work(self) -> Result<Ready, String> {
-        let known = self.size.zip(self.pixels.clone());
+    fn work(self) -> Result<Picture, String> {
+        let Self { mut picture, how, limits, region, window, .. } = self;
+        let known = picture.size.zip(picture.pixels.take());
         let (size, pixels) = if let Some(known) = known {
             known
         } else {
-            let keep = if self.how.has_pixels() { KEPT_PIXELS } else { KEPT };
-            let (size, pixels) = decode(self.text.as_str(), keep, &self.limits)?;
+            let keep = if how.has_pixels() { KEPT_PIXELS } else { KEPT };
+            let (size, pixels) = decode(picture.text.as_str(), keep, &limits)?;
             (size, Arc::new(pixels))
         };
-        let cells = fitted(size, self.region, self.how);
+        let cells = fitted(size, region, how);
         let small = resized(&pixels, u32::from(cells.0), u32::from(cells.1) * 2);
+        picture.small = Some((cells, Arc::new(small)));
         // A terminal that cannot be written to in its own way still shows half blocks. Which rows
         // are seen is only known once the picture had its size.
-        let drawn = self.size.and_then(|_| drawn(&pixels, self.how, cells, self.window));
-        Ok(Ready { size, pixels, small: (cells, Arc::new(small)), drawn })
+        picture.drawn = picture.size.and_then(|_| drawn(&pixels, how, cells, window));
+        (picture.size, picture.pixels) = (Some(size), Some(pixels));
+        Ok(picture)
     }
 }
 
@@ -229,10 +223,10 @@ impl Picture {
         Self { text, size: None, pixels: None, small: None, drawn: None }
     }
 
-    /// Rows it takes when drawn in `width` cells and at most `height` rows; one while its size is
+    /// Rows it takes when drawn in a region of these columns and rows; one while its size is
     /// not known.
-    pub fn rows(&self, width: u16, height: u16, how: Graphics) -> u16 {
-        self.cells((width, height), how).1
+    pub fn rows(&self, region: (u16, u16), how: Graphics) -> u16 {
+        self.cells(region, how).1
     }
 
     /// Cells it takes within a region.
@@ -256,25 +250,12 @@ impl Picture {
         let is_small = self.small.as_ref().is_some_and(|(of, _)| *of == cells);
         let is_drawn = self.drawn.as_ref().is_some_and(|drawn| drawn.has(how, cells, window));
         let is_done = self.pixels.is_some() && is_small && (!how.has_pixels() || is_drawn);
-        (!is_done).then(|| PictureJob {
-            block,
-            text: self.text.clone(),
-            size: self.size,
-            pixels: self.pixels.clone(),
-            how,
-            limits,
-            region,
-            window,
-        })
+        (!is_done).then(|| PictureJob { block, picture: self.clone(), how, limits, region, window })
     }
 
     /// Takes what was done; a reason when it cannot be drawn at all.
     pub(super) fn take(&mut self, done: PictureDone) -> Result<(), String> {
-        let ready = done.outcome?;
-        self.size = Some(ready.size);
-        self.pixels = Some(ready.pixels);
-        self.small = Some(ready.small);
-        self.drawn = ready.drawn;
+        *self = done.outcome?;
         Ok(())
     }
 
@@ -285,9 +266,7 @@ impl Picture {
 
     /// Lets the pixels go; its size stays known, so that nothing moves.
     pub(super) fn forget(&mut self) {
-        self.pixels = None;
-        self.small = None;
-        self.drawn = None;
+        (self.pixels, self.small, self.drawn) = (None, None, None);
     }
 
     /// Where it stands in pixels when it is drawn into `area`, from row `skip` of its own on;

@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use crate::tui::form::pointer::join;
+
 /// Longer strings are not searched; the content view searches those.
 const SEARCHED: usize = 1 << 20;
 
@@ -88,10 +90,7 @@ fn child(value: &Value, index: usize) -> Option<(Key<'_>, &Value)> {
 impl Tree {
     /// Unfolds the root, and small values wholly.
     pub fn new(value: &Value) -> Self {
-        let mut tree = Self::default();
-        let mut budget = 120;
-        tree.open = unfold_small(value, 0, &mut budget);
-        tree
+        Self { open: unfold_small(value, 0, &mut 120), cursor: 0 }
     }
 
     /// How many rows are visible.
@@ -181,16 +180,9 @@ impl Tree {
 
     /// Whether the row of the cursor is unfolded.
     pub fn is_open(&self) -> bool {
-        match self.path(self.cursor) {
-            None => self.open.is_some(),
-            Some(path) => {
-                let mut open = self.open.as_ref();
-                for index in path {
-                    open = open.and_then(|o| o.open.get(&index));
-                }
-                open.is_some()
-            }
-        }
+        let path = self.path(self.cursor).unwrap_or_default();
+        let root = self.open.as_ref();
+        root.is_some_and(|root| path.iter().try_fold(root, |open, at| open.open.get(at)).is_some())
     }
 
     /// Puts the cursor on a place, unfolding what is above it.
@@ -210,11 +202,7 @@ impl Tree {
     }
 
     fn open_at(&mut self, path: &[usize]) -> Option<&mut Open> {
-        let mut open = self.open.as_mut()?;
-        for index in path {
-            open = open.open.get_mut(index)?;
-        }
-        Some(open)
+        path.iter().try_fold(self.open.as_mut()?, |open, index| open.open.get_mut(index))
     }
 
     /// JSON pointer (RFC 6901) of the row of the cursor.
@@ -224,13 +212,8 @@ impl Tree {
         for index in self.path(self.cursor).unwrap_or_default() {
             let Some((key, next)) = child(here, index) else { break };
             match key {
-                Key::Name(name) => {
-                    out.push('/');
-                    out.push_str(&name.replace('~', "~0").replace('/', "~1"));
-                }
-                Key::Index(index) => {
-                    let _ = write!(out, "/{index}");
-                }
+                Key::Name(name) => out = join(&out, name),
+                Key::Index(index) => _ = write!(out, "/{index}"),
             }
             here = next;
         }

@@ -14,26 +14,27 @@ use crate::tui::action::Action;
 use crate::tui::effect::{Effect, Existing};
 use crate::tui::form::draw::Look;
 use crate::tui::result::compare::{Comparing, Comparison, Contrast};
-use crate::tui::result::content::{BlockKind, Blocks, blocks};
+use crate::tui::result::content::{self, Block, BlockKind, Blocks, blocks};
 use crate::tui::result::draw::Laid;
-use crate::tui::result::markdown;
 use crate::tui::result::rows::{Shared, find};
 use crate::tui::result::tree::Tree;
 
 /// The ways to look at a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tab {
     /// Its content, as a person reads it.
     Content,
     /// Its structured content, against the schema.
     Structured,
     /// As it was sent.
+    #[default]
     Raw,
     /// Beside an earlier one.
     Compare,
 }
 
 /// A viewer of one result.
+#[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "ways of looking, each on or off by itself")]
 pub struct ResultView {
     pub(super) result: Payload,
@@ -84,32 +85,17 @@ impl ResultView {
         };
         let alone = blocks.len() == 1 && matches!(blocks[0].kind, BlockKind::Data { .. });
         Self {
-            mismatch: super::view::says_otherwise(&result),
+            mismatch: says_otherwise(&result),
+            expanded: alone.then_some(0).into_iter().collect(),
             result,
             blocks,
-            laid: Vec::new(),
-            width: 0,
-            height: 0,
-            look: Look::default(),
-            limits: ContentLimits::default(),
-            stale: true,
-            expanded: alone.then_some(0).into_iter().collect(),
-            drawing: false,
-            violations,
-            tab,
-            block: 0,
-            scroll: 0,
-            column: 0,
-            plain: false,
-            wrap: true,
-            beside: false,
             raw,
             structured,
-            comparison: None,
-            contrast: None,
-            shift: 0,
-            comparing: None,
-            needle: String::new(),
+            violations,
+            tab,
+            wrap: true,
+            stale: true,
+            ..Self::default()
         }
     }
 
@@ -311,10 +297,9 @@ impl ResultView {
 
     fn toggle_hex(&mut self) -> Option<Effect> {
         let block = self.blocks.get(self.block).filter(|_| self.tab == Tab::Content);
-        if block.and_then(super::content::Block::binary).is_none() {
-            return Some(Effect::Say(
-                "only binary content has bytes to show; {next-block} chooses".to_owned(),
-            ));
+        if block.and_then(Block::binary).is_none() {
+            let words = "only binary content has bytes to show; {next-block} chooses";
+            return Some(Effect::Say(words.to_owned()));
         }
         if !self.expanded.remove(&self.block) {
             self.expanded.insert(self.block);
@@ -402,20 +387,10 @@ impl ResultView {
                 hits.extend(found.map(|offset| above + title + rows.row_of(text, offset)));
             } else if let Some(Laid::Lines(lines)) = self.laid.get(index) {
                 let wanted = needle.to_lowercase();
-                let holds = |line: &Vec<markdown::Span>| {
-                    line.iter()
-                        .map(|(t, _)| t.as_str())
-                        .collect::<String>()
-                        .to_lowercase()
-                        .contains(&wanted)
-                };
-                hits.extend(
-                    lines
-                        .iter()
-                        .enumerate()
-                        .filter(|(_, l)| holds(l))
-                        .map(|(i, _)| above + title + i),
-                );
+                hits.extend((above + title..).zip(lines).filter_map(|(row, line)| {
+                    let text: String = line.iter().map(|(text, _)| text.as_str()).collect();
+                    text.to_lowercase().contains(&wanted).then_some(row)
+                }));
             }
             above += self.block_rows(index);
         }
@@ -443,9 +418,9 @@ impl ResultView {
 
     pub(super) fn saved(&self) -> Effect {
         let block = self.blocks.get(self.block).filter(|_| self.tab == Tab::Content);
-        if let Some(binary) = block.and_then(super::content::Block::binary) {
+        if let Some(binary) = block.and_then(Block::binary) {
             let mime = block.map(|b| b.mime.as_str()).unwrap_or_default();
-            let name = format!("mcpdeck-result.{}", super::content::suffix(mime));
+            let name = format!("mcpdeck-result.{}", content::suffix(mime));
             return save(&name, Content::Base64(binary.text().clone()));
         }
         if let Some(BlockKind::Text(text)) = block.map(|b| &b.kind) {
@@ -495,11 +470,8 @@ impl ResultView {
     fn tab_at(&self, column: u16) -> Option<Tab> {
         let mut x = 0;
         for (tab, name) in self.tabs() {
-            let marks: usize = if tab == Tab::Structured {
-                self.structured_marks().iter().map(|mark| mark.width()).sum()
-            } else {
-                0
-            };
+            let marks = self.marks(tab, &self.look);
+            let marks: usize = marks.iter().map(|(mark, _)| mark.width()).sum();
             let end = x + name.width() + marks;
             if (x..end).contains(&usize::from(column)) {
                 return Some(tab);

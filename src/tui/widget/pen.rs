@@ -102,6 +102,11 @@ impl<'a> Pen<'a> {
         self.cut(text.text(), cells, style)
     }
 
+    /// [`Pen::put`] for text that its caller made safe.
+    pub(in crate::tui) fn write(&mut self, text: &str, style: Style) -> &mut Self {
+        self.cut(text, u16::MAX, style)
+    }
+
     /// [`Pen::clip`] for text that its caller made safe.
     pub(in crate::tui) fn cut(&mut self, text: &str, cells: u16, style: Style) -> &mut Self {
         let cells = cells.min(self.room());
