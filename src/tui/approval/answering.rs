@@ -175,8 +175,8 @@ impl AnswerScreen {
         }
     }
 
-    fn sends(&self, result: Value) -> Option<Effect> {
-        Some(Effect::Answer(self.id(), Answer::Result(result)))
+    fn sends(&self, result: Value) -> Effect {
+        Effect::Answer(self.id(), Answer::Result(result))
     }
 
     /// Says something in the line of notices, and does nothing else.
@@ -299,7 +299,7 @@ impl AnswerScreen {
 
     fn cancel(&mut self) -> Option<Effect> {
         if matches!(self.says, Says::Elicitation(_)) {
-            return self.sends(json!({"action": "cancel"}));
+            return Some(self.sends(json!({"action": "cancel"})));
         }
         self.say("only an elicitation can be cancelled")
     }
@@ -307,7 +307,7 @@ impl AnswerScreen {
     /// A browser was started for the page, or could not be.
     pub fn visited(&mut self, opened: Result<(), SafeText>) -> Option<Effect> {
         match opened {
-            Ok(()) if self.stage == Stage::Open => self.sends(json!({"action": "accept"})),
+            Ok(()) if self.stage == Stage::Open => Some(self.sends(json!({"action": "accept"}))),
             Ok(()) => None,
             Err(reason) => {
                 self.opened_elsewhere = true;

@@ -37,7 +37,7 @@ impl CallScreen {
     pub fn draft(&mut self) -> Vec<Effect> {
         self.draft_due = None;
         let mut draft = self.form.draft();
-        if is_bare(&draft.value) {
+        if draft.value.as_object().is_some_and(serde_json::Map::is_empty) {
             draft.value = Value::Null;
         }
         if self.drafted.as_ref().map_or(draft.is_empty(), |drafted| *drafted == draft) {
@@ -300,10 +300,6 @@ impl CallScreen {
     pub(super) fn stop_comparing(&mut self) -> bool {
         self.focus == Focus::Result && self.view_mut().is_some_and(ResultView::stop_comparing)
     }
-}
-
-fn is_bare(value: &Value) -> bool {
-    value.as_object().is_some_and(serde_json::Map::is_empty)
 }
 
 /// What is known of changes of the resource that is looked at.

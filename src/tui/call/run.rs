@@ -182,10 +182,7 @@ impl Run {
 
     /// The result, when there is one.
     pub fn result(&self) -> Option<&Payload> {
-        match &self.state {
-            RunState::Answered { outcome, .. } => Some(&outcome.result),
-            _ => None,
-        }
+        self.view().map(ResultView::result)
     }
 
     /// Share done, from 0 to 1, when it is known.

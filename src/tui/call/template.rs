@@ -31,23 +31,17 @@ struct Operator {
 
 /// RFC 6570, appendix A.
 fn operator(sign: char) -> Option<Operator> {
-    let make = |first, separator, named, if_empty, reserved| Operator {
-        first,
-        separator,
-        named,
-        if_empty,
-        reserved,
-    };
-    Some(match sign {
-        '+' => make("", ",", false, "", true),
-        '#' => make("#", ",", false, "", true),
-        '.' => make(".", ".", false, "", false),
-        '/' => make("/", "/", false, "", false),
-        ';' => make(";", ";", true, "", false),
-        '?' => make("?", "&", true, "=", false),
-        '&' => make("&", "&", true, "=", false),
+    let (first, separator, named, if_empty, reserved) = match sign {
+        '+' => ("", ",", false, "", true),
+        '#' => ("#", ",", false, "", true),
+        '.' => (".", ".", false, "", false),
+        '/' => ("/", "/", false, "", false),
+        ';' => (";", ";", true, "", false),
+        '?' => ("?", "&", true, "=", false),
+        '&' => ("&", "&", true, "=", false),
         _ => return None,
-    })
+    };
+    Some(Operator { first, separator, named, if_empty, reserved })
 }
 
 const SIMPLE: Operator =

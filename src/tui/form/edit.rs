@@ -338,8 +338,8 @@ impl FormState {
             return Some(field.merged.clone());
         }
         at.is_empty().then(|| {
-            let picks = self.decisions.picks.get("").map_or(&[][..], Vec::as_slice);
-            merge(&self.document, &[Arc::clone(&self.document.root)], self.value.as_ref(), picks)
+            let (root, picks) = (Arc::clone(&self.document.root), self.decisions.picks(""));
+            merge(&self.document, &[root], self.value.as_ref(), picks)
         })
     }
 
@@ -361,13 +361,13 @@ impl FormState {
             Action::SetNull => self.set_null(self.cursor),
             Action::SetEmpty => return self.set_empty(self.cursor),
             Action::AddItem => return self.add_here(),
-            Action::RemoveItem => return self.on_member(Self::remove),
-            Action::DuplicateItem => return self.on_item(|form, at| form.duplicate(at).is_some()),
-            Action::MoveUp => {
-                return self.on_item(|f, at| f.move_item(at, Direction::Up).is_some());
+            Action::RemoveItem => return self.remove_here(),
+            Action::DuplicateItem => {
+                return self.item_here().and_then(|at| self.duplicate(&at)).is_some();
             }
-            Action::MoveDown => {
-                return self.on_item(|f, at| f.move_item(at, Direction::Down).is_some());
+            Action::MoveUp | Action::MoveDown => {
+                let to = if action == Action::MoveUp { Direction::Up } else { Direction::Down };
+                return self.item_here().and_then(|at| self.move_item(&at, to)).is_some();
             }
             Action::StepUp => self.step(self.cursor, Direction::Up),
             Action::StepDown => self.step(self.cursor, Direction::Down),
@@ -383,13 +383,19 @@ impl FormState {
     }
 
     fn next_problem(&mut self) -> bool {
-        if self.json.as_ref().is_some_and(|json| json.problem().is_some()) {
+        let rows = self.problems().iter().filter_map(|p| p.row);
+        let after = rows.clone().find(|row| *row > self.cursor);
+        let row = after.or_else(|| rows.clone().next());
+        self.go_to_problem(row)
+    }
+
+    /// Goes to a row with a problem; JSON that is no value yet comes first.
+    fn go_to_problem(&mut self, row: Option<usize>) -> bool {
+        if self.json_is_broken() {
             self.enter_json();
             return true;
         }
-        let rows = self.problems().iter().filter_map(|p| p.row);
-        let after = rows.clone().find(|row| *row > self.cursor);
-        let Some(row) = after.or_else(|| rows.clone().next()) else { return false };
+        let Some(row) = row else { return false };
         self.select(row);
         true
     }
@@ -397,15 +403,10 @@ impl FormState {
     /// Goes to the gravest of the problems that keep the form from being sent, the first of those.
     /// False when there is none.
     pub fn go_to_gravest(&mut self) -> bool {
-        if self.json.as_ref().is_some_and(|json| json.problem().is_some()) {
-            self.enter_json();
-            return true;
-        }
         let blocking = self.problems().iter().filter(|problem| problem.weight < Weight::Note);
         let placed = blocking.filter_map(|problem| Some((problem.weight, problem.row?)));
-        let Some((_, row)) = placed.min() else { return false };
-        self.select(row);
-        true
+        let gravest = placed.min().map(|(_, row)| row);
+        self.go_to_problem(gravest)
     }
 
     fn enter(&mut self) -> bool {
@@ -504,33 +505,20 @@ impl FormState {
         }
     }
 
-    fn on_member(&mut self, act: impl FnOnce(&mut Self, &str)) -> bool {
-        let Some(row) = self.current() else { return false };
-        if row.removable {
-            let at = row.pointer.clone();
-            act(self, &at);
-            return true;
-        }
-        self.on_item(|form, at| {
-            act(form, at);
-            true
-        })
+    fn remove_here(&mut self) -> bool {
+        let removable = self.current().filter(|row| row.removable).map(|row| row.pointer.clone());
+        let Some(at) = removable.or_else(|| self.item_here()) else { return false };
+        self.remove(&at);
+        true
     }
 
     /// The nearest list item at or above the cursor.
-    fn on_item(&mut self, act: impl FnOnce(&mut Self, &str) -> bool) -> bool {
-        let Some(row) = self.current() else { return false };
-        let mut at = row.pointer.clone();
-        loop {
-            let Some((parent, _)) = pointer::split(&at) else { return false };
-            let parent = parent.to_owned();
-            if pointer::get(self.value.as_ref(), &parent).is_some_and(Value::is_array)
-                && pointer::get(self.value.as_ref(), &at).is_some()
-            {
-                return act(self, &at);
-            }
-            at = parent;
+    fn item_here(&self) -> Option<String> {
+        let mut at = self.current()?.pointer.as_str();
+        while !self.is_item(at) || pointer::get(self.value.as_ref(), at).is_none() {
+            at = pointer::split(at)?.0;
         }
+        Some(at.to_owned())
     }
 
     fn begin_rename(&mut self) -> bool {

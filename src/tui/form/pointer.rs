@@ -82,13 +82,13 @@ pub fn rename(root: &mut Option<Value>, pointer: &str, name: &str) -> bool {
     let Some(Value::Object(map)) = root.as_mut().and_then(|root| root.pointer_mut(parent)) else {
         return false;
     };
-    if !map.contains_key(&key) || (map.contains_key(name) && name != key) {
-        return false;
+    let Some(at) = map.keys().position(|known| *known == key) else { return false };
+    if map.contains_key(name) {
+        return name == key;
     }
-    let renamed = std::mem::take(map)
-        .into_iter()
-        .map(|(k, v)| if k == key { (name.to_owned(), v) } else { (k, v) });
-    *map = renamed.collect();
+    if let Some(value) = map.shift_remove(&key) {
+        map.shift_insert(at, name.to_owned(), value);
+    }
     true
 }
 

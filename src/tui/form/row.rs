@@ -87,7 +87,7 @@ pub struct Decisions {
 }
 
 impl Decisions {
-    fn picks(&self, pointer: &str) -> &[Option<usize>] {
+    pub(super) fn picks(&self, pointer: &str) -> &[Option<usize>] {
         self.picks.get(pointer).map_or(&[], Vec::as_slice)
     }
 }
@@ -181,11 +181,8 @@ impl Builder<'_> {
             let titles = shown
                 .map(|v| SafeText::line(&variant_title(self.document, v, discriminator)))
                 .collect();
-            let variants = union.variants.clone();
-            self.choice_row(
-                place,
-                RowKind::Variant { slot, titles, active: union.active, variants },
-            );
+            let (active, variants) = (union.active, union.variants.clone());
+            self.choice_row(place, RowKind::Variant { slot, titles, active, variants });
         }
     }
 

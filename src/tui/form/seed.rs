@@ -41,11 +41,12 @@ fn seed_at(document: &Document, conj: &[Node], defaults: Defaults, depth: u32) -
     }
     let mut map = Map::new();
     for (name, property) in &merged.properties {
-        let wanted = merged.required.contains(name) || defaults == Defaults::All;
-        let seeded = match (wanted, merged.required.contains(name)) {
-            (true, true) => seed_at(document, property, defaults, depth + 1),
-            (true, false) => default_of(document, property),
-            _ => None,
+        let seeded = if merged.required.contains(name) {
+            seed_at(document, property, defaults, depth + 1)
+        } else if defaults == Defaults::All {
+            merge(document, property, None, &[]).first(|node| node.default.as_ref()).cloned()
+        } else {
+            None
         };
         if let Some(value) = seeded {
             map.insert(name.clone(), value);
@@ -67,10 +68,6 @@ pub fn constants(document: &Document, merged: &Merged) -> Map<String, Value> {
     fixed.collect()
 }
 
-fn default_of(document: &Document, conj: &[Node]) -> Option<Value> {
-    merge(document, conj, None, &[]).first(|node| node.default.as_ref()).cloned()
-}
-
 /// An empty value of the kind a place wants: what "empty" means beside unset and null.
 pub fn empty(merged: &Merged) -> Option<Value> {
     let types = merged.types.without(Types::NULL);
@@ -87,20 +84,17 @@ pub fn empty(merged: &Merged) -> Option<Value> {
 
 const MAX_DEPTH: usize = 64;
 
-/// Takes every secret out of `value`; gives how many there were.
-pub(super) fn strip(document: &Document, decisions: &Decisions, value: &mut Value) -> usize {
-    if !document.has_secrets() {
-        return 0;
+/// Takes every secret out of `value`.
+pub(super) fn strip(document: &Document, decisions: &Decisions, value: &mut Value) {
+    if document.has_secrets() {
+        let root = vec![std::sync::Arc::clone(&document.root)];
+        Stripper { document, decisions }.inside(&root, String::new(), value, 0);
     }
-    let mut stripper = Stripper { document, decisions, taken: 0 };
-    stripper.inside(&vec![std::sync::Arc::clone(&document.root)], String::new(), value, 0);
-    stripper.taken
 }
 
 struct Stripper<'a> {
     document: &'a Document,
     decisions: &'a Decisions,
-    taken: usize,
 }
 
 impl Stripper<'_> {
@@ -118,12 +112,11 @@ impl Stripper<'_> {
             })
     }
 
-    fn inside(&mut self, conj: &Conj, at: String, value: &mut Value, depth: usize) {
+    fn inside(&self, conj: &Conj, at: String, value: &mut Value, depth: usize) {
         if depth > MAX_DEPTH || !(value.is_object() || value.is_array()) {
             return;
         }
-        let picks = self.decisions.picks.get(&at).map_or(&[][..], Vec::as_slice);
-        let merged = merge(self.document, conj, Some(value), picks);
+        let merged = merge(self.document, conj, Some(value), self.decisions.picks(&at));
         match value {
             Value::Object(map) => {
                 let names: Vec<String> = map.keys().cloned().collect();
@@ -132,7 +125,6 @@ impl Stripper<'_> {
                     let conj = known.or_else(|| merged.other(&name)).unwrap_or_default();
                     if self.is_secret(&conj, 0) {
                         map.shift_remove(&name);
-                        self.taken += 1;
                     } else if let Some(member) = map.get_mut(&name) {
                         self.inside(&conj, join(&at, &name), member, depth + 1);
                     }
@@ -143,7 +135,6 @@ impl Stripper<'_> {
                     let conj = item_conj(&merged, i);
                     if self.is_secret(&conj, 0) {
                         *item = Value::Null;
-                        self.taken += 1;
                     } else {
                         self.inside(&conj, format!("{at}/{i}"), item, depth + 1);
                     }

@@ -165,8 +165,12 @@ impl FormState {
     /// Whether text was typed somewhere that is no value: such a form cannot be sent, even on
     /// purpose, because it is not known what would be sent.
     pub fn has_drafts(&self) -> bool {
-        self.problems.iter().any(|p| p.weight == Weight::Draft)
-            || self.json.as_ref().is_some_and(|json| json.problem().is_some())
+        self.problems.iter().any(|p| p.weight == Weight::Draft) || self.json_is_broken()
+    }
+
+    /// Whether the whole value is typed as JSON and is none yet.
+    pub(super) fn json_is_broken(&self) -> bool {
+        self.json.as_ref().is_some_and(|json| json.problem.is_some())
     }
 
     /// Whether anything was changed by the person.

@@ -302,17 +302,7 @@ impl Picture {
             Graphics::Blocks(depth, _) => depth,
             _ => ColorDepth::True,
         };
-        self.draw_blocks(self.cells(full, how), skip, depth, area, buf);
-    }
-
-    fn draw_blocks(
-        &self,
-        cells: Cells,
-        skip: u16,
-        depth: ColorDepth,
-        area: Rect,
-        buf: &mut Buffer,
-    ) {
+        let cells = self.cells(full, how);
         let (columns, rows) = cells;
         // Until it was made for these cells, what there is gives an idea of it.
         let small = self.small.as_ref().filter(|(of, _)| *of == cells).map(|(_, small)| small);

@@ -48,7 +48,7 @@ impl AnswerScreen {
         self.armed = doubt.is_some();
         match doubt {
             Some(doubt) => self.say(&doubt),
-            None => self.sends(answer),
+            None => Some(self.sends(answer)),
         }
     }
 
@@ -108,7 +108,7 @@ impl AnswerScreen {
 
     pub(super) fn deny(&mut self) -> Option<Effect> {
         if matches!(self.says, Says::Elicitation(_)) {
-            return self.sends(json!({"action": "decline"}));
+            return Some(self.sends(json!({"action": "decline"})));
         }
         if self.part != Part::Reason {
             self.part = Part::Reason;
@@ -336,7 +336,7 @@ mod tests {
         check(&mut answering);
         answering.type_in_form(KeyCode::Char('0').into(), false);
         let job = answering.pending_check();
-        assert_eq!(job.is_some(), answering.is_checking());
+        assert_eq!(job.is_some(), answering.draft.form().is_some_and(FormState::is_checking));
         let outcome = answering.apply(Action::Send);
         let outcome = match job {
             Some(job) => answering.checked(&job.run()),
