@@ -30,8 +30,7 @@ pub mod source;
 mod syntax;
 
 pub use change::{ConfigChange, changed_settings};
-pub use diagnostics::{Diagnostic, Mark, Position, Severity};
-pub use diagnostics::{render, render_all};
+pub use diagnostics::{Diagnostic, Mark, Position, Severity, render, render_all};
 pub use discover::{Pairs, discover, single_command, single_url};
 pub(crate) use entry::{ENTRY_LABEL, HOST_LABEL, ID_FILE};
 pub use environment::{Environment, Sources, input_variable};

@@ -24,8 +24,9 @@ pub mod tokens;
 pub mod trust;
 pub mod watch;
 
-pub use handle::{Change, ConfigCommand, Keep, Saving};
-pub use handle::{Deck, DeckBuilder, DeckEvent, Masks, Notebook};
+pub use handle::{
+    Change, ConfigCommand, Deck, DeckBuilder, DeckEvent, Keep, Masks, Notebook, Saving,
+};
 pub use saved::{SavedCall, SavedCalls, SavedTarget};
 pub use situation::{FileText, InputState, InputView, Situation};
 pub use trust::{FieldChange, Review, TrustStore, Verdict};

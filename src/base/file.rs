@@ -6,8 +6,7 @@
 //! never overwritten.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};

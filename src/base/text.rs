@@ -32,6 +32,17 @@ mod scan;
 
 pub use scan::HiddenKind;
 
+/// The word most like `wanted`, by Jaro-Winkler, if it is more like it than `above`.
+pub fn nearest<T: AsRef<str>>(
+    wanted: &str,
+    known: impl IntoIterator<Item = T>,
+    above: f64,
+) -> Option<T> {
+    let scored = known.into_iter().map(|word| (strsim::jaro_winkler(wanted, word.as_ref()), word));
+    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0));
+    best.filter(|(score, _)| *score > above).map(|(_, word)| word)
+}
+
 /// Text that is safe to draw: no control, bidi, tag or zero-width characters are left in it.
 ///
 /// Made by [`SafeText::line`] (one line; line breaks become `⏎`), [`SafeText::block`] (keeps `\n`,

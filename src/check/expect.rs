@@ -16,6 +16,7 @@ use super::jsonc::Written;
 use super::rule::finding;
 use super::subject::{Entry, Subject, brief};
 use super::{Finding, Severity, rule};
+use crate::base::text::nearest;
 use crate::host::validate::{Validator, Verdict};
 
 /// Name of the file beside the configuration.
@@ -331,13 +332,10 @@ fn missing<'a>(
     name: &str,
     have: impl Iterator<Item = &'a str>,
 ) -> Finding {
-    let near = have
-        .map(|other| (strsim::jaro_winkler(name, other), other))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .filter(|(score, _)| *score > 0.8);
+    let near = nearest(name, have, 0.8);
     let name = brief(name, 80);
     let mut message = format!("{noun} `{name}` is expected");
-    if let Some((_, other)) = near {
+    if let Some(other) = near {
         let _ = write!(message, "; there is `{}`", brief(other, 80));
     }
     finding(rule, format!("{list}/{name}"), message)

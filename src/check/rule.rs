@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 use super::{Finding, Severity};
+use crate::base::text::nearest;
 
 /// The id of a rule that exists.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,12 +20,8 @@ impl RuleId {
         if let Some(rule) = find(text) {
             return Ok(Self(rule.id));
         }
-        let near = all()
-            .map(|rule| (strsim::jaro_winkler(text, rule.id), rule.id))
-            .max_by(|a, b| a.0.total_cmp(&b.0))
-            .filter(|(score, _)| *score > 0.7);
-        Err(match near {
-            Some((_, id)) => format!("there is no rule `{text}`; did you mean `{id}`?"),
+        Err(match nearest(text, all().map(|rule| rule.id), 0.7) {
+            Some(id) => format!("there is no rule `{text}`; did you mean `{id}`?"),
             None => format!("there is no rule `{text}`; `mcpdeck explain` lists them"),
         })
     }

@@ -16,32 +16,12 @@ pub struct Again<'a> {
 impl Again<'_> {
     /// The check of a server, with every step.
     pub fn check(self, server: &ServerName) -> String {
-        let mut words = vec!["mcpdeck".to_owned(), "--check".to_owned(), "-v".to_owned()];
-        match &self.one.url {
-            Some(url) => {
-                words.push(quoted(url));
-                words.extend(self.headers());
-            }
-            None if self.one.command.is_empty() => {
-                words.extend(["--server".to_owned(), quoted(server.as_str())]);
-            }
-            None => {}
-        }
-        self.finish(words)
+        self.line(["--check", "-v"], (None, Some("--server")), server)
     }
 
     /// The list of a server, with the parameters of its tools.
     pub fn list(self, server: &ServerName) -> String {
-        let mut words = vec!["mcpdeck".to_owned(), "list".to_owned(), "--long".to_owned()];
-        match &self.one.url {
-            Some(url) => {
-                words.extend(["--url".to_owned(), quoted(url)]);
-                words.extend(self.headers());
-            }
-            None if self.one.command.is_empty() => words.push(quoted(server.as_str())),
-            None => {}
-        }
-        self.finish(words)
+        self.line(["list", "--long"], (Some("--url"), None), server)
     }
 
     /// Headers as they were given; a value that names no variable may be a secret.
@@ -52,7 +32,27 @@ impl Again<'_> {
         })
     }
 
-    fn finish(self, mut words: Vec<String>) -> String {
+    /// The command line that says it.
+    fn line(
+        self,
+        verb: [&str; 2],
+        (url_option, server_option): (Option<&str>, Option<&str>),
+        server: &ServerName,
+    ) -> String {
+        let mut words = vec!["mcpdeck".to_owned()];
+        words.extend(verb.map(str::to_owned));
+        match &self.one.url {
+            Some(url) => {
+                words.extend(url_option.map(str::to_owned));
+                words.push(quoted(url));
+                words.extend(self.headers());
+            }
+            None if self.one.command.is_empty() => {
+                words.extend(server_option.map(str::to_owned));
+                words.push(quoted(server.as_str()));
+            }
+            None => {}
+        }
         for (option, files) in
             [("--config", &self.common.config), ("--env-file", &self.common.env_file)]
         {

@@ -39,7 +39,6 @@ use crate::config::Environment;
 #[cfg(feature = "gateway")]
 use crate::deck::chats::ChatStore;
 use crate::deck::policy::PolicyKeeper;
-use crate::error::Error;
 #[cfg(feature = "gateway")]
 use crate::gateway::Service;
 #[cfg(feature = "gateway")]
@@ -244,7 +243,7 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> Done {
         let work = async |scene: &deck::Scene<'_>| {
             replay::ask(scene, replay, model, limits, args.json).await
         };
-        return ended(deck::run_over(source, job, work));
+        return deck::ended(deck::run_over(source, job, work));
     }
     let work = async |scene: &deck::Scene<'_>| {
         // Who acts as somebody else has the rules of the files.
@@ -286,14 +285,7 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> Done {
         Ok(source) => deck::run_over(source, job, work),
         Err(problems) => Err(deck::refused(problems)),
     };
-    ended(done)
-}
-
-fn ended(done: Result<Exit, Error>) -> Done {
-    done.map_err(|error| {
-        deck::complain(&error);
-        deck::exit_of(&error)
-    })
+    deck::ended(done)
 }
 
 /// One turn, printed as it goes.

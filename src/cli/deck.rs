@@ -4,8 +4,7 @@ use super::again::Again;
 use super::args::{Common, OneServer};
 use super::known::{Kind, Known};
 use super::load::{self, LeftOut, Source};
-use super::output::Exit;
-use super::output::Progress;
+use super::output::{Done, Exit, Progress};
 use super::{output, recording, signals};
 use crate::base::human::Dur;
 use crate::base::{SafeText, ServerName};
@@ -250,6 +249,14 @@ pub fn exit_of(error: &Error) -> Exit {
         }
         _ => Exit::Failed,
     }
+}
+
+/// Says what went wrong, if it did.
+pub fn ended(done: Result<Exit, Error>) -> Done {
+    done.map_err(|error| {
+        complain(&error);
+        exit_of(&error)
+    })
 }
 
 /// Tells an error on stderr: a configuration's problems with their lines, anything else as it is.

@@ -7,7 +7,7 @@ use clap::CommandFactory;
 use super::args::{Cli, ExplainArgs, SchemaKind};
 use super::output::{Done, Exit};
 use super::{complete, output};
-use crate::base::text::json;
+use crate::base::text::{json, nearest};
 use crate::check::{report, rule};
 
 /// `mcpdeck explain [RULE]`
@@ -185,13 +185,10 @@ pub fn text(wanted: &str) -> Result<String, String> {
         return Ok(verb.render_long_help().to_string());
     }
     let names = TOPICS.iter().map(|topic| topic.name).chain(["keys"]);
-    let near = names
-        .map(|name| (strsim::jaro_winkler(wanted, name), name))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .filter(|(score, _)| *score > 0.7);
+    let near = nearest(wanted, names, 0.7);
     let shown = crate::base::text::SafeText::line(wanted);
     Err(match near {
-        Some((_, name)) => format!("there is no help on `{shown}`; did you mean `{name}`?"),
+        Some(name) => format!("there is no help on `{shown}`; did you mean `{name}`?"),
         None => format!(
             "there is no help on `{shown}`; there is help on these, and on every command\n{}",
             list().trim_end()

@@ -8,8 +8,7 @@ use serde_json::Value;
 
 use super::args::ImportArgs;
 use super::configuration::problems;
-use super::output;
-use super::output::{Done, Exit};
+use super::output::{self, Done, Exit};
 use crate::base::{SafeText, ServerName};
 use crate::config::edit::write_with_backup;
 use crate::config::import::{Conflict, Host, Imported, merged, places, preview, read};

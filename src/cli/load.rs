@@ -7,6 +7,7 @@ use clap::{CommandFactory, Parser};
 use parking_lot::Mutex;
 
 use super::args::{Cli, Common, OneServer, Verb};
+use crate::base::text::nearest;
 use crate::base::{Redactor, Secret, ServerName};
 use crate::config::{
     Diagnostic, Environment, Loaded, McpConfig, ServerConfig, Severity, discover, load,
@@ -105,13 +106,9 @@ fn neighbours(file: &Path, env: &Environment) -> String {
     };
     let wanted = file.file_name().unwrap_or_default().to_string_lossy();
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let alike = names
-        .filter(|name| Path::new(name).extension() == file.extension())
-        .map(|name| (strsim::jaro_winkler(&wanted, &name), name))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .filter(|(score, _)| *score > 0.6);
-    match alike {
-        Some((_, name)) => {
+    let same_kind = |name: &String| Path::new(name).extension() == file.extension();
+    match nearest(&wanted, names.filter(same_kind), 0.6) {
+        Some(name) => {
             format!("there is {} in {shown}", crate::base::text::SafeText::line(&name))
         }
         None => format!("it was looked for in {shown}"),
@@ -227,13 +224,8 @@ impl Source {
 
 /// Says that there is no such server.
 pub fn unknown(config: &McpConfig, name: &str) -> String {
-    let near = config
-        .servers
-        .keys()
-        .map(|known| (strsim::jaro_winkler(name, known.as_str()), known))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .filter(|(score, _)| *score > 0.7);
-    if let Some((_, known)) = near {
+    let known = config.servers.keys().map(ServerName::as_str);
+    if let Some(known) = nearest(name, known, 0.7) {
         return format!("there is no server `{name}`; did you mean `{known}`?");
     }
     let mut names: Vec<&str> = config.servers.keys().map(ServerName::as_str).collect();

@@ -16,7 +16,7 @@ use crate::base::{SafeText, ServerName};
 use crate::check::answers::Script;
 use crate::config::{Environment, TransportKind};
 use crate::deck::tokens;
-use crate::host::{Host, HostView, ServerState, ServerView};
+use crate::host::{HostView, ServerState, ServerView};
 use crate::mcp::auth::StoredToken;
 use crate::mcp::{FindingKind, Prompt};
 use crate::process::containment;
@@ -27,26 +27,40 @@ const MOST_FINDINGS: usize = 8;
 
 /// `mcpdeck list`
 pub fn list(common: &Common, args: &ListArgs, telemetry: &Telemetry) -> Exit {
-    let need = Need::Servers(args.servers.clone());
-    let job = Job { common, one: &args.one, need, answers: Script::default(), telemetry };
+    let text = |view: &HostView, left_out: &LeftOut| {
+        let mut text = list_text(view, args);
+        for (name, why) in left_out {
+            let why = SafeText::line(&load::in_a_line(why));
+            let _ = writeln!(text, "{}  left out: {why}\n", SafeText::line(name.as_str()));
+        }
+        text
+    };
+    let object = |view: &HostView| list_json(view, args);
+    show((common, &args.one, telemetry), (&args.servers, args.json), object, text)
+}
+
+/// Starts the servers, and prints what `object` (for JSON) or `text` makes of how they stand.
+fn show(
+    (common, one, telemetry): (&Common, &OneServer, &Telemetry),
+    (servers, as_json): (&[String], bool),
+    object: impl Fn(&HostView) -> Value,
+    text: impl Fn(&HostView, &LeftOut) -> String,
+) -> Exit {
+    let need = Need::Servers(servers.to_vec());
+    let job = Job { common, one, need, answers: Script::default(), telemetry };
     let done = deck::run(job, async |scene| {
-        let (view, left_out) = (view(scene.host), scene.left_out);
+        let (view, left_out) = (scene.host.snapshot(), scene.left_out);
         complain_of_lists(&view);
-        let text = if args.json {
-            let mut object = list_json(&view, args);
+        let text = if as_json {
+            let mut object = object(&view);
             add_left_out(&mut object, left_out);
             safe::compact(&object) + "\n"
         } else {
-            let mut text = list_text(&view, args);
-            for (name, why) in left_out {
-                let why = SafeText::line(&load::in_a_line(why));
-                let _ = writeln!(text, "{}  left out: {why}\n", SafeText::line(name.as_str()));
-            }
-            text
+            text(&view, left_out)
         };
         output::print(&text, exit_of(&view, left_out))
     });
-    done.unwrap_or_else(|error| failure(&error, args.json))
+    done.unwrap_or_else(|error| failure(&error, as_json))
 }
 
 /// A command that could not begin, in the form that was asked for.
@@ -57,10 +71,6 @@ fn failure(error: &crate::error::Error, json: bool) -> Exit {
     }
     let object = json!({"servers": [], "error": outcome::error_json(error)});
     output::print(&(safe::compact(&object) + "\n"), deck::exit_of(error))
-}
-
-fn view(host: &Host) -> std::sync::Arc<HostView> {
-    host.view().borrow().clone()
 }
 
 /// Servers whose entry cannot be used stand among those that did not start.
@@ -218,39 +228,30 @@ fn list_json(view: &HostView, args: &ListArgs) -> Value {
 
 /// `mcpdeck status`
 pub fn status(common: &Common, args: &StatusArgs, telemetry: &Telemetry) -> Exit {
-    let need = Need::Servers(args.servers.clone());
-    let job = Job { common, one: &args.one, need, answers: Script::default(), telemetry };
     let signed_in = signed_in(common, &args.one);
-    let done = deck::run(job, async |scene| {
-        let (view, left_out) = (view(scene.host), scene.left_out);
-        complain_of_lists(&view);
-        let text = if args.json {
-            let servers = view.servers.values().map(|server| {
-                let mut object = status_json(server);
-                if let Some(token) = signed_in.get(&server.name) {
-                    object["signIn"] = json!({
-                        "issuer": token.issuer,
-                        "scopes": token.scopes,
-                        "expires": login::expires(token),
-                    });
-                }
-                object
-            });
-            let servers: Vec<Value> = servers.collect();
-            let mut object = json!({"servers": servers, "containment": containment()});
-            add_left_out(&mut object, left_out);
-            safe::compact(&object) + "\n"
-        } else {
-            let mut text = status_text(&view, left_out);
-            for (name, token) in &signed_in {
-                let _ = write!(text, "\n{}: signed in\n", SafeText::line(name.as_str()));
-                text += &login::details(token, "  ");
+    let object = |view: &HostView| {
+        let servers = view.servers.values().map(|server| {
+            let mut object = status_json(server);
+            if let Some(token) = signed_in.get(&server.name) {
+                object["signIn"] = json!({
+                    "issuer": token.issuer,
+                    "scopes": token.scopes,
+                    "expires": login::expires(token),
+                });
             }
-            text
-        };
-        output::print(&text, exit_of(&view, left_out))
-    });
-    done.unwrap_or_else(|error| failure(&error, args.json))
+            object
+        });
+        json!({"servers": servers.collect::<Vec<_>>(), "containment": containment()})
+    };
+    let text = |view: &HostView, left_out: &LeftOut| {
+        let mut text = status_text(view, left_out);
+        for (name, token) in &signed_in {
+            let _ = write!(text, "\n{}: signed in\n", SafeText::line(name.as_str()));
+            text += &login::details(token, "  ");
+        }
+        text
+    };
+    show((common, &args.one, telemetry), (&args.servers, args.json), object, text)
 }
 
 /// The tokens of the servers that are signed in to.

@@ -11,8 +11,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::output;
-use super::output::Exit;
+use super::output::{self, Exit};
 use crate::base::SafeText;
 use crate::config::Environment;
 use crate::deck::local::native::MESSAGES;

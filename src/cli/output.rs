@@ -1,8 +1,7 @@
 //! Writing to stdout and stderr: a closed pipe is quiet, colour only where it is wanted.
 
 use std::fmt::Write as _;
-use std::io;
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 

@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 
 use super::args::{Common, OneServer, parse_duration};
 use super::deck::{self, Job, Need};
-use super::output;
-use super::output::{Done, Exit};
+use super::output::{self, Done, Exit};
 use crate::base::SafeText;
 use crate::base::human::count;
 use crate::check::answers::Script;
@@ -255,10 +254,7 @@ pub fn replay(common: &Common, args: &ReplayArgs, telemetry: &Telemetry) -> Done
             writeln!(text, "{}, {differing} answered differently", count(rows.len(), "request"));
         output::print(&text, exit)
     });
-    ran.map_err(|error| {
-        deck::complain(&error);
-        deck::exit_of(&error)
-    })
+    deck::ended(ran)
 }
 
 async fn compared(host: &Host, server: &crate::base::ServerName, operation: &Recorded) -> Value {

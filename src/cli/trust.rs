@@ -12,8 +12,7 @@ use super::{load, output};
 use crate::base::text::json as safe;
 use crate::base::{SafeText, ServerName};
 use crate::config::Environment;
-use crate::deck::trust::{Gate, Passed};
-use crate::deck::trust::{Review, TrustStore, Verdict};
+use crate::deck::trust::{Gate, Passed, Review, TrustStore, Verdict};
 
 /// `mcpdeck trust`
 pub fn trust(common: &Common, args: &TrustArgs) -> Done {

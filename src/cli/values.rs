@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::base::text::nearest;
+
 /// Builds the arguments from words: at most one JSON object first, then `key=value` pairs that add
 /// to it or replace.
 ///
@@ -83,15 +85,11 @@ fn unknown<'a>(
     let closed = extra == Some(&Value::Bool(false))
         || (extra.is_none() && !properties.is_empty() && schema.get("patternProperties").is_none());
     if closed && !properties.is_empty() {
-        let near = properties
-            .iter()
-            .map(|(name, _)| (strsim::jaro_winkler(rest, name), name))
-            .max_by(|a, b| a.0.total_cmp(&b.0))
-            .filter(|(score, _)| *score > 0.7);
+        let near = nearest(rest, properties.iter().map(|(name, _)| name), 0.7);
         let names: Vec<&str> = properties.iter().map(|(n, _)| *n).take(12).collect();
         let hint = near.map_or_else(
             || format!("there are {}", names.join(", ")),
-            |(_, name)| format!("did you mean `{name}`?"),
+            |name| format!("did you mean `{name}`?"),
         );
         let message = format!("there is no parameter `{rest}`; {hint}");
         return (path, Err(message));
@@ -180,25 +178,21 @@ fn put(
         let next = at.entry(key.clone()).or_insert_with(|| Value::Object(Map::new()));
         at = next.as_object_mut().ok_or_else(|| format!("`{key}` is not an object"))?;
     }
-    let mut wanted = Vec::new();
+    let (mut wanted, mut items) = (Vec::new(), Vec::new());
     if let Some(schema) = target.schema {
         types(schema, target.root, 0, &mut wanted);
-    }
-    // A repeated key adds to an array.
-    if again && wanted.contains(&"array") {
-        let item = target.schema.map(|s| follow(s, target.root, 0)).and_then(|s| s.get("items"));
-        let mut kinds = Vec::new();
-        if let Some(item) = item {
-            types(item, target.root, 0, &mut kinds);
+        if let Some(item) = follow(schema, target.root, 0).get("items") {
+            types(item, target.root, 0, &mut items);
         }
-        let value = parse(text, &kinds)?;
-        return match at.get_mut(last) {
-            Some(Value::Array(items)) => {
-                items.push(value);
-                Ok(())
-            }
-            _ => Err("was given twice".to_owned()),
-        };
+    }
+    let is_list = wanted.contains(&"array");
+    // A repeated key adds to an array.
+    if again && is_list {
+        let value = parse(text, &items)?;
+        if let Some(Value::Array(list)) = at.get_mut(last) {
+            list.push(value);
+            return Ok(());
+        }
     }
     if again {
         return Err("was given twice".to_owned());
@@ -206,13 +200,8 @@ fn put(
     let value = match parse(text, &wanted) {
         Ok(value) => value,
         // One word for an array is its first element.
-        Err(_) if wanted.contains(&"array") && !text.trim_start().starts_with('[') => {
-            let schema = target.schema.map(|s| follow(s, target.root, 0));
-            let mut kinds = Vec::new();
-            if let Some(item) = schema.and_then(|s| s.get("items")) {
-                types(item, target.root, 0, &mut kinds);
-            }
-            Value::Array(vec![parse(text, &kinds)?])
+        Err(_) if is_list && !text.trim_start().starts_with('[') => {
+            Value::Array(vec![parse(text, &items)?])
         }
         Err(message) => return Err(message),
     };

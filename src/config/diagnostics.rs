@@ -10,8 +10,11 @@ use crate::base::{SafeText, ServerName};
 use crate::config::source::Source;
 
 /// How much a problem weighs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, strum::Display,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Severity {
     /// Worth knowing; nothing has to change.
     Note,
@@ -19,16 +22,6 @@ pub enum Severity {
     Warning,
     /// The file (or the server it names) cannot be used.
     Error,
-}
-
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Note => "note",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        })
-    }
 }
 
 /// A place in a file: 1-based line and column (in characters), as editors count.

@@ -18,7 +18,6 @@ pub mod entry;
 pub mod put;
 mod save;
 mod splice;
-mod write;
 
 pub use save::{Undo, read, save, write_with_backup};
 

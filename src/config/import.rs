@@ -243,31 +243,21 @@ impl Host {
     /// Whose file it is, judged by its name and folder.
     pub fn of_path(path: &Path) -> Option<Self> {
         let text = path.to_string_lossy().replace('\\', "/");
-        let ends = |end: &str| text.ends_with(end);
-        if ends("claude_desktop_config.json") {
-            Some(Self::ClaudeDesktop)
-        } else if ends(".claude.json") || ends(".mcp.json") {
-            Some(Self::ClaudeCode)
-        } else if ends(".cursor/mcp.json") {
-            Some(Self::Cursor)
-        } else if ends(".vscode/mcp.json")
-            || ends("Code/User/mcp.json")
-            || ends("Code/User/settings.json")
-        {
-            Some(Self::VsCode)
-        } else if ends("mcp_config.json") {
-            Some(Self::Windsurf)
-        } else if ends("cline_mcp_settings.json") {
-            Some(Self::Cline)
-        } else if ends(".gemini/settings.json") {
-            Some(Self::GeminiCli)
-        } else if ends(".codex/config.toml") {
-            Some(Self::Codex)
-        } else if ends("zed/settings.json") {
-            Some(Self::Zed)
-        } else {
-            None
-        }
+        let ends = [
+            ("claude_desktop_config.json", Self::ClaudeDesktop),
+            (".claude.json", Self::ClaudeCode),
+            (".mcp.json", Self::ClaudeCode),
+            (".cursor/mcp.json", Self::Cursor),
+            (".vscode/mcp.json", Self::VsCode),
+            ("Code/User/mcp.json", Self::VsCode),
+            ("Code/User/settings.json", Self::VsCode),
+            ("mcp_config.json", Self::Windsurf),
+            ("cline_mcp_settings.json", Self::Cline),
+            (".gemini/settings.json", Self::GeminiCli),
+            (".codex/config.toml", Self::Codex),
+            ("zed/settings.json", Self::Zed),
+        ];
+        ends.into_iter().find(|(end, _)| text.ends_with(end)).map(|(_, host)| host)
     }
 }
 

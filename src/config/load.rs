@@ -12,10 +12,11 @@ use indexmap::IndexMap;
 
 use crate::base::ServerName;
 use crate::config::file::{self, FileContent, ParsedServer};
-use crate::config::graph;
 use crate::config::origin::Origins;
 use crate::config::source::Source;
-use crate::config::{Diagnostic, Environment, InputConfig, McpConfig, ServerConfig, Severity};
+use crate::config::{
+    Diagnostic, Environment, InputConfig, McpConfig, ServerConfig, Severity, graph,
+};
 
 /// A configuration with everything found out about it.
 #[derive(Clone, Debug, Default, PartialEq)]

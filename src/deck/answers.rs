@@ -15,8 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::base::atomic::alone;
-use crate::base::atomic::{Readers, replace};
+use crate::base::atomic::{Readers, alone, replace};
 use crate::base::file::read_text;
 use crate::config::edit::put;
 use crate::mcp::RequestKind;

@@ -3,8 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::handle::DeckEvent;
-use super::handle::{Change, Saving};
+use super::handle::{Change, DeckEvent, Saving};
 use super::task::Work;
 use super::trust::Gate;
 use crate::base::{SafeText, ServerName};

@@ -5,8 +5,7 @@
 //! again by itself.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io;
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};

@@ -91,18 +91,8 @@ impl Keyring {
     /// # Errors
     /// A sentence.
     pub async fn get(&self, place: &Place) -> Result<Option<Secret>, String> {
-        let args = match self.kind {
-            Kind::SecretTool => {
-                let mut args = vec!["lookup".to_owned()];
-                args.extend(attributes(place));
-                args
-            }
-            Kind::Security => ["find-generic-password", "-s", "mcpdeck", "-w", "-a"]
-                .map(str::to_owned)
-                .into_iter()
-                .chain([account(place)])
-                .collect(),
-        };
+        let args =
+            self.query("lookup", &["find-generic-password", "-s", "mcpdeck", "-w", "-a"], place);
         let text = self.run(&args, "").await?;
         // `security` ends the value with a line break, `secret-tool` does not.
         let text = if self.kind == Kind::Security { text.trim_end_matches('\n') } else { &text };
@@ -114,19 +104,17 @@ impl Keyring {
     /// # Errors
     /// A sentence.
     pub async fn forget(&self, place: &Place) -> Result<(), String> {
-        let args = match self.kind {
-            Kind::SecretTool => {
-                let mut args = vec!["clear".to_owned()];
-                args.extend(attributes(place));
-                args
-            }
-            Kind::Security => ["delete-generic-password", "-s", "mcpdeck", "-a"]
-                .map(str::to_owned)
-                .into_iter()
-                .chain([account(place)])
-                .collect(),
-        };
+        let args = self.query("clear", &["delete-generic-password", "-s", "mcpdeck", "-a"], place);
         self.run(&args, "").await.map(|_| ())
+    }
+
+    /// Arguments that ask about a place, by the words of either program.
+    fn query(&self, secret_tool: &str, security: &[&str], place: &Place) -> Vec<String> {
+        let (words, place): (&[&str], Vec<String>) = match self.kind {
+            Kind::SecretTool => (&[secret_tool], attributes(place).to_vec()),
+            Kind::Security => (security, vec![account(place)]),
+        };
+        words.iter().map(|word| (*word).to_owned()).chain(place).collect()
     }
 
     async fn run(&self, args: &[String], input: &str) -> Result<String, String> {

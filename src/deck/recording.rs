@@ -14,8 +14,7 @@ mod play;
 mod write;
 
 use std::fs::File;
-use std::io;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -27,8 +26,7 @@ use crate::mcp::TrafficRecord;
 pub use export::{Format, Part, export};
 pub use operations::{Operation, Operations, Outcome};
 pub use play::{News, Player, Scan};
-pub use write::Recorder;
-pub use write::{Scrubbed, Scrubber};
+pub use write::{Recorder, Scrubbed, Scrubber};
 
 /// Format of the lines.
 pub const VERSION: u32 = 1;

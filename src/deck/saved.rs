@@ -17,8 +17,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::base::atomic::alone;
-use crate::base::atomic::{Readers, replace};
+use crate::base::atomic::{Readers, alone, replace};
 use crate::base::file::read_text;
 use crate::config::edit::put;
 

@@ -10,8 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::definitions::Kept;
 use super::edits::Made;
-use super::handle::ConfigCommand;
-use super::handle::{DeckBuilder, DeckEvent, Masks, Notebook, Source};
+use super::handle::{ConfigCommand, DeckBuilder, DeckEvent, Masks, Notebook, Source};
 use super::keyring::Keyring;
 use super::situation::{FileText, Situation};
 use super::trust::{Gate, Passed};

@@ -15,13 +15,12 @@ use sha2::{Digest, Sha256};
 use crate::base::file::{StateFile, file_key, hex};
 use crate::base::text::path::spelled;
 use crate::base::{Secret, ServerName};
-use crate::config::Origins;
 use crate::config::diagnostics::child;
 use crate::config::hazards::{dangers, is_hidden};
 use crate::config::mask::{masked_address, masked_arguments};
 use crate::config::{
-    Diagnostic, Environment, Hold, InputNeed, Loaded, McpConfig, Position, ServerConfig, Severity,
-    TransportConfig,
+    Diagnostic, Environment, Hold, InputNeed, Loaded, McpConfig, Origins, Position, ServerConfig,
+    Severity, TransportConfig,
 };
 use crate::process::Launch;
 

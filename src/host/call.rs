@@ -12,9 +12,7 @@ use crate::base::{SafeText, ServerName, Timestamp};
 use crate::config::RetryConfig;
 use crate::error::Violation;
 use crate::host::policy::{DEFAULT_PROFILE, Principal};
-use crate::mcp::Finding;
-use crate::mcp::Payload;
-use crate::mcp::{CallId, Progress};
+use crate::mcp::{CallId, Finding, Payload, Progress};
 
 /// Who calls; permissions and limits are decided on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -16,11 +16,11 @@ pub use grants::{Covers, Grant, GrantId, GrantKind, Grants, NewGrant};
 pub use limits::{Budget, Claim, Lease, LimitRefusal, Limiter, Limits, Permit, SharedLimits};
 pub use pins::{Definition, Digest, Held, HeldTool, PinnedServer, PinnedTool, Pins};
 pub use point::{Admission, Blocked, CheckPoint, InForce};
-pub use principal::{Action, DEFAULT_PROFILE, Principal, Scope, ServerDigests, Target, TargetKind};
-pub use principal::{OutsideCode, OutsideError};
-pub use rules::normalised as normalised_uri;
-pub use rules::{
-    HookConfig, LimitsConfig, Patterns, PolicyConfig, ProfileConfig, RuleConfig, RuleMatch,
-    TrifectaConfig,
+pub use principal::{
+    Action, DEFAULT_PROFILE, OutsideCode, OutsideError, Principal, Scope, ServerDigests, Target,
+    TargetKind,
 };
-pub use rules::{Rules, Unmatched};
+pub use rules::{
+    HookConfig, LimitsConfig, Patterns, PolicyConfig, ProfileConfig, RuleConfig, RuleMatch, Rules,
+    TrifectaConfig, Unmatched, normalised as normalised_uri,
+};

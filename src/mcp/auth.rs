@@ -12,6 +12,8 @@ mod sign_in;
 mod token;
 
 pub use authorizer::{Accounts, Authorizer, NotSent};
-pub use sign_in::{AuthEvent, AuthFailure, AuthStep, StepKind};
-pub use sign_in::{Authorization, SignIn, SignInPrompt, scopes_in_words};
+pub use sign_in::{
+    AuthEvent, AuthFailure, AuthStep, Authorization, SignIn, SignInPrompt, StepKind,
+    scopes_in_words,
+};
 pub use token::{ClientAuth, ClientOrigin, StoredClient, StoredToken, TokenStore, covers};

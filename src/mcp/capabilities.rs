@@ -128,43 +128,40 @@ impl ListKind {
     pub const ALL: [Self; 4] =
         [Self::Tools, Self::Prompts, Self::Resources, Self::ResourceTemplates];
 
+    /// The method that lists it, the key of the result that holds the entries, the key that names
+    /// an entry on the wire, and what an entry is.
+    const fn words(self) -> [&'static str; 4] {
+        match self {
+            Self::Tools => ["tools/list", "tools", "name", "tool"],
+            Self::Prompts => ["prompts/list", "prompts", "name", "prompt"],
+            Self::Resources => ["resources/list", "resources", "uri", "resource"],
+            Self::ResourceTemplates => [
+                "resources/templates/list",
+                "resourceTemplates",
+                "uriTemplate",
+                "resource template",
+            ],
+        }
+    }
+
     /// The method of the specification that lists it.
     pub const fn method(self) -> &'static str {
-        match self {
-            Self::Tools => "tools/list",
-            Self::Prompts => "prompts/list",
-            Self::Resources => "resources/list",
-            Self::ResourceTemplates => "resources/templates/list",
-        }
+        self.words()[0]
     }
 
     /// The key of the result that holds the entries.
     pub const fn key(self) -> &'static str {
-        match self {
-            Self::Tools => "tools",
-            Self::Prompts => "prompts",
-            Self::Resources => "resources",
-            Self::ResourceTemplates => "resourceTemplates",
-        }
+        self.words()[1]
     }
 
     /// The key of an entry that names it on the wire.
     pub const fn id_key(self) -> &'static str {
-        match self {
-            Self::Tools | Self::Prompts => "name",
-            Self::Resources => "uri",
-            Self::ResourceTemplates => "uriTemplate",
-        }
+        self.words()[2]
     }
 
     /// What an entry is, in the singular.
     pub const fn noun(self) -> &'static str {
-        match self {
-            Self::Tools => "tool",
-            Self::Prompts => "prompt",
-            Self::Resources => "resource",
-            Self::ResourceTemplates => "resource template",
-        }
+        self.words()[3]
     }
 }
 

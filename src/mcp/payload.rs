@@ -10,8 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::wire::json;
-use super::wire::json::Budget;
+use super::wire::json::{self, Budget};
 use crate::base::Redactor;
 
 /// A JSON value that came from a server. Cheap to clone; all clones share it.

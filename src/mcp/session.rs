@@ -18,10 +18,9 @@ use crate::mcp::auth::Authorizer;
 use crate::mcp::capabilities::{ListKind, RejectedEntry};
 use crate::mcp::pending::{ByteCount, PendingRequest};
 use crate::mcp::traffic::TrafficRecord;
-use crate::mcp::{Answer, Claim, RequestKind};
-use crate::mcp::{CallId, InputPlace, Notice};
-use crate::mcp::{Era, SessionView};
-use crate::mcp::{Finding, Payload};
+use crate::mcp::{
+    Answer, CallId, Claim, Era, Finding, InputPlace, Notice, Payload, RequestKind, SessionView,
+};
 
 /// Where the bytes come from and go to.
 pub enum Endpoint {
@@ -77,8 +76,7 @@ pub struct SessionContext {
     pub seen: Arc<Seen>,
 }
 
-pub use connect::Seen;
-pub use connect::{Connected, connect};
+pub use connect::{Connected, Seen, connect};
 
 mod connect;
 mod list;

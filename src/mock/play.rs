@@ -14,11 +14,10 @@ use tokio_util::sync::CancellationToken;
 use super::answers::Refusal;
 use super::recorded::{Exchange, Recorded, Sent};
 use super::script::{
-    Action, Ask, Flood, Lists, Notify, Part, Progress, Repeat, Spawn, Stream, Switch, Until, Write,
+    Action, Ask, Cancellation, Flood, Lists, Notify, Part, Progress, Reaction, Repeat, Spawn,
+    Stream, Switch, Until, Write,
 };
-use super::script::{Cancellation, Reaction};
-use super::stage::Sink;
-use super::stage::Stage;
+use super::stage::{Sink, Stage};
 use super::template::Scope;
 use super::{answers, os, template};
 

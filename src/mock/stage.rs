@@ -15,8 +15,7 @@ use super::answers;
 use super::http::Exchange;
 use super::play::{Cx, play, replay};
 use super::recorded::Recorded;
-use super::script::{Action, Lists, Respond, Stream};
-use super::script::{Reaction, Script};
+use super::script::{Action, Lists, Reaction, Respond, Script, Stream};
 use super::stdio::Pipes;
 
 /// What a playing server knows.

@@ -3,13 +3,16 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::base::atomic::alone;
-use crate::base::atomic::{Readers, replace};
+use sha2::{Digest, Sha256};
+
+use crate::base::atomic::{Readers, alone, replace};
 use crate::base::file::read_text;
 use crate::config::Environment;
-use crate::config::edit::write::backup;
 use crate::config::edit::{Edit, EditError, apply};
 use crate::config::source::MAX_FILE_BYTES;
+
+/// Copies kept of one file.
+const COPIES: usize = 20;
 
 /// What takes an edit back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,4 +110,28 @@ impl Undo {
             Ok(())
         })
     }
+}
+
+/// Keeps a copy of a file's old text, readable by the user alone; gives its path.
+fn backup(state: &Path, path: &Path, text: &str) -> io::Result<PathBuf> {
+    let absolute = std::path::absolute(path)?;
+    let hash = Sha256::digest(absolute.as_os_str().as_encoded_bytes());
+    let tag = crate::base::file::hex(hash.get(..4).unwrap_or_default());
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let folder = state.join("backups").join(format!("{name}-{tag}"));
+    let numbers = |folder: &Path| -> Vec<u64> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut all: Vec<u64> = entries
+            .filter_map(|e| e.file_name().to_str()?.strip_suffix(".json")?.parse().ok())
+            .collect();
+        all.sort_unstable();
+        all
+    };
+    let known = numbers(&folder);
+    let copy = folder.join(format!("{}.json", known.last().map_or(1, |last| last + 1)));
+    replace(&copy, text.as_bytes(), Readers::Owner)?;
+    for old in known.iter().take((known.len() + 1).saturating_sub(COPIES)) {
+        let _ = std::fs::remove_file(folder.join(format!("{old}.json")));
+    }
+    Ok(copy)
 }

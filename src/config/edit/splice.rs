@@ -6,7 +6,6 @@ use jsonc_parser::tokens::Token;
 use jsonc_parser::{Scanner, ScannerOptions};
 use serde_json::Value;
 
-use crate::config::edit::write::{self, Manner};
 use crate::config::syntax::{Node, NodeKind};
 
 /// A text with its tree.
@@ -41,7 +40,7 @@ pub(super) fn insert_member(
 ) -> String {
     insert(doc, parent, after, &|indent, manner, flat| {
         let key = Value::String(key.to_owned());
-        format!("{key}: {}", write::value(value, indent, manner, flat))
+        format!("{key}: {}", value_text(value, indent, manner, flat))
     })
 }
 
@@ -52,7 +51,7 @@ pub(super) fn insert_element(
     value: &Value,
     after: Option<usize>,
 ) -> String {
-    insert(doc, parent, after, &|indent, manner, flat| write::value(value, indent, manner, flat))
+    insert(doc, parent, after, &|indent, manner, flat| value_text(value, indent, manner, flat))
 }
 
 /// Replaces a value.
@@ -63,7 +62,7 @@ pub(super) fn replace_range(
     value: &Value,
 ) -> String {
     let flat = is_flat(doc, parent) && !children(parent).is_empty();
-    let written = write::value(value, &indent_at(&doc.text, range.start), &manner(doc), flat);
+    let written = value_text(value, &indent_at(&doc.text, range.start), &manner(doc), flat);
     let mut text = doc.text.clone();
     text.replace_range(range, &written);
     text
@@ -227,4 +226,45 @@ fn manner(doc: &Doc) -> Manner {
         .find(|indent| !indent.is_empty())
         .unwrap_or_else(|| "  ".to_owned());
     Manner { newline, unit }
+}
+
+/// Longest list that is written in one line, in characters.
+const LINE: usize = 90;
+
+/// The manner of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Manner {
+    newline: &'static str,
+    unit: String,
+}
+
+/// A value as text; lines after the first start with `indent`. `flat` writes one line.
+fn value_text(value: &Value, indent: &str, manner: &Manner, flat: bool) -> String {
+    let inner = format!("{indent}{}", manner.unit);
+    let (open, close, parts): (char, char, Vec<String>) = match value {
+        Value::Object(map) => {
+            let part = |(key, item): (&String, &Value)| {
+                let key = Value::String(key.clone());
+                format!("{key}: {}", value_text(item, &inner, manner, flat))
+            };
+            ('{', '}', map.iter().map(part).collect())
+        }
+        Value::Array(list) => {
+            let part = |item: &Value| value_text(item, &inner, manner, flat);
+            ('[', ']', list.iter().map(part).collect())
+        }
+        scalar => return scalar.to_string(),
+    };
+    if parts.is_empty() {
+        return format!("{open}{close}");
+    }
+    let line = parts.join(", ");
+    let short = open == '[' && line.chars().count() <= LINE && !line.contains('\n');
+    if flat || short {
+        let gap = if open == '{' { " " } else { "" };
+        return format!("{open}{gap}{line}{gap}{close}");
+    }
+    let newline = manner.newline;
+    let body = parts.join(&format!(",{newline}{inner}"));
+    format!("{open}{newline}{inner}{body}{newline}{indent}{close}")
 }

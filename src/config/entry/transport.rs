@@ -6,7 +6,6 @@ use indexmap::IndexMap;
 
 use crate::base::Secret;
 use crate::base::file::file_key;
-use crate::config::Origin;
 use crate::config::diagnostics::child;
 use crate::config::entry::{
     ENTRY_LABEL, Entry, HOST_LABEL, ID_FILE, Reader, address, number, settings,
@@ -19,7 +18,7 @@ use crate::config::shape::meant;
 use crate::config::source::Source;
 use crate::config::syntax::{Node, NodeKind};
 use crate::config::{
-    Diagnostic, ProcessLimits, Severity, StdioConfig, TransportConfig, TransportKind,
+    Diagnostic, Origin, ProcessLimits, Severity, StdioConfig, TransportConfig, TransportKind,
 };
 
 /// Reads the transport. `None` when it cannot be told or used.

@@ -7,8 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::base::atomic::alone;
-use crate::base::atomic::{Readers, replace};
+use crate::base::atomic::{Readers, alone, replace};
 use crate::base::file::StateFile;
 
 /// Version of the content.

@@ -3,8 +3,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io;
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use serde_json::{Value, json};

@@ -7,9 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Blocks;
 use super::operations::{Operation, Outcome, says_error};
-use super::{Header, Line, Operations, header, invalid};
+use super::{Blocks, Header, Line, Operations, header, invalid};
 use crate::base::{Batch, LogLevel, LogRecord, ServerName, Timestamp, Weighed};
 use crate::error::ErrorCode;
 use crate::host::metrics::{Ending, Metrics, ServerMetrics};

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;

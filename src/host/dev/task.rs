@@ -18,12 +18,10 @@ use super::{BuildEnd, DevView};
 use crate::base::{Clock, LogRecord, LogSource, Redactor, Ring, SafeText, WatchMode};
 use crate::config::{DevConfig, ProcessLimits, ServerConfig, StdioConfig, TransportConfig};
 use crate::host::server::lifecycle::Input;
-use crate::host::server::slot::Command;
-use crate::host::server::slot::Slot;
+use crate::host::server::slot::{Command, Slot};
 use crate::host::shared::Shared;
 use crate::host::{Fact, ServerState};
-use crate::process;
-use crate::process::{Grace, ProcessContext, ServerProcess};
+use crate::process::{self, Grace, ProcessContext, ServerProcess};
 
 /// A change this soon after a restart may be the server's own doing.
 const ECHO: Duration = Duration::from_millis(1_500);

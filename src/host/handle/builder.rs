@@ -12,20 +12,18 @@ use tokio_util::sync::CancellationToken;
 use crate::base::{Clock, LogRecord, Ring};
 use crate::config::{Diagnostic, Environment, McpConfig};
 use crate::error::{Error, ErrorCode};
-use crate::host::ServerState;
 use crate::host::approvals::queue::{ApprovalQueue, Person};
 use crate::host::approvals::{Drafter, RequestHandler};
 use crate::host::dev::Crew;
 use crate::host::dev::sources::SourceOptions;
 use crate::host::handle::{Host, Inner, Startup};
-use crate::host::projector;
 use crate::host::server::connect::Connector;
 use crate::host::server::memory::Memory;
 use crate::host::server::reach::Reach;
-use crate::host::server::slot::Slot;
-use crate::host::server::slot::Slots;
+use crate::host::server::slot::{Slot, Slots};
 use crate::host::shared::{Shared, SharedParts};
 use crate::host::supervisor::{ORDERS, Supervisor};
+use crate::host::{ServerState, projector};
 use crate::mcp::auth::Accounts;
 
 /// Where the configuration comes from.

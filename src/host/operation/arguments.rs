@@ -5,8 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::Flight;
-use super::Operation;
+use super::{Flight, Operation};
 use crate::config::GuardMode;
 use crate::error::{Error, ErrorCode, Violation};
 use crate::host::call::Validation;

@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::grants::{GrantWord, Grants};
 use super::pins::{Held, Pins};
 use super::principal::{Action, Principal, Scope, Target, TargetKind};
-use super::rules;
-use super::rules::{Rules, TrifectaConfig, Verdict};
+use super::rules::{self, Rules, TrifectaConfig, Verdict};
 use crate::base::Timestamp;
 use crate::error::{Denial, Error, ErrorCode};
 

@@ -11,8 +11,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::decide::{Decision, Effect, Policy, Reason, absent};
-use super::decide::{Taint, Trifecta};
+use super::decide::{Decision, Effect, Policy, Reason, Taint, Trifecta, absent};
 use super::limits::Limiter;
 use super::pins::{Definition, Digest};
 use super::principal::{Action, Principal, ServerDigests, Target, TargetKind};

@@ -18,8 +18,7 @@ use jsonschema::{Draft, Keyword, PatternOptions, Retrieve, Uri, ValidationError}
 use parking_lot::{Condvar, Mutex};
 use serde_json::Value;
 
-use super::explain;
-use super::{Formats, SchemaProblem, SchemaProblemKind};
+use super::{Formats, SchemaProblem, SchemaProblemKind, explain};
 
 /// The keyword put into every sub-schema of a guarded schema.
 pub(super) const KEYWORD: &str = "x-mcpdeck-deadline";

@@ -10,10 +10,11 @@ use parking_lot::Mutex;
 use reqwest::{RequestBuilder, Response, StatusCode};
 use url::Url;
 
-use super::grant::Exchange;
-use super::grant::{self, Caller, NotGranted};
-use super::sign_in::{AuthEvent, AuthFailure, Events, StepKind, Watch, Went};
-use super::sign_in::{Authorization, PATIENCE, SignInPrompt, Wanted, parameter};
+use super::grant::{self, Caller, Exchange, NotGranted};
+use super::sign_in::{
+    AuthEvent, AuthFailure, Authorization, Events, PATIENCE, SignInPrompt, StepKind, Wanted, Watch,
+    Went, parameter,
+};
 use super::token::{StoredToken, TokenStore};
 use crate::base::{Redactor, Secret, ServerName};
 use crate::config::{HttpConfig, OAuthConfig};

@@ -16,8 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 
-use super::grant;
-use super::grant::{Caller, Exchange, Granted, error_code};
+use super::grant::{self, Caller, Exchange, Granted, error_code};
 use super::token::{ClientAuth, ClientOrigin, StoredClient, StoredToken, TokenStore};
 use crate::base::secret::MASK;
 use crate::base::{SafeText, ServerName};

@@ -1,7 +1,6 @@
 //! Tokens and clients as they are kept, and what a store of them must do.
 
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
 use url::Url;

@@ -10,11 +10,10 @@ use super::live::Core;
 use super::message::RpcRequest;
 use crate::base::SafeText;
 use crate::error::{Error, ErrorCode};
-use crate::mcp::Era;
-use crate::mcp::FindingKind;
 use crate::mcp::capabilities::{ListKind, RejectedEntry};
 use crate::mcp::pending::PendingRequest;
 use crate::mcp::wire::cut;
+use crate::mcp::{Era, FindingKind};
 
 impl Core {
     /// Fetches all pages of a list, within the limits.

@@ -10,11 +10,9 @@ use super::message::{Params, RpcRequest};
 use super::{Request, ServerRequest};
 use crate::base::{LogLevel, SafeText};
 use crate::error::{Error, ErrorCode};
-use crate::mcp::Era;
-use crate::mcp::Payload;
 use crate::mcp::pending::PendingRequest;
 use crate::mcp::wire::tap;
-use crate::mcp::{Answer, InputPlace, RequestKind};
+use crate::mcp::{Answer, Era, InputPlace, Payload, RequestKind};
 
 impl Core {
     /// Performs a caller's request.

@@ -11,14 +11,13 @@ use super::{Entry, Tap};
 use crate::base::{LogLevel, LogRecord, LogSource, SafeText};
 use crate::error::{Error, ErrorCode};
 use crate::mcp::capabilities::ListKind;
-use crate::mcp::payload;
 use crate::mcp::pending::PendingRequest;
 use crate::mcp::session::SessionEvent;
 use crate::mcp::traffic::MessageKind;
 use crate::mcp::wire::json::Flaw;
 use crate::mcp::wire::message::{Inbound, Outcome, classify};
 use crate::mcp::wire::{cut, json, message};
-use crate::mcp::{CallId, FindingKind, Notice, NoticeKind, Payload};
+use crate::mcp::{CallId, FindingKind, Notice, NoticeKind, Payload, payload};
 
 /// What surrounds a message that is being taken in.
 pub(super) struct Source<'a> {

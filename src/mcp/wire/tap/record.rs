@@ -9,10 +9,9 @@ use tokio::time::Instant;
 
 use super::Tap;
 use crate::base::SafeText;
-use crate::mcp::CallId;
-use crate::mcp::FindingKind;
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use crate::mcp::wire::cut;
+use crate::mcp::{CallId, FindingKind};
 
 /// A message that passed.
 pub(super) struct Passed<'a> {
