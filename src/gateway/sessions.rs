@@ -2,7 +2,7 @@
 //! to a client waits a while for it, so that one whose connection broke goes on after the last event
 //! it got ("Resumability and Redelivery"); among replicas it waits in the store, so that any of them
 //! can be asked. Requests go straight to what answers them, and messages straight to the streams of
-//! their client: a call passes no task but its own, and an idle session is small.
+//! their client: a quick call needs no task of its own, and an idle session is small.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use futures::{Stream, StreamExt as _, stream};
+use futures::{FutureExt as _, Stream, StreamExt as _, stream};
 use parking_lot::Mutex;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, GetExtensions as _,
@@ -453,10 +453,10 @@ impl Open {
         &self,
         message: ClientJsonRpcMessage,
         cancel: CancellationToken,
-    ) -> Result<(), Error> {
+    ) -> Result<Asked, Error> {
         let (request, (peer, answering)) = match (message, self.session.server.get()) {
             (ClientJsonRpcMessage::Request(request), Some(server)) => (request, server),
-            (message, _) => return self.give(message).await,
+            (message, _) => return self.give(message).await.map(|()| Asked(None)),
         };
         let (id, mut request) = (request.id, request.request);
         let mut context = RequestContext::new(id.clone(), peer.clone());
@@ -464,7 +464,7 @@ impl Open {
         context.meta = std::mem::take(request.get_meta_mut());
         context.extensions = std::mem::take(request.extensions_mut());
         let (answer, session) = (answering(request, context), Arc::clone(&self.session));
-        self.session.calls.spawn(async move {
+        let answered = self.session.calls.track_future(async move {
             let message = match answer.await {
                 Ok(result) => ServerJsonRpcMessage::response(result, id),
                 Err(error) => ServerJsonRpcMessage::error(error, Some(id)),
@@ -474,7 +474,28 @@ impl Open {
                 session.send(message).await;
             }
         });
-        Ok(())
+        Ok(Asked(Some(answered.boxed())))
+    }
+}
+
+/// A request that is being answered; when this is dropped before it is, it goes on by itself.
+struct Asked(Option<BoxFuture<'static, ()>>);
+
+impl Asked {
+    async fn answered(&mut self) {
+        match &mut self.0 {
+            Some(answered) => answered.await,
+            None => std::future::pending().await,
+        }
+        self.0 = None;
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if let Some(answered) = self.0.take() {
+            tokio::spawn(answered);
+        }
     }
 }
 
@@ -529,8 +550,17 @@ impl SessionManager for Sessions {
             Some(kept) => kept.append(&stream_name, &priming(String::new())).await,
             None => format!("0/{number}"),
         };
-        open.ask(message, cancel).await?;
-        let quick = tokio::time::timeout(QUICK, sent.recv()).await.ok().flatten();
+        let mut asked = open.ask(message, cancel).await?;
+        // A quick answer is waited for here: no task has to be woken for it.
+        let quick = async {
+            tokio::select! {
+                biased;
+                event = sent.recv() => event,
+                () = asked.answered() => sent.try_recv().ok(),
+            }
+        };
+        let quick = tokio::time::timeout(QUICK, quick).await.ok().flatten();
+        drop(asked);
         let first = [Some(priming(first)), quick];
         Ok(stream::iter(first.into_iter().flatten()).chain(events(sent)))
     }
