@@ -192,6 +192,13 @@ impl Outgoing {
         self.readers.retain(|reader| !reader.is_closed());
         !self.readers.is_empty()
     }
+
+    fn keep(&mut self, event: ServerSseMessage) {
+        if self.kept.len() == KEPT {
+            self.kept.pop_front();
+        }
+        self.kept.push_back((self.made, event));
+    }
 }
 
 impl Sent {
@@ -303,15 +310,6 @@ impl Sent {
         let mut waits = self.streams.iter_mut();
         self.used.elapsed() > IDLE
             && !waits.any(|stream| stream.is_read() || (stream.number > 0 && stream.over.is_none()))
-    }
-}
-
-impl Outgoing {
-    fn keep(&mut self, event: ServerSseMessage) {
-        if self.kept.len() == KEPT {
-            self.kept.pop_front();
-        }
-        self.kept.push_back((self.made, event));
     }
 }
 
