@@ -202,8 +202,11 @@ struct TokenFile {
 pub struct TokenStore {
     path: Option<PathBuf>,
     /// What the file held when it was read last.
-    read: Arc<Mutex<Option<(Fingerprint, Arc<[TokenRecord]>)>>>,
+    read: Arc<Mutex<Option<Read>>>,
 }
+
+/// The tokens of a file, and what told its state when they were read.
+type Read = (Fingerprint, Arc<[TokenRecord]>);
 
 impl TokenStore {
     /// A store that knows nobody.
