@@ -148,7 +148,9 @@ impl Face {
         let client = self.known(context).await?;
         let view = self.gateway.host.snapshot();
         let catalog = self.gateway.catalogs.of(&view);
-        self.session.lists(&self.gateway, &client, &view, kind);
+        if !is_modern(context) {
+            self.session.lists(&self.gateway, &client, &view, kind);
+        }
         // A list never fails: what the token is not for is not there.
         let entries = if client.may(scope) { of(&catalog) } else { &[] };
         let mut known = HashSet::new();
