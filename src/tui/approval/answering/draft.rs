@@ -61,7 +61,7 @@ pub struct Composer {
     pub text: TextArea<'static>,
     /// Name of the model; `manual` unless changed.
     pub model: TextInput,
-    /// Stop reason, one of [`STOP_REASONS`] or the person's own.
+    /// Stop reason, one of `STOP_REASONS` or the person's own.
     pub stop: TextInput,
     /// Tool calls, in order: name and input.
     pub tool_uses: Vec<(String, Value)>,
