@@ -1035,11 +1035,15 @@ struct Window {
 
 impl Window {
     async fn open() -> Self {
+        Self::over(fake::config(&[("a", &[])])).await
+    }
+
+    async fn over(config: mcpdeck::config::McpConfig) -> Self {
         use mcpdeck::host::policy::{Policy, PolicyConfig, Rules};
         let world = fake::World::default();
         let bridge = Bridge::default();
-        let host = world.host(fake::config(&[("a", &[])])).handler(bridge.clone());
-        let host = host.initialize().await.unwrap();
+        let host = world.host(config).handler(bridge.clone());
+        let host = host.startup(mcpdeck::host::Startup::Available).initialize().await.unwrap();
         let config = json!({"profiles": {"reader": {"allow": ["*"]}}});
         let config: PolicyConfig = serde_json::from_value(config).unwrap();
         let rules = Rules::compile(&config).unwrap().into();
@@ -1097,6 +1101,16 @@ async fn a_connection_that_never_finishes_the_head_of_a_request_is_closed() {
         tokio::time::timeout(Duration::from_secs(40), closed).await.expect("closed").unwrap();
     }
     assert_eq!(window.ask("GET", "/healthz").await.unwrap().status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_waits_for_the_person_is_waited_for_by_no_client() {
+    let mut config = fake::config(&[("a", &[]), ("b", &[])]);
+    let held = config.servers.values_mut().find(|server| server.name.as_str() == "b").unwrap();
+    held.hold = Some(mcpdeck::config::Hold::Approval);
+    let window = Window::over(config).await;
+    let ready = window.ask("GET", "/readyz").await.unwrap();
+    assert_eq!(ready.status, 200, "{ready:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

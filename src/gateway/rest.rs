@@ -40,7 +40,7 @@ pub(crate) async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
     } else if view.stopping {
         Some("the service ends")
     } else {
-        is_starting(&view).then_some("servers are starting")
+        is_starting(&gateway.host, &view).then_some("servers are starting")
     };
     match reason {
         Some(reason) => {

@@ -26,11 +26,14 @@ use crate::mcp::Capabilities;
 /// the sixty seconds after which the official SDKs give up.
 const STARTING: Duration = Duration::from_secs(50);
 
-/// Whether a server has neither started nor failed yet. One that a call wakes is listed already.
-pub(super) fn is_starting(view: &HostView) -> bool {
+/// Whether a server has neither started nor failed yet. One that a call wakes is listed already; one
+/// that waits for the person may do so for hours.
+pub(super) fn is_starting(host: &Host, view: &HostView) -> bool {
+    let is_held = |name| host.server_config(name).is_some_and(|config| config.hold.is_some());
     view.servers.values().any(|server| {
         matches!(server.state, ServerState::Starting | ServerState::Waiting)
             && *server.capabilities == Capabilities::default()
+            && !is_held(&server.name)
     })
 }
 
@@ -132,7 +135,17 @@ impl Gateway {
     pub async fn started(&self) {
         let waiting = || async {
             let mut view = self.host.view();
-            let over = view.wait_for(|view| view.stopping || !is_starting(view));
+            let over = async {
+                loop {
+                    let now = Arc::clone(&view.borrow_and_update());
+                    if now.stopping
+                        || !is_starting(&self.host, &now)
+                        || view.changed().await.is_err()
+                    {
+                        return;
+                    }
+                }
+            };
             let _ = tokio::time::timeout(STARTING, over).await;
         };
         self.started.get_or_init(waiting).await;
