@@ -213,8 +213,8 @@ struct Changes {
     seen: Lists,
 }
 
-/// Tools, prompts and resources, told from others by what identifies them: definitions are shared,
-/// so that their places do.
+/// A hash of all tools, one of prompts and one of resources, each of the addresses of their
+/// definitions, which are shared.
 type Lists = [u64; 3];
 
 /// Lists settle before clients are told: a server that starts fills several at once.

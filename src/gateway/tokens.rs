@@ -205,7 +205,7 @@ pub struct TokenStore {
     read: Arc<Mutex<Option<Read>>>,
 }
 
-/// The tokens of a file, and what told its state when they were read.
+/// The tokens of a file, and its fingerprint when they were read.
 type Read = (Fingerprint, Arc<[TokenRecord]>);
 
 impl TokenStore {

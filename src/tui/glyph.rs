@@ -87,7 +87,7 @@ glyphs! {
 }
 
 impl Glyphs {
-    /// A bar of a spark-line: so many of at most `most`. What is not nothing can be told from it.
+    /// A bar of a spark-line: so many of at most `most`. Anything above zero shows.
     pub fn bar(&self, count: u32, most: u32) -> Sign {
         let level = (count as usize * 8).div_ceil(most.max(4) as usize).min(8);
         self.bars[if count == 0 { 1 } else { level.max(2) }]

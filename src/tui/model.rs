@@ -322,7 +322,7 @@ impl Model {
     }
 }
 
-/// The unit in which so many seconds are told, and its sign.
+/// The unit in which so many seconds are shown, and its sign.
 const fn unit_of(seconds: u64) -> (u64, &'static str) {
     match seconds {
         0..3_600 => (60, "m"),
