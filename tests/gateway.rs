@@ -1111,6 +1111,15 @@ async fn a_server_that_waits_for_the_person_is_waited_for_by_no_client() {
     let window = Window::over(config).await;
     let ready = window.ask("GET", "/readyz").await.unwrap();
     assert_eq!(ready.status, 200, "{ready:?}");
+    let call = window.ask("POST", "/tools/b__echo/call").await.unwrap();
+    assert_eq!(
+        (call.status, call.json()["error"]["code"].as_str()),
+        (503, Some("ERR_SERVER_UNAVAILABLE"))
+    );
+    let message = "`b__echo` is not known yet: its server waits for the operator";
+    assert_eq!(call.json()["error"]["message"], message);
+    let call = window.ask("POST", "/tools/a__nothing/call").await.unwrap();
+    assert_eq!(call.status, 404, "{call:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -52,6 +52,13 @@ impl Outside {
         Self::new(OutsideCode::ToolNotFound, StatusCode::NOT_FOUND, message)
     }
 
+    /// The server of a name has not listed anything, so that nobody knows whether there is one.
+    pub fn unlisted(name: &str, why: &str) -> Self {
+        let name = crate::base::text::SafeText::line(name);
+        let message = format!("`{name}` is not known yet: its server {why}");
+        Self::new(OutsideCode::ServerUnavailable, StatusCode::SERVICE_UNAVAILABLE, message)
+    }
+
     /// The token does not carry a scope.
     pub fn scope(scope: Scope) -> Self {
         let message = format!("the token does not carry the scope `{scope}`");

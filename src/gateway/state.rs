@@ -29,12 +29,16 @@ const STARTING: Duration = Duration::from_secs(50);
 /// Whether a server has neither started nor failed yet. One that a call wakes is listed already; one
 /// that waits for the person may do so for hours.
 pub(super) fn is_starting(host: &Host, view: &HostView) -> bool {
-    let is_held = |name| host.server_config(name).is_some_and(|config| config.hold.is_some());
     view.servers.values().any(|server| {
         matches!(server.state, ServerState::Starting | ServerState::Waiting)
             && *server.capabilities == Capabilities::default()
-            && !is_held(&server.name)
+            && !is_held(host, &server.name)
     })
+}
+
+/// Whether a server waits for the person.
+fn is_held(host: &Host, name: &ServerName) -> bool {
+    host.server_config(name).is_some_and(|config| config.hold.is_some())
 }
 
 /// What a service is started with.
@@ -224,8 +228,20 @@ impl Gateway {
         match self.host.check(&client.principal(), action, &server, (kind, &original)) {
             Err(error) => Err(Outside::about(&error, name, client)),
             Ok(_) if entry.is_some() => Ok((server, original)),
-            Ok(_) => Err(Outside::absent(name)),
+            Ok(_) => Err(self.missing(view.servers.get(&server), name)),
         }
+    }
+
+    /// Why nothing has a name: its server may have listed nothing yet.
+    fn missing(&self, server: Option<&Arc<ServerView>>, name: &str) -> Outside {
+        let Some(server) = server.filter(|server| *server.capabilities == Capabilities::default())
+        else {
+            return Outside::absent(name);
+        };
+        if is_held(&self.host, &server.name) {
+            return Outside::unlisted(name, "waits for the operator");
+        }
+        Outside::unlisted(name, &format!("is {}", server.state.as_str()))
     }
 
     pub fn owners(&self) -> MutexGuard<'_, HashMap<String, Owner>> {
