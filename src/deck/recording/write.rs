@@ -33,6 +33,8 @@ const SAID: usize = 64;
 const GATHER: Duration = Duration::from_millis(20);
 /// How often lines that have waited are written: few at once, so that calls are not held up.
 const STEP: Duration = Duration::from_millis(2);
+/// Lines after which other threads may run: what a call wakes does not wait for all of a step.
+const TURN: usize = 8;
 
 /// Bytes that are written at once: more than come in one step.
 const BUFFER: usize = 64 << 10;
@@ -134,7 +136,6 @@ impl<'a> Source<'a> {
 
     async fn record(mut self, output: &mut Output, stop: &CancellationToken) -> io::Result<()> {
         let (traffic, logs) = (self.host.traffic(), self.host.logs());
-        let (mut new_frames, mut new_logs) = (traffic.changed(), logs.changed());
         let mut lines = Vec::new();
         let mut missed = self.catch_up(&mut lines);
         loop {
@@ -157,8 +158,11 @@ impl<'a> Source<'a> {
             lines.sort_by_key(|(at, _)| *at);
             let since = self.host.clock().now().0.saturating_sub(GATHER.as_micros() as u64);
             let waited = |(at, _): &(Timestamp, _)| is_last || at.0 <= since;
-            for (_, line) in lines.drain(..lines.partition_point(waited)) {
+            for (n, (_, line)) in lines.drain(..lines.partition_point(waited)).enumerate() {
                 output.line(&line)?;
+                if n % TURN == TURN - 1 {
+                    std::thread::yield_now();
+                }
             }
             if output.flush()? {
                 // A file can be read alone: what the view is made of stands in each.
@@ -173,9 +177,13 @@ impl<'a> Source<'a> {
                 output.line(&Written::End { at: self.host.clock().now() })?;
                 return output.flush().map(drop);
             }
-            // While lines wait, this looks again by itself: what happens then does not have to wake
-            // this thread, which would be paid for by a call.
+            // While lines wait, this looks again by itself and does not listen: to wake it, or only
+            // to see that nobody sleeps, would be paid for by a call.
             if lines.is_empty() {
+                let (mut new_frames, mut new_logs) = (traffic.changed(), logs.changed());
+                if self.frame < traffic.span().end || self.log < logs.span().end {
+                    continue;
+                }
                 tokio::select! {
                     _ = new_frames.changed() => {}
                     _ = new_logs.changed() => {}
@@ -191,8 +199,6 @@ impl<'a> Source<'a> {
                 () = tokio::time::sleep(STEP) => {}
                 () = stop.cancelled() => {}
             }
-            new_frames.mark_unchanged();
-            new_logs.mark_unchanged();
         }
     }
 
