@@ -166,6 +166,11 @@ pub struct DashboardArgs {
     )]
     pub serve: Option<std::net::SocketAddr>,
 
+    /// The address of --serve, as `mcpdeck serve` takes it.
+    #[cfg(feature = "gateway")]
+    #[arg(long, value_name = "ADDRESS:PORT", hide = true, requires = "serve")]
+    pub listen: Option<std::net::SocketAddr>,
+
     /// Draw with ASCII characters only.
     #[arg(long, help_heading = "Dashboard")]
     pub ascii: bool,

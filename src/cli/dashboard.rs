@@ -106,6 +106,7 @@ fn show(
 #[cfg(feature = "gateway")]
 fn served(cli: &Cli, deck: DeckBuilder, engine: HostBuilder) -> Result<Served, Exit> {
     let Some(listen) = cli.dashboard.serve else { return Ok((deck, engine, None)) };
+    let listen = cli.dashboard.listen.unwrap_or(listen);
     let (deck, bridge, clients) = super::serve::beside(deck, listen)?;
     Ok((deck, engine.handler(bridge), Some(clients)))
 }
