@@ -374,13 +374,15 @@ fn percent_encoded(value: &str, hex: Hex, kept: &str) -> String {
     out
 }
 
-fn percent_decoded(text: &str) -> String {
+/// `text` without percent-encoding (RFC 3986); what is none stays as it is.
+pub(crate) fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
         let code = (*first == b'%')
             .then(|| std::str::from_utf8(tail.get(..2)?).ok())
             .flatten()
+            .filter(|hex| hex.bytes().all(|digit| digit.is_ascii_hexdigit()))
             .and_then(|hex| u8::from_str_radix(hex, 16).ok());
         bytes.push(code.unwrap_or(*first));
         rest = if code.is_some() { &tail[2..] } else { tail };

@@ -147,11 +147,14 @@ pub enum TransportConfig {
 }
 
 /// The kind of transport, as shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr,
+)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum TransportKind {
     /// `stdio`
+    #[default]
     Stdio,
     /// `http`
     Http,

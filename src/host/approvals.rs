@@ -146,11 +146,7 @@ impl RuleKind {
         match kind {
             RequestKind::Sampling => Some(Self::Sampling),
             RequestKind::Elicitation | RequestKind::UrlElicitation => Some(Self::Elicitation),
-            RequestKind::Roots
-            | RequestKind::Guard
-            | RequestKind::Permission
-            | RequestKind::SignIn
-            | RequestKind::Other(_) => None,
+            _ => None,
         }
     }
 

@@ -3,11 +3,11 @@
 //! Owns what was answered, for how long it counts and in which order it goes. Never asks a server;
 //! time is an argument.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use indexmap::IndexMap;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{SafeText, ServerName, Timestamp};
@@ -107,19 +107,16 @@ impl Cache {
 
     /// A fresh answer, counted as a hit or a miss.
     pub fn fresh(&self, key: &CacheKey, now: Timestamp) -> Option<Kept> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let found = inner.touch(key, now, |kept| kept.fresh);
-        if found.is_some() {
-            inner.hits += 1;
-        } else {
-            inner.misses += 1;
-        }
+        inner.hits += u64::from(found.is_some());
+        inner.misses += u64::from(found.is_none());
         found
     }
 
     /// An answer of any age, for when the server cannot be asked (R7).
     pub fn any(&self, key: &CacheKey, now: Timestamp) -> Option<Kept> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let found = inner.touch(key, now, |_| true);
         inner.hits += u64::from(found.is_some());
         found
@@ -128,7 +125,7 @@ impl Cache {
     /// Counts invalidations. Read before a question is sent and given to [`Cache::keep`], so that an
     /// answer that was invalidated on its way is not kept.
     pub fn version(&self) -> u64 {
-        self.lock().version
+        self.inner.lock().version
     }
 
     /// Keeps an answer within the limits of its server. An answer larger than the whole cache is
@@ -139,22 +136,17 @@ impl Cache {
         }
         let ttl = server_ttl(&keep.result).unwrap_or(config.ttl);
         let weight = crate::base::text::json::weigh(&keep.result);
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if inner.version != keep.version {
             return;
         }
         inner.tick += 1;
-        let entry = Entry {
-            bytes: size_of::<Entry>() + keep.key.params.len() + weight,
-            label: keep.label,
-            result: keep.result,
-            stored: now,
-            ttl,
-            hits: 0,
-            used: inner.tick,
-        };
-        let store = inner.servers.entry(keep.key.server.clone()).or_default();
-        let evicted = store.insert(keep.key, entry, config);
+        let Keep { key, label, result, .. } = keep;
+        let bytes = size_of::<Entry>() + key.params.len() + weight;
+        let view = CacheEntryView { key, label, stored: now, ttl, hits: 0, bytes };
+        let entry = Entry { view, result, used: inner.tick };
+        let store = inner.servers.entry(entry.view.key.server.clone()).or_default();
+        let evicted = store.insert(entry, config);
         inner.evictions += evicted;
     }
 
@@ -165,7 +157,7 @@ impl Cache {
         now: Timestamp,
         doomed: impl Fn(&CacheKey) -> bool,
     ) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.version += 1;
         let mut gone = Vec::new();
         for store in inner.servers.values_mut() {
@@ -181,31 +173,23 @@ impl Cache {
 
     /// The content of an entry, whatever its age; no hit.
     pub fn content(&self, key: &CacheKey) -> Option<Payload> {
-        let inner = self.lock();
-        Some(inner.servers.get(&key.server)?.get(key)?.result.clone())
+        let inner = self.inner.lock();
+        Some(inner.servers.get(&key.server)?.entries.get(key)?.result.clone())
     }
 
     /// What is shown.
     pub fn view(&self) -> CacheView {
-        let inner = self.lock();
-        let mut entries: Vec<(u64, CacheEntryView)> = inner
-            .servers
-            .values()
-            .flat_map(Store::iter)
-            .map(|(key, entry)| (entry.used, entry.view(key)))
-            .collect();
-        entries.sort_by_key(|(used, _)| std::cmp::Reverse(*used));
+        let inner = self.inner.lock();
+        let mut entries: Vec<&Entry> =
+            inner.servers.values().flat_map(|store| store.entries.values()).collect();
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.used));
         CacheView {
-            entries: entries.into_iter().map(|(_, entry)| entry).collect(),
+            entries: entries.into_iter().map(|entry| entry.view.clone()).collect(),
             hits: inner.hits,
             misses: inner.misses,
             evictions: inner.evictions,
             invalidated: inner.invalidated.iter().cloned().collect(),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock()
     }
 }
 
@@ -217,12 +201,15 @@ impl Inner {
         wanted: impl Fn(&Kept) -> bool,
     ) -> Option<Kept> {
         let store = self.servers.get_mut(&key.server)?;
-        let kept = store.get(key)?.kept(now);
+        let entry = store.entries.get_mut(key)?;
+        let age = now.since(entry.view.stored);
+        let kept = Kept { result: entry.result.clone(), age, fresh: age < entry.view.ttl };
         if !wanted(&kept) {
             return None;
         }
         self.tick += 1;
-        store.touch(key, self.tick);
+        entry.used = self.tick;
+        entry.view.hits += 1;
         Some(kept)
     }
 }
@@ -247,12 +234,8 @@ fn server_ttl(result: &Payload) -> Option<Duration> {
 
 /// One answer.
 struct Entry {
-    label: SafeText,
+    view: CacheEntryView,
     result: Payload,
-    stored: Timestamp,
-    ttl: Duration,
-    hits: u64,
-    bytes: usize,
     /// Tick of the last use.
     used: u64,
 }
@@ -261,93 +244,43 @@ struct Entry {
 #[derive(Default)]
 struct Store {
     entries: HashMap<CacheKey, Entry>,
-    /// Keys by their last use, oldest first.
-    order: BTreeMap<u64, CacheKey>,
     bytes: usize,
 }
 
-impl Entry {
-    fn kept(&self, now: Timestamp) -> Kept {
-        let age = now.since(self.stored);
-        Kept { result: self.result.clone(), age, fresh: age < self.ttl }
-    }
-
-    fn view(&self, key: &CacheKey) -> CacheEntryView {
-        CacheEntryView {
-            key: key.clone(),
-            label: self.label.clone(),
-            stored: self.stored,
-            ttl: self.ttl,
-            hits: self.hits,
-            bytes: self.bytes,
-        }
-    }
-}
-
 impl Store {
-    fn get(&self, key: &CacheKey) -> Option<&Entry> {
-        self.entries.get(key)
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (&CacheKey, &Entry)> {
-        self.entries.iter()
-    }
-
-    /// Notes a use.
-    fn touch(&mut self, key: &CacheKey, tick: u64) {
-        if let Some(entry) = self.entries.get_mut(key) {
-            self.order.remove(&entry.used);
-            entry.used = tick;
-            entry.hits += 1;
-            self.order.insert(tick, key.clone());
-        }
-    }
-
     /// Puts an entry in and gives how many others had to go for it.
-    fn insert(&mut self, key: CacheKey, entry: Entry, config: &CacheConfig) -> u64 {
-        self.remove(&key);
-        if config.max_entries == 0 || entry.bytes as u64 > config.max_bytes {
+    fn insert(&mut self, entry: Entry, config: &CacheConfig) -> u64 {
+        self.remove(&entry.view.key);
+        let size = entry.view.bytes;
+        if config.max_entries == 0 || size as u64 > config.max_bytes {
             return 0;
         }
-        self.bytes += entry.bytes;
-        self.order.insert(entry.used, key.clone());
-        self.entries.insert(key, entry);
+        self.bytes += size;
+        self.entries.insert(entry.view.key.clone(), entry);
         let mut evicted = 0;
         while self.entries.len() as u64 > config.max_entries || self.bytes as u64 > config.max_bytes
         {
-            let Some((_, oldest)) = self.order.pop_first() else { break };
-            self.forget(&oldest);
+            let oldest = self.entries.values().min_by_key(|entry| entry.used);
+            let Some(oldest) = oldest.map(|entry| entry.view.key.clone()) else { break };
+            self.remove(&oldest);
             evicted += 1;
         }
         evicted
     }
 
-    /// Takes the entries out for which `doomed` holds.
+    /// Takes the entries out for which `doomed` holds, least recently used first.
     fn drain_if(&mut self, doomed: impl Fn(&CacheKey) -> bool) -> Vec<CacheKey> {
-        let gone: Vec<CacheKey> = self.order.values().filter(|key| doomed(key)).cloned().collect();
-        for key in &gone {
-            self.remove(key);
-        }
-        gone
+        let gone = self.entries.extract_if(|key, _| doomed(key)).map(|(_, entry)| entry);
+        let mut gone: Vec<Entry> = gone.collect();
+        gone.sort_by_key(|entry| entry.used);
+        self.bytes -= gone.iter().map(|entry| entry.view.bytes).sum::<usize>();
+        gone.into_iter().map(|entry| entry.view.key).collect()
     }
 
     fn remove(&mut self, key: &CacheKey) {
-        if let Some(entry) = self.entries.get(key) {
-            let used = entry.used;
-            self.order.remove(&used);
-            self.forget(key);
-        }
-    }
-
-    fn forget(&mut self, key: &CacheKey) {
         if let Some(entry) = self.entries.remove(key) {
-            self.bytes -= entry.bytes;
+            self.bytes -= entry.view.bytes;
         }
-    }
-
-    #[cfg(test)]
-    fn totals(&self) -> (usize, usize, usize) {
-        (self.entries.len(), self.order.len(), self.bytes)
     }
 }
 

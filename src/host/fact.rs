@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 use tokio::sync::mpsc;
@@ -417,7 +417,7 @@ impl Journal {
     /// Keeps a fact and hands it to every subscriber.
     pub fn push(&self, record: Arc<Record>) {
         let weight = record.fact.weight();
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.subscribers.retain(|subscriber| subscriber.try_send(Arc::clone(&record)).is_ok());
         inner.bytes += weight;
         inner.records.push_back((weight, record));
@@ -432,17 +432,13 @@ impl Journal {
     /// Facts from now on; the channel closes when its reader falls behind.
     pub fn subscribe(&self) -> mpsc::Receiver<Arc<Record>> {
         let (sender, receiver) = mpsc::channel(Self::WAITING);
-        self.lock().subscribers.push(sender);
+        self.inner.lock().subscribers.push(sender);
         receiver
     }
 
     /// The facts that are kept, oldest first.
     pub fn records(&self) -> Vec<Arc<Record>> {
-        self.lock().records.iter().map(|(_, record)| Arc::clone(record)).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock()
+        self.inner.lock().records.iter().map(|(_, record)| Arc::clone(record)).collect()
     }
 }
 

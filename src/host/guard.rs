@@ -6,7 +6,9 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value;
 
 use crate::config::RootConfig;
+use crate::config::diagnostics::child;
 use crate::error::Violation;
+use crate::mcp::wire::cut;
 
 /// Most warnings of one call.
 const MAX_WARNINGS: usize = 50;
@@ -35,9 +37,7 @@ impl Place<'_> {
     fn pointer(&self) -> String {
         match self {
             Self::Root => String::new(),
-            Self::Key(parent, key) => {
-                format!("{}/{}", parent.pointer(), key.replace('~', "~0").replace('/', "~1"))
-            }
+            Self::Key(parent, key) => child(&parent.pointer(), key),
             Self::Index(parent, index) => format!("{}/{index}", parent.pointer()),
         }
     }
@@ -64,8 +64,7 @@ fn walk(place: &Place<'_>, value: &Value, roots: &[PathBuf], warnings: &mut Vec<
 }
 
 fn look_at(place: &Place<'_>, text: &str, roots: &[PathBuf], warnings: &mut Vec<Violation>) {
-    let end = (0..=text.len().min(MAX_TEXT)).rev().find(|at| text.is_char_boundary(*at));
-    let text = &text[..end.unwrap_or_default()];
+    let text = cut(text, MAX_TEXT);
     let mut warn = |keyword: &str, message: String| {
         let pointer = place.pointer();
         warnings.push(Violation { pointer, message, keyword: keyword.to_owned() });
@@ -110,51 +109,11 @@ fn shell(text: &str) -> Option<&'static str> {
 }
 
 /// Programs that attacks begin with, whatever follows them.
-const PROGRAMS: [&str; 38] = [
-    "rm",
-    "curl",
-    "wget",
-    "sh",
-    "bash",
-    "zsh",
-    "nc",
-    "ncat",
-    "python",
-    "python3",
-    "perl",
-    "cat",
-    "chmod",
-    "chown",
-    "sudo",
-    "eval",
-    "exec",
-    "powershell",
-    "mkfifo",
-    "ls",
-    "reboot",
-    "shutdown",
-    "poweroff",
-    "halt",
-    "whoami",
-    "uname",
-    "ssh",
-    "scp",
-    "dd",
-    "mkfs",
-    "nohup",
-    "xargs",
-    "ruby",
-    "php",
-    "systemctl",
-    "crontab",
-    "killall",
-    "printenv",
-];
+const PROGRAMS: &str = "rm curl wget sh bash zsh nc ncat python python3 perl cat chmod chown sudo eval \
+     exec powershell mkfifo ls reboot shutdown poweroff halt whoami uname ssh scp dd \
+     mkfs nohup xargs ruby php systemctl crontab killall printenv";
 /// The same where the word is one of prose or code too: what follows must be an argument.
-const AMBIGUOUS: [&str; 16] = [
-    "id", "node", "env", "find", "kill", "touch", "echo", "sleep", "ping", "mv", "cp", "tar",
-    "tee", "awk", "sed", "ps",
-];
+const AMBIGUOUS: &str = "id node env find kill touch echo sleep ping mv cp tar tee awk sed ps";
 
 /// Whether text begins with a program that attacks begin with; `alone` when it may stand without
 /// arguments.
@@ -162,12 +121,13 @@ fn looks_like_command(text: &str, alone: bool) -> bool {
     let word = text.trim_start().split(|c: char| !c.is_alphanumeric() && c != '_').next();
     let first = word.unwrap_or_default();
     let rest = text.trim_start().get(first.len()..).unwrap_or_default();
+    let is_in = |programs: &str| programs.split(' ').any(|program| program == first);
     let nothing = alone && rest.trim().is_empty();
     let argument = rest.starts_with([' ', '\t'])
         && rest.trim_start().starts_with(['-', '/', '.', '$', '~', '"', '\''])
         || rest.starts_with('$');
-    PROGRAMS.contains(&first) && (nothing || rest.starts_with([' ', '\t', '$', '/']))
-        || AMBIGUOUS.contains(&first) && (nothing || argument)
+    is_in(PROGRAMS) && (nothing || rest.starts_with([' ', '\t', '$', '/']))
+        || is_in(AMBIGUOUS) && (nothing || argument)
 }
 
 /// Traversal: out of a root where the server has roots, upwards at all where it has none.

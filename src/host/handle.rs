@@ -36,7 +36,7 @@ use crate::mcp::{
 };
 use crate::process::{ExitView, Usage};
 pub use builder::HostBuilder;
-use builder::settled;
+use builder::{not_started, settled};
 
 /// What a server that does not start means for the others (decision D2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -156,9 +156,8 @@ impl Host {
     /// As [`Host::start`].
     pub async fn restart(&self, server: &ServerName) -> Result<(), Error> {
         let slot = self.control(server, Input::Restart).await?;
-        for fact in slot.close_breakers(self.inner.deck.clock.now()) {
-            self.inner.deck.facts.record(fact).await;
-        }
+        let deck = &self.inner.deck;
+        deck.facts.record_all(slot.close_breakers(deck.clock.now())).await;
         self.ready(&slot).await
     }
 
@@ -340,12 +339,25 @@ impl Host {
     /// # Errors
     /// As [`Host::reload`].
     pub async fn begin_reload(&self, config: McpConfig) -> Result<Reloading, Error> {
-        let (done, wait) = oneshot::channel();
-        let order = Order::Reload(Box::new(config), done);
-        let stopping = || Error::new(ErrorCode::ServerUnavailable, "the host is stopping");
-        self.inner.orders.send(order).await.map_err(|_| stopping())?;
-        let finished = wait.await.unwrap_or_else(|_| Err(stopping()))?;
+        self.edit_config(move |now| *now = config).await
+    }
+
+    async fn edit_config(
+        &self,
+        edit: impl FnOnce(&mut McpConfig) + Send + 'static,
+    ) -> Result<Reloading, Error> {
+        let finished = self.order(|done| Order::Reload(Box::new(edit), done)).await?;
         Ok(Reloading { finished })
+    }
+
+    async fn order<T>(
+        &self,
+        order: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Order,
+    ) -> Result<T, Error> {
+        let stopping = || Error::new(ErrorCode::ServerUnavailable, "the host is stopping");
+        let (done, wait) = oneshot::channel();
+        self.inner.orders.send(order(done)).await.map_err(|_| stopping())?;
+        wait.await.unwrap_or_else(|_| Err(stopping()))
     }
 
     /// Says what [`Host::reload`] would do with a configuration. Changes nothing.
@@ -353,11 +365,7 @@ impl Host {
     /// # Errors
     /// [`ErrorCode::Configuration`] when it cannot be used.
     pub async fn plan_reload(&self, config: McpConfig) -> Result<ConfigChange, Error> {
-        let (done, wait) = oneshot::channel();
-        let stopping = || Error::new(ErrorCode::ServerUnavailable, "the host is stopping");
-        let order = Order::Plan(Box::new(config), done);
-        self.inner.orders.send(order).await.map_err(|_| stopping())?;
-        wait.await.unwrap_or_else(|_| Err(stopping()))
+        self.order(|done| Order::Plan(Box::new(config), done)).await
     }
 
     /// Shows the problems of a configuration that cannot be used; the one before stays.
@@ -377,12 +385,7 @@ impl Host {
         settled(slot).await;
         self.inner.deck.facts.flush().await;
         let live = slot.live();
-        if live.session.is_some() {
-            return Ok(());
-        }
-        let reason = live.reason.as_ref().map_or(live.state.as_str(), |reason| reason.as_str());
-        Err(Error::new(ErrorCode::ServerStartup, format!("did not start: {reason}"))
-            .server(&slot.name))
+        if live.session.is_some() { Ok(()) } else { Err(not_started(slot, &live)) }
     }
 
     // Looking: the view, the journal, telemetry, metrics, the cache. Nothing here waits.
@@ -542,10 +545,9 @@ impl Host {
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
         let (route, admission) = self.named("tools/call", name, &options)?;
-        let (slot, name) = route;
-        let arguments = Arc::new(arguments);
-        let request = Request::CallTool { name: Arc::clone(&name), arguments };
-        self.operate((slot, name), "tools/call", request, (options, admission)).await
+        let (name, arguments) = (Arc::clone(&route.1), Arc::new(arguments));
+        let request = Request::CallTool { name, arguments };
+        self.operate(route, "tools/call", request, (options, admission)).await
     }
 
     /// Gets a prompt with the server's defaults.
@@ -567,14 +569,10 @@ impl Host {
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
         let (route, admission) = self.named("prompts/get", name, &options)?;
-        let (slot, name) = route;
-        let arguments = match arguments {
-            Value::Null => Value::Object(Map::new()),
-            other => other,
-        };
-        let arguments = Arc::new(arguments);
-        let request = Request::GetPrompt { name: Arc::clone(&name), arguments };
-        self.operate((slot, name), "prompts/get", request, (options, admission)).await
+        let arguments = if arguments.is_null() { Value::Object(Map::new()) } else { arguments };
+        let (name, arguments) = (Arc::clone(&route.1), Arc::new(arguments));
+        let request = Request::GetPrompt { name, arguments };
+        self.operate(route, "prompts/get", request, (options, admission)).await
     }
 
     /// Reads a resource from the server that lists it, or whose template fits it, with the server's
@@ -737,7 +735,7 @@ impl Host {
     /// # Errors
     /// [`crate::ErrorCode::ToolNotFound`], `Ambiguous`, `PermissionDenied` or `ServerUnavailable`.
     pub fn find_tool(&self, name: &str) -> Result<(ServerName, Arc<Tool>), Error> {
-        let route = self.inner.deck.routes().tool(name, None);
+        let route = self.inner.deck.routes().named(name, None, TargetKind::Tool);
         let (slot, name) = routed("tools/call", name, route)?;
         let live = slot.live();
         let tool = live.tool(&name).cloned().ok_or_else(|| live.unavailable())?;
@@ -749,7 +747,7 @@ impl Host {
     /// # Errors
     /// As [`Host::find_tool`].
     pub fn find_prompt(&self, name: &str) -> Result<(ServerName, Arc<Prompt>), Error> {
-        let route = self.inner.deck.routes().prompt(name, None);
+        let route = self.inner.deck.routes().named(name, None, TargetKind::Prompt);
         let (slot, name) = routed("prompts/get", name, route)?;
         let live = slot.live();
         let prompt = live.capabilities.prompts.iter().find(|prompt| prompt.name == name);

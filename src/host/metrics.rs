@@ -12,15 +12,8 @@ use crate::error::ErrorCode;
 /// Counters of one server or one tool. The owner keeps it behind its own lock.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
-    requests: u64,
-    successes: u64,
-    tool_errors: u64,
-    errors: BTreeMap<ErrorCode, u64>,
-    in_flight: u64,
-    bytes_in: u64,
-    bytes_out: u64,
-    last_used: Option<Timestamp>,
-    last_failure: Option<Failure>,
+    /// Without rates and latency, which are computed when they are asked for.
+    counts: MetricsView,
     average: Option<f64>,
     latency: Option<Box<Histogram<u64>>>,
 }
@@ -138,26 +131,25 @@ impl Metrics {
 
     /// A request begins.
     pub fn begin(&mut self, now: Timestamp) {
-        self.requests += 1;
-        self.in_flight += 1;
-        self.last_used = Some(now);
+        self.counts.requests += 1;
+        self.counts.in_flight += 1;
+        self.counts.last_used = Some(now);
     }
 
     /// A request ends after `took` (without the time a person held it).
     pub fn end(&mut self, ending: Ending, took: Duration, at: Timestamp) {
-        let code = match ending {
-            Ending::Failed(code) => Some(code),
-            _ => None,
-        };
-        if !matches!(ending, Ending::Success | Ending::Failed(ErrorCode::Cancelled)) {
-            self.last_failure = Some(Failure { at, code });
-        }
-        self.in_flight = self.in_flight.saturating_sub(1);
+        self.counts.in_flight = self.counts.in_flight.saturating_sub(1);
         match ending {
-            Ending::Success => self.successes += 1,
-            Ending::ToolError => self.tool_errors += 1,
+            Ending::Success => self.counts.successes += 1,
+            Ending::ToolError => {
+                self.counts.tool_errors += 1;
+                self.counts.last_failure = Some(Failure { at, code: None });
+            }
             Ending::Failed(code) => {
-                *self.errors.entry(code).or_default() += 1;
+                *self.counts.errors.entry(code).or_default() += 1;
+                if code != ErrorCode::Cancelled {
+                    self.counts.last_failure = Some(Failure { at, code: Some(code) });
+                }
                 return;
             }
         }
@@ -171,44 +163,28 @@ impl Metrics {
 
     /// Bytes went through.
     pub fn transferred(&mut self, bytes_in: u64, bytes_out: u64) {
-        self.bytes_in += bytes_in;
-        self.bytes_out += bytes_out;
+        self.counts.bytes_in += bytes_in;
+        self.counts.bytes_out += bytes_out;
     }
 
     /// A snapshot.
     pub fn view(&self) -> MetricsView {
-        let mut view = self.counts();
+        let mut view = self.counts.clone();
         let (good, bad) = (view.successes as f64, view.failed() as f64);
         if good + bad > 0.0 {
             view.success_rate = Some(good / (good + bad));
             view.error_rate = Some(bad / (good + bad));
         }
+        view.latency = self.latency.as_deref().map(|h| LatencyView {
+            min: Duration::from_micros(h.min()),
+            mean: Duration::from_secs_f64(h.mean() / 1e6),
+            max: Duration::from_micros(h.max()),
+            p50: Duration::from_micros(h.value_at_quantile(0.50)),
+            p95: Duration::from_micros(h.value_at_quantile(0.95)),
+            p99: Duration::from_micros(h.value_at_quantile(0.99)),
+            average: Duration::from_secs_f64(self.average.unwrap_or_default() / 1e6),
+        });
         view
-    }
-
-    fn counts(&self) -> MetricsView {
-        MetricsView {
-            requests: self.requests,
-            successes: self.successes,
-            tool_errors: self.tool_errors,
-            errors: self.errors.clone(),
-            in_flight: self.in_flight,
-            bytes_in: self.bytes_in,
-            bytes_out: self.bytes_out,
-            last_used: self.last_used,
-            last_failure: self.last_failure,
-            success_rate: None,
-            error_rate: None,
-            latency: self.latency.as_deref().map(|h| LatencyView {
-                min: Duration::from_micros(h.min()),
-                mean: Duration::from_secs_f64(h.mean() / 1e6),
-                max: Duration::from_micros(h.max()),
-                p50: Duration::from_micros(h.value_at_quantile(0.50)),
-                p95: Duration::from_micros(h.value_at_quantile(0.95)),
-                p99: Duration::from_micros(h.value_at_quantile(0.99)),
-                average: Duration::from_secs_f64(self.average.unwrap_or_default() / 1e6),
-            }),
-        }
     }
 }
 

@@ -37,15 +37,12 @@ pub fn resolve<'a>(
         .into_iter()
         .filter(|(server, name)| split(asked, server).is_some_and(|rest| rest == &***name))
         .max_by_key(|(server, _)| server.as_str().len());
-    if let Some((server, name)) = qualified {
-        return Ok(Resolved { server: server.clone(), name: Arc::clone(name) });
-    }
     let mut bare = known.clone().into_iter().filter(|(_, name)| &***name == asked);
-    match (bare.next(), bare.next()) {
-        (Some((server, name)), None) => {
+    match (qualified, bare.next(), bare.next()) {
+        (Some((server, name)), ..) | (None, Some((server, name)), None) => {
             Ok(Resolved { server: server.clone(), name: Arc::clone(name) })
         }
-        (Some(first), Some(second)) => {
+        (None, Some(first), Some(second)) => {
             let all = [first, second].into_iter().chain(bare);
             let mut error = Error::new(
                 ErrorCode::Ambiguous,
@@ -55,7 +52,7 @@ pub fn resolve<'a>(
             error.candidates = all.map(|(s, n)| canonical(s, n)).collect();
             Err(error)
         }
-        (None, _) => {
+        (None, None, _) => {
             let mut scored: Vec<(f64, String)> = known
                 .into_iter()
                 .map(|(server, name)| {
@@ -108,7 +105,7 @@ pub fn hashed(name: &str, of: &str) -> String {
     out
 }
 
-fn split<'a>(asked: &'a str, server: &ServerName) -> Option<&'a str> {
+pub(super) fn split<'a>(asked: &'a str, server: &ServerName) -> Option<&'a str> {
     asked.strip_prefix(server.as_str())?.strip_prefix(['.', ':', '/'])
 }
 

@@ -56,14 +56,8 @@ struct Answered {
 /// How one round ended that gave no result.
 struct Failure {
     error: Error,
-    /// Whether the server may have seen the request.
-    sent: Sent,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Sent {
-    Maybe,
-    Never,
+    /// Whether the server has not seen the request.
+    is_unsent: bool,
 }
 
 impl Operation {
@@ -106,12 +100,7 @@ impl Operation {
         if !before.is_asleep() {
             return Ok(());
         }
-        tokio::select! {
-            () = self.slot.wake() => {}
-            () = self.options.cancel.cancelled() => {
-                return Err(Error::new(ErrorCode::Cancelled, "cancelled by the caller"));
-            }
-        }
+        self.unless_cancelled(self.slot.wake()).await?;
         let now = self.slot.live();
         now.session()?;
         if let (Some(admission), Request::CallTool { .. }) = (&self.admission, &self.request) {
@@ -177,12 +166,10 @@ impl Operation {
                 ErrorCode::ServerUnavailable | ErrorCode::RateLimited => true,
                 ErrorCode::Timeout => may_repeat,
                 // The server was just being replaced when the call came.
-                ErrorCode::Cancelled => {
-                    failure.sent == Sent::Never && !self.options.cancel.is_cancelled()
-                }
+                ErrorCode::Cancelled => failure.is_unsent && !self.options.cancel.is_cancelled(),
                 _ => false,
             };
-            let harmless = failure.sent == Sent::Never || self.is_harmless(tool);
+            let harmless = failure.is_unsent || self.is_harmless(tool);
             let hopeless = self.slot.live().session.is_none() && self.slot.live().settled;
             if !passing || !harmless || hopeless || attempt > retry.max_retries {
                 return Err(failure.error);
@@ -193,12 +180,17 @@ impl Operation {
                 session_id = live.generation, action = "retry", attempt, delay_ms = delay.as_millis() as u64,
                 "{}", failure.error.message
             );
-            tokio::select! {
-                () = tokio::time::sleep(delay) => {}
-                () = self.options.cancel.cancelled() => {
-                    return Err(Error::new(ErrorCode::Cancelled, "cancelled by the caller"));
-                }
+            self.unless_cancelled(tokio::time::sleep(delay)).await?;
+        }
+    }
+
+    async fn unless_cancelled<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
+        tokio::select! {
+            biased;
+            () = self.options.cancel.cancelled() => {
+                Err(Error::new(ErrorCode::Cancelled, "cancelled by the caller"))
             }
+            done = work => Ok(done),
         }
     }
 
@@ -215,7 +207,7 @@ impl Operation {
         flight: &Flight,
         repeated: bool,
     ) -> Result<Answered, Failure> {
-        let never = |error| Failure { error, sent: Sent::Never };
+        let never = |error| Failure { error, is_unsent: true };
         let session = live.session().map_err(never)?;
         let admission = self.admit(live).await.map_err(never)?;
         let pending = flight.pending();
@@ -233,9 +225,7 @@ impl Operation {
                     _ => self.consequences(live, error).await,
                 };
                 admission.failure(&error).await;
-                let unseen = pending.bytes.totals().1 == before;
-                let sent = if unseen { Sent::Never } else { Sent::Maybe };
-                Err(Failure { error, sent })
+                Err(Failure { error, is_unsent: pending.bytes.totals().1 == before })
             }
         }
     }
@@ -255,25 +245,25 @@ impl Operation {
         };
         match error.code {
             ErrorCode::Timeout if live.config.on_timeout == OnTimeout::Unavailable => {
-                let reason = SafeText::line(&format!("{}: {}", self.label(), error.message));
-                if self.slot.turn_away(live.generation, &reason) {
-                    let command = Command::TimedOut(live.generation, reason);
-                    let _ = self.slot.commands.send(command).await;
-                }
+                let reason = format!("{}: {}", self.label(), error.message);
+                self.turn_away(live, &reason, Command::TimedOut).await;
                 error
             }
             ErrorCode::ServerUnavailable if !error.answered => {
                 // Nothing else tells that nobody is at an address any more.
-                let reason = SafeText::line(&error.message);
-                if live.config.transport.is_address()
-                    && self.slot.turn_away(live.generation, &reason)
-                {
-                    let command = Command::Unreachable(live.generation, reason);
-                    let _ = self.slot.commands.send(command).await;
+                if live.config.transport.is_address() {
+                    self.turn_away(live, &error.message, Command::Unreachable).await;
                 }
                 self.post_mortem(live, error).await
             }
             _ => error,
+        }
+    }
+
+    async fn turn_away(&self, live: &Live, why: &str, command: fn(u64, SafeText) -> Command) {
+        let reason = SafeText::line(why);
+        if self.slot.turn_away(live.generation, &reason) {
+            let _ = self.slot.commands.send(command(live.generation, reason)).await;
         }
     }
 
@@ -343,6 +333,15 @@ impl Operation {
     }
 
     /// For whom it was done.
+    fn arguments(&self) -> Option<&Arc<Value>> {
+        match &self.request {
+            Request::CallTool { arguments, .. } | Request::GetPrompt { arguments, .. } => {
+                Some(arguments)
+            }
+            _ => None,
+        }
+    }
+
     fn caller(&self, live: &Live) -> Caller {
         let version = live.session.as_ref().map(|session| session.view().version.clone());
         let rule = self.admission.as_ref().and_then(|admission| admission.decision.rule.clone());
@@ -402,15 +401,9 @@ impl Operation {
         }
         let point = &self.deck.policy;
         let limits = point.in_force().config.limits_of(&principal.profile);
-        let (bytes, run) = match &self.request {
-            Request::CallTool { arguments, .. } => {
-                (crate::base::text::json::weigh(&**arguments), self.options.run.as_ref())
-            }
-            Request::GetPrompt { arguments, .. } => {
-                (crate::base::text::json::weigh(&**arguments), None)
-            }
-            _ => (0, None),
-        };
+        let bytes = self.arguments().map_or(0, |all| crate::base::text::json::weigh(&**all));
+        let is_call = matches!(self.request, Request::CallTool { .. });
+        let run = self.options.run.as_ref().filter(|_| is_call);
         let permit = point.limiter.admit_shared(principal, full, run, (bytes, &limits)).await;
         let permit = permit.map_err(|refusal| {
             let error = refusal.error();
@@ -431,28 +424,14 @@ impl Operation {
         full: &str,
         flight: &Flight,
     ) -> Result<(), Error> {
-        let arguments = match &self.request {
-            Request::CallTool { arguments, .. } | Request::GetPrompt { arguments, .. } => {
-                Value::clone(arguments)
-            }
-            _ => Value::Null,
-        };
         let params = json!({
             "tool": full,
             "method": self.method,
-            "arguments": arguments,
+            "arguments": self.arguments(),
             "caller": admission.principal.to_string(),
             "why": decision.words(),
         });
-        let _held = flight.pending().hold();
-        let allowed = tokio::select! {
-            biased;
-            // Dropping the question withdraws it.
-            () = self.options.cancel.cancelled() => {
-                return Err(Error::new(ErrorCode::Cancelled, "cancelled by the caller"));
-            }
-            allowed = self.consent(RequestKind::Permission, params) => allowed,
-        };
+        let allowed = self.consent(RequestKind::Permission, params, flight).await?;
         let Err(nobody) = allowed else { return Ok(()) };
         let principal = &admission.principal;
         self.deck.policy.block(principal, Action::Call, full, decision);
@@ -640,12 +619,7 @@ impl Flight {
         let (mut arguments, mut result) = (None, None);
         // Written out only where somebody wants to read it (`--log-payloads`).
         if tracing::enabled!(target: "mcpdeck::payload", Level::ERROR) {
-            arguments = match &operation.request {
-                Request::CallTool { arguments, .. } | Request::GetPrompt { arguments, .. } => {
-                    Some(arguments.to_string())
-                }
-                _ => None,
-            };
+            arguments = operation.arguments().map(ToString::to_string);
             result = outcome.as_ref().ok().and_then(|o| serde_json::to_string(&o.result).ok());
         }
         let error = outcome.as_ref().err();

@@ -16,7 +16,6 @@ use crate::base::human::{Dur, count};
 use crate::base::{Clock, LogLevel, LogRecord, LogSource, Ring, SafeText, ServerName, Timestamp};
 use crate::config::ConfigChange;
 use crate::host::breaker::BreakerView;
-use crate::host::view::StepStatus;
 use crate::host::{Fact, HostView, Record, ServerState};
 use crate::mcp::{ListChanges, ListKind};
 
@@ -27,8 +26,7 @@ const WAITING: usize = 1_024;
 const OVERFLOW: usize = 8 * WAITING;
 
 enum Message {
-    Fact(Timestamp, Box<Fact>),
-    /// Several at once: they cost the readers of the view one copy.
+    /// Several at once cost the readers of the view one copy.
     Facts(Timestamp, Vec<Fact>),
     /// There is something in the overflow.
     Overflow,
@@ -53,7 +51,7 @@ pub struct Facts {
 impl Facts {
     /// Records a fact; waits for a place when many are waiting.
     pub async fn record(&self, fact: Fact) {
-        let _ = self.sender.send(Message::Fact(self.clock.now(), Box::new(fact))).await;
+        self.record_all(vec![fact]).await;
     }
 
     /// Records facts that belong together, in one step of the view.
@@ -65,17 +63,16 @@ impl Facts {
     /// and may come later than facts that found a place; when that list is full too the fact is
     /// lost, counted, and the count is a failure of the host that everybody sees.
     pub fn post(&self, fact: Fact) {
-        let at = self.clock.now();
-        let message = Message::Fact(at, Box::new(fact));
-        let Err(mpsc::error::TrySendError::Full(Message::Fact(at, fact))) =
+        let message = Message::Facts(self.clock.now(), vec![fact]);
+        let Err(mpsc::error::TrySendError::Full(Message::Facts(at, facts))) =
             self.sender.try_send(message)
         else {
             return;
         };
-        {
+        for fact in facts {
             let mut overflow = self.overflow.lock();
             if overflow.facts.len() < OVERFLOW {
-                overflow.facts.push_back((at, *fact));
+                overflow.facts.push_back((at, fact));
             } else {
                 overflow.lost += 1;
             }
@@ -145,7 +142,6 @@ impl Projector {
             for message in batch.drain(..) {
                 match message {
                     Message::Flush(done) => flushed.push(done),
-                    Message::Fact(at, fact) => self.fold(at, *fact),
                     Message::Facts(at, facts) => {
                         for fact in facts {
                             self.fold(at, fact);
@@ -267,15 +263,7 @@ fn note(
 fn status(fact: &Fact) -> (Option<&str>, Option<Duration>) {
     match fact {
         Fact::StateChanged { state, .. } => (Some(state.as_str()), None),
-        Fact::StepChanged { status, took, .. } => {
-            let status = match status {
-                StepStatus::Running => "running",
-                StepStatus::Ok => "ok",
-                StepStatus::Failed => "failed",
-                StepStatus::Skipped => "skipped",
-            };
-            (Some(status), *took)
-        }
+        Fact::StepChanged { status, took, .. } => (Some(status.into()), *took),
         Fact::Exited { exit, .. } => {
             (Some(if exit.expected { "expected" } else { "unexpected" }), None)
         }

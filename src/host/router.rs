@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::naming::{canonical, resolve};
+use super::naming::{canonical, resolve, split};
 use super::policy::TargetKind;
 use super::server::slot::{Slot, Slots};
 use crate::base::ServerName;
@@ -77,40 +77,29 @@ impl Routes {
         })
     }
 
+    /// Every tool or prompt there is, with its server.
+    pub fn names(&self, kind: TargetKind) -> &[(ServerName, Arc<str>)] {
+        if kind == TargetKind::Tool { &self.tools } else { &self.prompts }
+    }
+
     /// The tool meant by `asked`, of `server` when one is given.
     ///
     /// # Errors
     /// [`ErrorCode::ToolNotFound`], [`ErrorCode::Ambiguous`]; [`ErrorCode::PermissionDenied`] for a
     /// tool that the entry's filter hides; [`ErrorCode::ServerUnavailable`] when the server named
     /// has not told its tools.
-    pub fn tool(&self, asked: &str, server: Option<&ServerName>) -> Result<Route, Error> {
-        if server.is_none()
-            && let Some(route) = self.canonical.get(asked)
-        {
-            return Ok(route.clone());
-        }
-        self.named(asked, server, TargetKind::Tool)
-    }
-
-    /// Every tool or prompt there is, with its server.
-    pub fn names(&self, kind: TargetKind) -> &[(ServerName, Arc<str>)] {
-        if kind == TargetKind::Tool { &self.tools } else { &self.prompts }
-    }
-
-    /// The prompt meant by `asked`; as [`Routes::tool`].
-    ///
-    /// # Errors
-    /// As [`Routes::tool`].
-    pub fn prompt(&self, asked: &str, server: Option<&ServerName>) -> Result<Route, Error> {
-        self.named(asked, server, TargetKind::Prompt)
-    }
-
-    fn named(
+    pub fn named(
         &self,
         asked: &str,
         server: Option<&ServerName>,
         kind: TargetKind,
     ) -> Result<Route, Error> {
+        if kind == TargetKind::Tool
+            && server.is_none()
+            && let Some(route) = self.canonical.get(asked)
+        {
+            return Ok(route.clone());
+        }
         let pairs = self.names(kind).iter().map(|(server, name)| (server, name));
         let found = match server {
             None => resolve(asked, pairs),
@@ -154,9 +143,7 @@ impl Routes {
 
     /// A better answer than "not found", where there is one.
     fn hidden_or_down(&self, asked: &str, server: Option<&ServerName>) -> Option<Error> {
-        let strip = |name: &ServerName| -> Option<&str> {
-            asked.strip_prefix(name.as_str())?.strip_prefix(['.', ':', '/'])
-        };
+        let strip = |name: &ServerName| split(asked, name);
         let hides = |slot: &Slot, name: &str| slot.live().hidden.iter().any(|h| &**h == name);
         let slot = if let Some(server) = server {
             self.slots.get(server)?

@@ -3,7 +3,6 @@
 pub mod account;
 pub mod actor;
 pub mod connect;
-pub mod gate;
 pub mod keeper;
 pub mod lifecycle;
 pub mod memory;

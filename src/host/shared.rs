@@ -5,12 +5,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::broadcast;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast};
 use tokio_util::sync::CancellationToken;
 
-use super::server::gate::StartGate;
 use super::server::memory::Memory;
 use crate::base::{Clock, LogRecord, Ring};
 use crate::config::ServerConfig;
@@ -61,20 +61,6 @@ pub struct Shared {
     calls: AtomicU64,
 }
 
-/// What they are made of.
-pub struct SharedParts {
-    /// Where facts go.
-    pub facts: Facts,
-    /// All logs.
-    pub logs: Ring<LogRecord>,
-    /// Requests of servers.
-    pub approvals: Arc<ApprovalQueue>,
-    /// How servers are reached.
-    pub connector: Arc<dyn Connector>,
-    /// What servers offered, for those that start on demand.
-    pub memory: Option<Arc<dyn Memory>>,
-}
-
 impl Shared {
     /// Messages and bytes of traffic that are kept.
     const TRAFFIC: (usize, usize) = (20_000, 32 << 20);
@@ -83,22 +69,28 @@ impl Shared {
     const NOTICES: usize = 1_024;
 
     /// Nothing but what every host has: no servers yet.
-    pub fn new(parts: SharedParts) -> Self {
+    pub fn new(
+        facts: Facts,
+        logs: Ring<LogRecord>,
+        approvals: Arc<ApprovalQueue>,
+        connector: Arc<dyn Connector>,
+        memory: Option<Arc<dyn Memory>>,
+    ) -> Self {
         let force = CancellationToken::new();
         Self {
             hurry: force.child_token(),
             force,
-            clock: parts.facts.clock(),
-            policy: CheckPoint::new(parts.facts.clock()),
-            facts: parts.facts,
+            clock: facts.clock(),
+            policy: CheckPoint::new(facts.clock()),
+            facts,
             traffic: Ring::new(Self::TRAFFIC.0, Self::TRAFFIC.1),
-            logs: parts.logs,
+            logs,
             notices: broadcast::Sender::new(Self::NOTICES),
             cache: Cache::default(),
-            approvals: parts.approvals,
+            approvals,
             validators: Validators::default(),
-            connector: parts.connector,
-            memory: parts.memory,
+            connector,
+            memory,
             starting: StartGate::default(),
             slots: RwLock::default(),
             routes: RwLock::default(),
@@ -140,8 +132,7 @@ impl Shared {
 
     /// Remembers the era that worked.
     pub fn remember_era(&self, config: &ServerConfig, era: Era) {
-        let mut eras = self.eras.lock();
-        eras.insert(era_key(config), era);
+        self.eras.lock().insert(era_key(config), era);
     }
 
     /// Reserves an id.
@@ -154,4 +145,52 @@ impl Shared {
 /// as `***`, so none gets into the key.
 fn era_key(config: &ServerConfig) -> String {
     format!("{:?}", config.transport)
+}
+
+// How many servers start at once: twice as many as the machine has processors, and more while those
+// that start leave the processors idle (they download, or wait). What all start at once is slower
+// for everybody, and answers to probes come late.
+
+/// Places for servers that start.
+pub struct StartGate {
+    width: usize,
+    sure: Arc<Semaphore>,
+    /// Those that are given only while the processors are idle.
+    idle: Arc<Semaphore>,
+}
+
+/// As wide as the machine.
+impl Default for StartGate {
+    fn default() -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let width = (2 * processors).clamp(4, Self::MOST);
+        let idle = Semaphore::new(Self::MOST - width);
+        Self { width, sure: Arc::new(Semaphore::new(width)), idle: Arc::new(idle) }
+    }
+}
+
+impl StartGate {
+    /// Most servers that start at the same time.
+    const MOST: usize = 16;
+    /// How often it is looked whether the processors are idle.
+    const LOOK: Duration = Duration::from_millis(50);
+
+    /// Waits for a place; it is free again when the permit is dropped.
+    pub async fn enter(&self, connector: &dyn Connector) -> Option<OwnedSemaphorePermit> {
+        let sure = Arc::clone(&self.sure).acquire_owned();
+        tokio::pin!(sure);
+        loop {
+            tokio::select! {
+                biased;
+                place = &mut sure => return place.ok(),
+                () = tokio::time::sleep(Self::LOOK) => {}
+            }
+            if self.idle.available_permits() > 0
+                && !connector.is_crowded(self.width).await
+                && let Ok(place) = Arc::clone(&self.idle).try_acquire_owned()
+            {
+                return Some(place);
+            }
+        }
+    }
 }

@@ -7,10 +7,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::{Id, JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::approvals::queue::panic_text;
 use super::dev::Crew;
 use super::server::actor::introduction;
 use super::server::keeper::keep;
@@ -25,16 +24,16 @@ use crate::error::{Error, ErrorCode};
 
 /// What may be asked of the supervisor.
 pub enum Order {
-    /// Apply another configuration; answered when it is in use, with what fires when the servers
-    /// that were taken out are gone too.
-    Reload(Box<McpConfig>, oneshot::Sender<Result<CancellationToken, Error>>),
-    /// Apply the configuration there is with a change; answered as a reload.
-    Edit(Box<dyn FnOnce(&mut McpConfig) + Send>, oneshot::Sender<Result<CancellationToken, Error>>),
+    /// Apply the configuration there is with a change; answered when it is in use, with what fires
+    /// when the servers that were taken out are gone too.
+    Reload(Box<dyn FnOnce(&mut McpConfig) + Send>, Answer<CancellationToken>),
     /// Say what applying another configuration would do.
-    Plan(Box<McpConfig>, oneshot::Sender<Result<ConfigChange, Error>>),
+    Plan(Box<McpConfig>, Answer<ConfigChange>),
     /// Stop everything and end.
     Shutdown(oneshot::Sender<()>),
 }
+
+type Answer<T> = oneshot::Sender<Result<T, Error>>;
 
 /// Orders that may wait.
 pub const ORDERS: usize = 8;
@@ -44,7 +43,6 @@ pub struct Supervisor {
     deck: Arc<Shared>,
     config: McpConfig,
     actors: JoinSet<()>,
-    names: HashMap<Id, ServerName>,
     crew: Crew,
     leaving: Leaving,
 }
@@ -57,14 +55,7 @@ impl Supervisor {
     /// circle.
     pub fn new(deck: Arc<Shared>, config: McpConfig, crew: Crew) -> Result<Self, Error> {
         check(&config)?;
-        Ok(Self {
-            deck,
-            config,
-            actors: JoinSet::new(),
-            names: HashMap::new(),
-            crew,
-            leaving: Leaving::default(),
-        })
+        Ok(Self { deck, config, actors: JoinSet::new(), crew, leaving: Leaving::default() })
     }
 
     /// Puts every server into the deck and starts it.
@@ -84,7 +75,7 @@ impl Supervisor {
         self.deck.facts.record_all(facts).await;
         self.deck.facts.flush().await;
         for (slot, commands) in actors {
-            self.spawn(slot, commands);
+            self.actors.spawn(keep(Arc::clone(&self.deck), slot, commands));
         }
         self.follow_sources();
     }
@@ -97,11 +88,7 @@ impl Supervisor {
                 biased;
                 () = abandoned.cancelled() => break,
                 order = orders.recv() => match order {
-                    Some(Order::Reload(config, done)) => {
-                        let result = self.reload(*config).await;
-                        let _ = done.send(result);
-                    }
-                    Some(Order::Edit(edit, done)) => {
+                    Some(Order::Reload(edit, done)) => {
                         let mut config = self.config.clone();
                         edit(&mut config);
                         let _ = done.send(self.reload(config).await);
@@ -120,9 +107,7 @@ impl Supervisor {
                 Some(Ok(gone)) = self.leaving.ends.join_next(), if !self.leaving.ends.is_empty() => {
                     self.left(gone).await;
                 }
-                Some(ended) = self.actors.join_next_with_id(), if !self.actors.is_empty() => {
-                    self.joined(ended).await;
-                }
+                Some(_) = self.actors.join_next(), if !self.actors.is_empty() => {}
             }
         }
         self.deck.facts.record(Fact::ShutdownBegan).await;
@@ -135,7 +120,6 @@ impl Supervisor {
         for name in &gone {
             self.forget(name).await;
         }
-        self.reap().await;
         self.deck.facts.flush().await;
         // Those who ask for the shutdown while it runs wait for the same end.
         orders.close();
@@ -147,28 +131,6 @@ impl Supervisor {
         for done in waiting {
             let _ = done.send(());
         }
-    }
-
-    fn spawn(&mut self, slot: Arc<Slot>, commands: mpsc::Receiver<Command>) {
-        let name = slot.name.clone();
-        let task = self.actors.spawn(keep(Arc::clone(&self.deck), slot, commands));
-        self.names.insert(task.id(), name);
-    }
-
-    /// The task of a server ended. It minds panics itself; what is told here must not happen.
-    async fn joined(&mut self, ended: Result<(Id, ()), tokio::task::JoinError>) {
-        let (id, error) = match ended {
-            Ok((id, ())) => (id, None),
-            Err(error) => (error.id(), Some(error)),
-        };
-        let (Some(name), Some(error)) = (self.names.remove(&id), error) else { return };
-        let message = match error.try_into_panic() {
-            Ok(panic) => panic_text(&*panic),
-            Err(_) => "was cancelled".to_owned(),
-        };
-        let task = SafeText::line(&format!("keeper of {name}"));
-        let message = SafeText::line(&message);
-        self.deck.facts.record(Fact::TaskFailed { task, message }).await;
     }
 
     /// What stops these servers for good: each as soon as those that depend on it are gone, all
@@ -221,12 +183,6 @@ impl Supervisor {
         self.crew.follow(&self.deck, |name| !leaving.awaits(name));
     }
 
-    async fn reap(&mut self) {
-        while let Some(ended) = self.actors.try_join_next_with_id() {
-            self.joined(ended).await;
-        }
-    }
-
     /// Takes another configuration into use; what it gives fires when the servers that were taken
     /// out are gone, and those that took their place on their way.
     async fn reload(&mut self, config: McpConfig) -> Result<CancellationToken, Error> {
@@ -260,7 +216,6 @@ impl Supervisor {
 
     /// A server that was taken out is gone.
     async fn left(&mut self, gone: Gone) {
-        self.reap().await;
         self.forget(&gone.name).await;
         let heirs = self.leaving.gone(&gone.name);
         let mut reported = vec![gone.reported];
@@ -296,7 +251,7 @@ impl Supervisor {
 
     async fn bring_up(&mut self, (slot, commands): Fresh) {
         self.deck.facts.record_all(introduce(&slot)).await;
-        self.spawn(slot, commands);
+        self.actors.spawn(keep(Arc::clone(&self.deck), slot, commands));
     }
 
     /// Hands every server that stays its new entry.
@@ -313,20 +268,14 @@ impl Supervisor {
         });
         for (name, fields) in plan.changed.iter().chain(again) {
             let Some((slot, config)) = of(name) else { continue };
-            let (done, taken) = oneshot::channel();
-            let command = Command::Reconfigure(config, restart_reason(fields), done);
-            if slot.commands.send(command).await.is_ok() {
-                let _ = taken.await;
-            }
+            let reason = restart_reason(fields);
+            slot.command(|done| Command::Reconfigure(config, reason, done)).await;
         }
         for name in &plan.kept {
             if let Some((slot, config)) = of(name)
                 && slot.live().config != config
             {
-                let (done, taken) = oneshot::channel();
-                if slot.commands.send(Command::Moved(config, done)).await.is_ok() {
-                    let _ = taken.await;
-                }
+                slot.command(|done| Command::Moved(config, done)).await;
             }
         }
     }
@@ -466,8 +415,7 @@ impl Leaving {
             was.name == live.config.name || is_same(&was.transport, &live.config.transport)
         };
         let of = self.were.values().map(|(was, _)| was).filter(|was| takes_place_of(was));
-        let of = of.map(|was| was.name.clone());
-        let of: Vec<ServerName> = of.collect();
+        let of: Vec<ServerName> = of.map(|was| was.name.clone()).collect();
         if of.is_empty() {
             return Some(fresh);
         }

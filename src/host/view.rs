@@ -88,8 +88,9 @@ pub enum StartStep {
 }
 
 /// How a step stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum StepStatus {
     /// Running.
     Running,
@@ -142,7 +143,7 @@ impl AccountView {
 }
 
 /// Everything about one server.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerView {
     /// Its name.
     pub name: ServerName,
@@ -237,41 +238,7 @@ impl ServerView {
     pub const AUTH_STEPS: usize = 64;
 
     fn new(name: ServerName, at: Timestamp) -> Self {
-        Self {
-            name,
-            transport: TransportKind::Stdio,
-            target: SafeText::default(),
-            dependencies: Vec::new(),
-            limits: ContentLimits::default(),
-            state: ServerState::Waiting,
-            since: at,
-            reason: None,
-            help: None,
-            attempt: 0,
-            starts: 0,
-            restarts: 0,
-            rests: false,
-            retry_at: None,
-            pid: None,
-            session: None,
-            steps: Vec::new(),
-            auth_steps: Vec::new(),
-            account: None,
-            capabilities: Arc::default(),
-            changes: None,
-            unstable: None,
-            changed_again: VecDeque::new(),
-            exit: None,
-            stderr_tail: Vec::new(),
-            findings: VecDeque::new(),
-            finding_counts: BTreeMap::new(),
-            breaker: BreakerView::default(),
-            tool_breakers: BTreeMap::new(),
-            approval_rules: BTreeMap::new(),
-            refused_requests: 0,
-            roots: Vec::new(),
-            dev: None,
-        }
+        Self { name, since: at, ..Self::default() }
     }
 
     // How a fact about one server changes its view. Called by [`super::HostView::apply`] alone.
@@ -309,22 +276,19 @@ impl ServerView {
             Fact::StepChanged { step, status, took, detail, .. } => {
                 let began =
                     took.map_or(at, |took| Timestamp(at.0.saturating_sub(took.as_micros() as u64)));
-                match self.steps.iter_mut().find(|s| s.step == *step) {
-                    Some(view) => {
-                        view.status = *status;
-                        view.took = *took;
-                        view.detail.clone_from(detail);
-                    }
-                    None => self.steps.push(StepView {
-                        step: *step,
-                        status: *status,
-                        began,
-                        took: *took,
-                        detail: detail.clone(),
-                    }),
+                let (step, status, took) = (*step, *status, *took);
+                let new = StepView { step, status, began, took, detail: detail.clone() };
+                match self.steps.iter_mut().find(|known| known.step == step) {
+                    Some(known) => *known = StepView { began: known.began, ..new },
+                    None => self.steps.push(new),
                 }
             }
-            Fact::AuthStepped { step, .. } => self.keep_auth_step(step),
+            Fact::AuthStepped { step, .. } => {
+                if self.auth_steps.len() == Self::AUTH_STEPS {
+                    self.auth_steps.remove(0);
+                }
+                self.auth_steps.push(step.clone());
+            }
             Fact::AccountChanged { account, .. } => self.account.clone_from(account),
             Fact::Spawned { pid, .. } => self.pid = Some(*pid),
             Fact::Connected { session, .. } => self.session = Some(Arc::clone(session)),
@@ -376,13 +340,6 @@ impl ServerView {
             }
             fact => DevView::apply(&mut self.dev, at, fact),
         }
-    }
-
-    fn keep_auth_step(&mut self, step: &AuthStep) {
-        if self.auth_steps.len() == Self::AUTH_STEPS {
-            self.auth_steps.remove(0);
-        }
-        self.auth_steps.push(step.clone());
     }
 
     /// What changed stays until it is looked at, item by item, whatever changes after it. Items that

@@ -13,14 +13,15 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::{Decider, Drafted, Drafter, PendingRequest, RequestHandler, Settlement};
 use crate::base::{SafeText, ServerName, Timestamp};
-use crate::config::{ApprovalRule, ApprovalRules, OutsideCalls};
+use crate::config::{ApprovalRule, OutsideCalls};
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
 use crate::host::projector::Facts;
@@ -114,7 +115,7 @@ impl ApprovalQueue {
 
     /// Whether a request of a server waits for a person.
     pub fn is_asking(&self, server: &ServerName) -> bool {
-        self.lock().waiting.values().any(|waiting| waiting.request.server == *server)
+        self.inner.lock().waiting.values().any(|waiting| waiting.request.server == *server)
     }
 
     /// Answers a request that waits for a person.
@@ -122,7 +123,7 @@ impl ApprovalQueue {
     /// # Errors
     /// [`ErrorCode::Cancelled`] when it does not wait (any more): nothing was sent.
     pub fn answer(&self, id: ApprovalId, answer: Answer) -> Result<(), Error> {
-        let waiting = self.lock().waiting.remove(&id);
+        let waiting = self.inner.lock().waiting.remove(&id);
         match waiting.map(|waiting| waiting.answer.send(answer)) {
             Some(Ok(())) => Ok(()),
             Some(Err(_)) | None => Err(closed(id)),
@@ -134,7 +135,7 @@ impl ApprovalQueue {
     /// # Errors
     /// [`ErrorCode::Cancelled`] when it does not wait (any more).
     pub fn extend(&self, id: ApprovalId, more: Duration) -> Result<Timestamp, Error> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let waiting = inner.waiting.get(&id).ok_or_else(|| closed(id))?;
         waiting.patience.send_modify(|patience| {
             *patience = patience.saturating_add(more).min(Self::LONGEST).max(*patience);
@@ -146,18 +147,6 @@ impl ApprovalQueue {
         Ok(deadline)
     }
 
-    fn handler(&self) -> Option<Arc<dyn RequestHandler>> {
-        self.handler.read().clone()
-    }
-
-    fn next_id(&self) -> ApprovalId {
-        ApprovalId(self.ids.fetch_add(1, Ordering::Relaxed))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock()
-    }
-
     // Drafts of a registered model: asked for by a person, given to that person, sent to nobody.
 
     /// Registers what drafts answers.
@@ -167,11 +156,7 @@ impl ApprovalQueue {
 
     /// The name of what drafts answers, when something does.
     pub fn drafter_name(&self) -> Option<SafeText> {
-        self.drafter().map(|drafter| SafeText::line(drafter.name()))
-    }
-
-    fn drafter(&self) -> Option<Arc<dyn Drafter>> {
-        self.drafter.read().clone()
+        self.drafter.read().as_ref().map(|drafter| SafeText::line(drafter.name()))
     }
 
     /// Asks for a draft of the answer to a request that waits for a person.
@@ -185,9 +170,9 @@ impl ApprovalQueue {
         params: Option<Arc<Value>>,
     ) -> Result<Drafted, Error> {
         let missing = || Error::new(ErrorCode::Configuration, "no model is registered to draft");
-        let drafter = self.drafter().ok_or_else(missing)?;
+        let drafter = self.drafter.read().clone().ok_or_else(missing)?;
         let (request, mut patience) = {
-            let inner = self.lock();
+            let inner = self.inner.lock();
             let waiting = inner.waiting.get(&id).ok_or_else(|| closed(id))?;
             (Arc::clone(&waiting.request), waiting.patience.subscribe())
         };
@@ -209,7 +194,7 @@ impl ApprovalQueue {
 
     fn seat(&self, asked: &ServerRequest) -> Result<Duration, Full> {
         let now = Instant::now();
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let rules = inner.servers.entry(asked.server.clone()).or_default();
         let full = if rules.open >= rules.max_open {
             Some(Full::Open(rules.max_open))
@@ -239,7 +224,7 @@ impl ApprovalQueue {
     }
 
     fn leave(&self, id: ApprovalId, server: &ServerName) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.waiting.remove(&id);
         let Some(rules) = inner.servers.get_mut(server) else { return };
         rules.open = rules.open.saturating_sub(1);
@@ -263,7 +248,7 @@ impl Responder for QueueHandle {
     }
 
     fn outside_calls(&self, server: &ServerName) -> OutsideCalls {
-        let inner = self.0.lock();
+        let inner = self.0.inner.lock();
         inner
             .servers
             .get(server)
@@ -274,47 +259,62 @@ impl Responder for QueueHandle {
 // Who decides one request, in which order, and what the refusals look like on the wire.
 
 /// JSON-RPC: the method does not exist or is not available (JSON-RPC 2.0, section 5.1).
+/// A request that the host itself makes of the person, about `server`.
+pub(crate) fn own_request(server: ServerName, kind: RequestKind, params: Value) -> ServerRequest {
+    ServerRequest {
+        server,
+        kind,
+        call: None,
+        bytes: params.to_string().len(),
+        params: Arc::new(params),
+        deferred: false,
+        input: None,
+        withdrawn: CancellationToken::new(),
+        claim: Arc::default(),
+    }
+}
+
 const METHOD_NOT_FOUND: i64 = -32_601;
 /// What the specification shows for a user who says no to sampling.
 const REJECTED: i64 = -1;
 
 async fn decide(approvals: Arc<ApprovalQueue>, asked: ServerRequest) -> Answer {
-    let open = match Open::take(Arc::clone(&approvals), &asked) {
+    let mut open = match Open::take(Arc::clone(&approvals), &asked) {
         Ok(open) => open,
         Err(full) => return Answer::Refuse { code: REJECTED, message: full.reason() },
     };
     let ruled = match approvals.use_rule(&asked.server, &asked.kind) {
         Some(rule) => apply(&rule, &asked.kind, "for this session"),
-        None => rule(&approvals.entry_rules(&asked.server), &asked.kind),
+        None => approvals
+            .entry_rule(&asked.server, &asked.kind)
+            .and_then(|rule| apply(&rule, &asked.kind, "`approvals` of the entry")),
     };
     let ruled = ruled.or_else(|| shared_roots(&approvals, &asked));
     if let Some((answer, by)) = ruled {
         // Nobody is asked: no screen is to show it as waiting, not even for a moment.
-        open.arrived_and_decided();
-        let how = describe(&asked.kind, &answer);
-        return if open.answered(by, how) { answer } else { dismissal(&asked.kind, "withdrawn") };
+        approvals.facts.post(open.arrival());
+        return open.answered(answer, by);
     }
     let may_park = asked.kind != RequestKind::Roots;
     let began = Instant::now();
-    let (sender, mut patience) = watch::channel(open.patience());
+    let (sender, mut patience) = watch::channel(open.request.deadline.since(open.request.arrived));
     let person =
         (may_park && approvals.present.load(Ordering::Relaxed) > 0).then(|| open.park(sender));
-    open.arrived().await;
+    approvals.facts.record(open.arrival()).await;
     let verdict = verdict(&approvals, &open.request, &asked, person);
     let (answer, by) = tokio::select! {
         biased;
         verdict = verdict => verdict,
         () = asked.withdrawn.cancelled() => {
-            open.withdrawn("the call that asked is over");
+            open.withdraw("the call that asked is over");
             return dismissal(&asked.kind, "the call that asked is over");
         }
         () = run_out(began, &mut patience) => {
-            open.withdrawn("nobody answered in time");
+            open.withdraw("nobody answered in time");
             return dismissal(&asked.kind, "nobody answered in time");
         }
     };
-    let how = describe(&asked.kind, &answer);
-    if open.answered(by, how) { answer } else { dismissal(&asked.kind, "withdrawn") }
+    open.answered(answer, by)
 }
 
 /// Ends when the time is over, which may be put off meanwhile.
@@ -326,20 +326,6 @@ async fn run_out(began: Instant, patience: &mut watch::Receiver<Duration>) {
             Ok(()) = patience.changed() => {}
         }
     }
-}
-
-/// What the entry says about this kind of request, when it decides by itself.
-fn rule(rules: &ApprovalRules, kind: &RequestKind) -> Option<(Answer, Decider)> {
-    let rule = match kind {
-        RequestKind::Sampling => &rules.sampling,
-        RequestKind::Elicitation | RequestKind::UrlElicitation => &rules.elicitation,
-        RequestKind::Roots
-        | RequestKind::Guard
-        | RequestKind::Permission
-        | RequestKind::SignIn
-        | RequestKind::Other(_) => return None,
-    };
-    apply(rule, kind, "`approvals` of the entry")
 }
 
 /// The answer a rule gives by itself; `None` when it wants somebody asked.
@@ -358,7 +344,8 @@ async fn verdict(
     asked: &ServerRequest,
     person: Option<oneshot::Receiver<Answer>>,
 ) -> (Answer, Decider) {
-    if let Some(handler) = approvals.handler()
+    let handler = approvals.handler.read().clone();
+    if let Some(handler) = handler
         && let Some(answer) = call(approvals, handler, request, asked).await
     {
         return (answer, Decider::Callback);
@@ -376,7 +363,7 @@ async fn verdict(
 
 /// The shared roots, where no callback wants to be asked first.
 fn shared_roots(approvals: &ApprovalQueue, asked: &ServerRequest) -> Option<(Answer, Decider)> {
-    let alone = asked.kind == RequestKind::Roots && approvals.handler().is_none();
+    let alone = asked.kind == RequestKind::Roots && approvals.handler.read().is_none();
     alone.then(|| roots_of(approvals, asked))
 }
 
@@ -451,23 +438,13 @@ fn dismissal(kind: &RequestKind, why: &str) -> Answer {
     }
 }
 
-fn describe(kind: &RequestKind, answer: &Answer) -> String {
-    match (kind, answer) {
-        (_, Answer::Refuse { message, .. }) => {
-            format!("refused: {}", SafeText::cut(message, 120))
-        }
-        (
-            RequestKind::Elicitation
-            | RequestKind::UrlElicitation
-            | RequestKind::Guard
-            | RequestKind::Permission
-            | RequestKind::SignIn,
-            Answer::Result(result),
-        ) => match result.get("action").and_then(Value::as_str) {
+fn describe(answer: &Answer) -> String {
+    match answer {
+        Answer::Refuse { message, .. } => format!("refused: {}", SafeText::cut(message, 120)),
+        Answer::Result(result) => match result.get("action").and_then(Value::as_str) {
             Some(action @ ("accept" | "decline" | "cancel")) => action.to_owned(),
             _ => "result".to_owned(),
         },
-        (_, Answer::Result(_)) => "result".to_owned(),
     }
 }
 
@@ -488,7 +465,7 @@ impl Open {
         let max_waiting = approvals.seat(asked)?;
         let during = asked.call.and_then(|call| approvals.calls.get()?(&asked.server, call));
         let request = Arc::new(PendingRequest {
-            id: approvals.next_id(),
+            id: ApprovalId(approvals.ids.fetch_add(1, Ordering::Relaxed)),
             server: asked.server.clone(),
             kind: asked.kind.clone(),
             call: asked.call,
@@ -503,45 +480,29 @@ impl Open {
         Ok(Self { approvals, request, claim: Arc::clone(&asked.claim), settled: false })
     }
 
-    /// How long it may wait.
-    fn patience(&self) -> Duration {
-        self.request.deadline.since(self.request.arrived)
-    }
-
     /// Lets a person answer. Called before the arrival is told, so that no answer can be too early.
     fn park(&self, patience: watch::Sender<Duration>) -> oneshot::Receiver<Answer> {
         let (answer, receiver) = oneshot::channel();
         let waiting = Waiting { request: Arc::clone(&self.request), answer, patience };
-        self.approvals.lock().waiting.insert(self.request.id, waiting);
+        self.approvals.inner.lock().waiting.insert(self.request.id, waiting);
         receiver
     }
 
-    /// Tells that the request arrived, from where nothing may come between that and its end.
-    fn arrived_and_decided(&self) {
-        let request = Arc::clone(&self.request);
-        self.approvals.facts.post(Fact::RequestArrived { request });
+    fn arrival(&self) -> Fact {
+        Fact::RequestArrived { request: Arc::clone(&self.request) }
     }
 
-    /// Tells that the request arrived.
-    async fn arrived(&self) {
-        let request = Arc::clone(&self.request);
-        self.approvals.facts.record(Fact::RequestArrived { request }).await;
-    }
-
-    /// Takes the request for an answer and tells so; `false` when it was withdrawn before.
-    fn answered(mut self, by: Decider, how: String) -> bool {
-        let answered = self.claim.answer();
-        if answered {
-            self.settle(Settlement::Answered { by, how });
+    /// Takes the request for an answer, tells so, and gives what is sent: something else when it was
+    /// withdrawn before.
+    fn answered(mut self, answer: Answer, by: Decider) -> Answer {
+        if !self.claim.answer() {
+            return dismissal(&self.request.kind, "withdrawn");
         }
-        answered
+        self.settle(Settlement::Answered { by, how: describe(&answer) });
+        answer
     }
 
     /// Tells that no answer is wanted any more.
-    fn withdrawn(mut self, reason: &str) {
-        self.withdraw(reason);
-    }
-
     fn withdraw(&mut self, reason: &str) {
         self.claim.withdraw(reason);
         // Whoever was first knows best: the server that took it back, the session that ended.

@@ -121,12 +121,11 @@ proptest! {
                 1 => { cache.fresh(&key(&name), at(now)); }
                 _ => cache.invalidate(&SafeText::default(), at(now), |k| k.params == name),
             }
-            let inner = cache.lock();
+            let inner = cache.inner.lock();
             for store in inner.servers.values() {
-                let (entries, order, bytes) = store.totals();
-                prop_assert_eq!(entries, order);
-                prop_assert_eq!(bytes, store.iter().map(|(_, e)| e.bytes).sum::<usize>());
-                prop_assert!(entries <= 5 && bytes <= 6_000);
+                let bytes = store.entries.values().map(|entry| entry.view.bytes).sum::<usize>();
+                prop_assert_eq!(store.bytes, bytes);
+                prop_assert!(store.entries.len() <= 5 && bytes <= 6_000);
             }
         }
     }

@@ -118,11 +118,6 @@ impl SourceMatcher {
             && !self.is_ignored(path, false)
     }
 
-    /// Where a source lies, seen from the server's working directory.
-    pub fn shown<'p>(&self, path: &'p Path) -> &'p Path {
-        path.strip_prefix(&self.root).unwrap_or(path)
-    }
-
     /// Looks at the disk, and takes the ignore rules found there into use. Blocks.
     pub fn survey(&mut self) -> Survey {
         let mut found = Survey::default();
@@ -315,15 +310,9 @@ impl SourceChange {
     /// Most files named in one change.
     pub const NAMED: usize = 256;
 
-    fn of(mut all: BTreeSet<PathBuf>) -> Self {
+    fn of(all: BTreeSet<PathBuf>) -> Self {
         let more = all.len().saturating_sub(Self::NAMED);
-        let mut files = Vec::with_capacity(all.len() - more);
-        while files.len() < Self::NAMED
-            && let Some(file) = all.pop_first()
-        {
-            files.push(file);
-        }
-        Self { files, more }
+        Self { files: all.into_iter().take(Self::NAMED).collect(), more }
     }
 }
 
@@ -632,7 +621,6 @@ pub(crate) mod tests {
         let found = matcher.survey().folders;
         assert!(found.contains(&root.join("src/deep")) && !found.contains(&root.join("dist")));
         assert!(!found.contains(&root.join("src/node_modules")));
-        assert_eq!(matcher.shown(&root.join("src/a.ts")), Path::new("src/a.ts"));
     }
 
     #[test]

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use indexmap::IndexMap;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::sources::{SourceChange, SourceOptions, SourceWatch, Watched};
 use super::{BuildEnd, DevView};
-use crate::base::{Clock, LogRecord, LogSource, Redactor, Ring, SafeText, WatchMode};
+use crate::base::{Clock, LogRecord, LogSource, Redactor, Ring, SafeText, ServerName, WatchMode};
 use crate::config::{DevConfig, ProcessLimits, ServerConfig, StdioConfig, TransportConfig};
 use crate::host::server::lifecycle::Input;
 use crate::host::server::slot::{Command, Slot};
@@ -81,12 +81,12 @@ impl Follower {
             started = starting => started,
             () = stop.cancelled() => return,
         };
-        let server = self.slot.name.clone();
         let mut watch = match started {
             Ok(watch) => watch,
             Err(reason) => {
                 let note = Some(SafeText::line(&reason));
-                return self.record(Fact::SourcesWatched { server, files: 0, note }).await;
+                let failed = |server| Fact::SourcesWatched { server, files: 0, note };
+                return self.record(failed).await;
             }
         };
         let telling = tell(Arc::clone(&self.deck), self.slot.name.clone(), watch.watched());
@@ -139,8 +139,12 @@ impl Follower {
         }
     }
 
-    async fn record(&self, fact: Fact) {
-        self.deck.facts.record(fact).await;
+    async fn record(&self, fact: impl FnOnce(ServerName) -> Fact) {
+        self.deck.facts.record(fact(self.slot.name.clone())).await;
+    }
+
+    async fn note(&self, text: &str) {
+        self.record(|server| Fact::SourcesNoted { server, note: SafeText::line(text) }).await;
     }
 
     /// Whether a change needs a round; `echo` when it may be our own doing.
@@ -172,8 +176,7 @@ impl Follower {
         let shown = |file: &PathBuf| SafeText::line(&self.shown(file).display().to_string());
         let files: Vec<SafeText> = change.files.iter().take(DevView::NAMED).map(shown).collect();
         let more = (change.files.len() - files.len() + change.more) as u64;
-        let server = self.slot.name.clone();
-        self.record(Fact::SourcesChanged { server, files, more }).await;
+        self.record(|server| Fact::SourcesChanged { server, files, more }).await;
     }
 
     fn shown<'p>(&self, file: &'p Path) -> &'p Path {
@@ -188,16 +191,14 @@ impl Follower {
             file.unwrap_or_default(),
             SPACE.as_secs()
         );
-        let server = self.slot.name.clone();
-        self.record(Fact::SourcesNoted { server, note: SafeText::line(&note) }).await;
+        self.note(&note).await;
     }
 
     async fn build(&mut self, watch: &mut SourceWatch) -> Built {
         if self.dev.build.is_none() {
             return Built::Well;
         }
-        let server = self.slot.name.clone();
-        self.record(Fact::BuildBegan { server }).await;
+        self.record(|server| Fact::BuildBegan { server }).await;
         let outputs = (self.deck.clock, self.deck.logs.clone());
         let mut build = match Build::start(&self.config, self.root.clone(), outputs).await {
             Ok(build) => build,
@@ -231,21 +232,18 @@ impl Follower {
     }
 
     async fn built(&self, (end, took, tail): Ended) {
-        let server = self.slot.name.clone();
-        self.record(Fact::BuildEnded { server, end, took, tail }).await;
+        self.record(|server| Fact::BuildEnded { server, end, took, tail }).await;
     }
 
     /// Restarts the server, unless a person stopped it.
     async fn renew(&mut self, change: &SourceChange) {
-        let server = self.slot.name.clone();
         let resting = |state| matches!(state, ServerState::Disabled | ServerState::Shutdown);
         let before = self.slot.live();
         if before.is_asleep() {
             return;
         }
         if before.settled && resting(before.state) {
-            let note = SafeText::line("the server is stopped and stays so; start it manually");
-            return self.record(Fact::SourcesNoted { server, note }).await;
+            return self.note("the server is stopped and stays so; start it manually").await;
         }
         let more = change.files.len().saturating_sub(1) + change.more;
         let first = change.files.first().map(|file| self.shown(file).display().to_string());
@@ -253,16 +251,12 @@ impl Follower {
         if more > 0 {
             reason = reason.replace(" changed", &format!(" and {more} more changed"));
         }
-        let (done, taken) = oneshot::channel();
-        let renew = Command::Control(Input::Renew(SafeText::line(&reason)), done);
-        if self.slot.commands.send(renew).await.is_err() {
+        let renew = Input::Renew(SafeText::line(&reason));
+        if !self.slot.command(|done| Command::Control(renew, done)).await {
             return;
         }
-        let _ = taken.await;
-        for fact in self.slot.close_breakers(self.deck.clock.now()) {
-            self.record(fact).await;
-        }
-        self.record(Fact::SourcesTaken { server }).await;
+        self.deck.facts.record_all(self.slot.close_breakers(self.deck.clock.now())).await;
+        self.record(|server| Fact::SourcesTaken { server }).await;
         self.echoes_until = Instant::now() + ECHO;
     }
 }
@@ -280,12 +274,7 @@ fn root_of(config: &ServerConfig) -> PathBuf {
 }
 
 /// Tells what is being watched, now and whenever that changes in a way a person should know.
-async fn tell(
-    deck: Arc<Shared>,
-    server: crate::base::ServerName,
-    mut watched: watch::Receiver<Watched>,
-) {
-    let mut published = None;
+async fn tell(deck: Arc<Shared>, server: ServerName, mut watched: watch::Receiver<Watched>) {
     loop {
         let now = watched.borrow_and_update().clone();
         let note = match &now.mode {
@@ -293,18 +282,14 @@ async fn tell(
             WatchMode::Events if now.files == 0 => {
                 Some("`dev.watch` matches no file that is not ignored".to_owned())
             }
+            WatchMode::Events if now.is_cut => {
+                Some("there are too many folders; some are left out".to_owned())
+            }
             WatchMode::Events => None,
         };
-        let note = match (note, now.is_cut) {
-            (None, true) => Some("there are too many folders; some are left out".to_owned()),
-            (note, _) => note,
-        };
         let (files, note) = (now.files as u64, note.map(|note| SafeText::line(&note)));
-        if published.as_ref() != Some(&(files, note.clone())) {
-            published = Some((files, note.clone()));
-            let server = server.clone();
-            deck.facts.record(Fact::SourcesWatched { server, files, note }).await;
-        }
+        let server = server.clone();
+        deck.facts.record(Fact::SourcesWatched { server, files, note }).await;
         if watched.changed().await.is_err() {
             return std::future::pending().await;
         }

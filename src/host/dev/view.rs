@@ -66,53 +66,38 @@ impl DevView {
 
     /// Folds a fact into what is known of a server's sources.
     pub(in crate::host) fn apply(view: &mut Option<Arc<Self>>, at: Timestamp, fact: &Fact) {
-        if let Fact::SourcesLeft { .. } = fact {
-            *view = None;
-        }
-        let is_ours = matches!(
-            fact,
-            Fact::SourcesWatched { .. }
-                | Fact::SourcesChanged { .. }
-                | Fact::BuildBegan { .. }
-                | Fact::BuildEnded { .. }
-                | Fact::SourcesTaken { .. }
-                | Fact::SourcesNoted { .. }
-        );
-        if is_ours {
-            Arc::make_mut(view.get_or_insert_default()).fold(at, fact);
-        }
-    }
-
-    fn fold(&mut self, at: Timestamp, fact: &Fact) {
+        let mut dev = view.as_deref().cloned().unwrap_or_default();
         match fact {
             Fact::SourcesWatched { files, note, .. } => {
-                self.files = *files;
-                self.watch_note.clone_from(note);
+                dev.files = *files;
+                dev.watch_note.clone_from(note);
             }
             Fact::SourcesChanged { files, more, .. } => {
-                self.changed_at = Some(at);
-                self.changed.clone_from(files);
-                self.changed_more = *more;
-                self.build = None;
-                self.note = None;
-                self.is_taken = false;
+                dev.changed_at = Some(at);
+                dev.changed.clone_from(files);
+                dev.changed_more = *more;
+                dev.build = None;
+                dev.note = None;
+                dev.is_taken = false;
             }
             Fact::BuildBegan { .. } => {
-                self.build = Some(BuildView { began: at, end: None, tail: Vec::new() });
+                dev.build = Some(BuildView { began: at, end: None, tail: Vec::new() });
             }
             Fact::BuildEnded { end, took, tail, .. } => {
                 let build =
-                    self.build.get_or_insert(BuildView { began: at, end: None, tail: Vec::new() });
+                    dev.build.get_or_insert(BuildView { began: at, end: None, tail: Vec::new() });
                 build.end = Some((end.clone(), *took));
                 build.tail.clone_from(tail);
             }
             Fact::SourcesTaken { .. } => {
-                self.taken += 1;
-                self.is_taken = true;
+                dev.taken += 1;
+                dev.is_taken = true;
             }
-            Fact::SourcesNoted { note, .. } => self.note = Some(note.clone()),
-            _ => {}
+            Fact::SourcesNoted { note, .. } => dev.note = Some(note.clone()),
+            Fact::SourcesLeft { .. } => return *view = None,
+            _ => return,
         }
+        *view = Some(Arc::new(dev));
     }
 
     /// What changed, in a few words: `src/a.py`, `src/a.py and 3 more`.

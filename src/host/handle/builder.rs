@@ -20,8 +20,8 @@ use crate::host::handle::{Host, Inner, Startup};
 use crate::host::server::connect::Connector;
 use crate::host::server::memory::Memory;
 use crate::host::server::reach::Reach;
-use crate::host::server::slot::{Slot, Slots};
-use crate::host::shared::{Shared, SharedParts};
+use crate::host::server::slot::{Live, Slot, Slots};
+use crate::host::shared::Shared;
 use crate::host::supervisor::{ORDERS, Supervisor};
 use crate::host::{ServerState, projector};
 use crate::mcp::auth::Accounts;
@@ -176,9 +176,8 @@ impl HostBuilder {
         let approvals = Arc::new(ApprovalQueue::new(facts.clone(), self.handler, self.person));
         approvals.set_drafter(self.drafter);
         let memory = self.memory.filter(|_| startup != Startup::All);
-        let approvals_of = Arc::clone(&approvals);
-        let parts = SharedParts { facts, logs, approvals: approvals_of, connector, memory };
-        let deck = Arc::new(Shared::new(parts));
+        let deck = Shared::new(facts, logs, Arc::clone(&approvals), connector, memory);
+        let deck = Arc::new(deck);
         let known = Arc::downgrade(&deck);
         approvals.attach(move |server, call| {
             let slot = known.upgrade()?.slots().get(server).cloned()?;
@@ -300,11 +299,14 @@ fn ready_or_disabled(slot: &Slot) -> Result<(), Error> {
     if live.session.is_some() || live.state == ServerState::Disabled {
         return Ok(());
     }
+    let help = "see its stderr and its traffic; `--check` tells every step";
+    Err(not_started(slot, &live).help(help))
+}
+
+pub(super) fn not_started(slot: &Slot, live: &Live) -> Error {
     let message = match &live.reason {
         Some(reason) => format!("did not start: {reason}"),
         None => format!("did not start: it is {}", live.state.as_str()),
     };
-    Err(Error::new(ErrorCode::ServerStartup, message)
-        .server(&slot.name)
-        .help("see its stderr and its traffic; `--check` tells every step"))
+    Error::new(ErrorCode::ServerStartup, message).server(&slot.name)
 }

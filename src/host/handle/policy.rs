@@ -14,7 +14,7 @@ use crate::host::call::CallOptions;
 use crate::host::handle::Host;
 use crate::host::policy::{
     Action, Blocked, Budget, Decision, Definition, InForce, LimitRefusal, Policy, PolicyConfig,
-    Principal, Reason, ServerDigests, SharedLimits, Target, TargetKind, absent,
+    Principal, Reason, ServerDigests, SharedLimits, TargetKind, absent,
 };
 use crate::host::server::slot::Slot;
 use crate::host::validate::{Limits, Verdict};
@@ -96,9 +96,7 @@ impl Host {
             }
             decision
         } else {
-            let target = Target { kind, ..Target::tool(server.as_str(), name) };
-            let now = self.inner.deck.clock.now();
-            let decision = point.in_force().policy.decide(principal, action, &target, now);
+            let decision = point.unknown(principal, action, kind, (Some(server), name));
             if decision.is_visible() {
                 return Err(absent(asked, kind));
             }
@@ -187,7 +185,7 @@ impl Host {
     /// # Errors
     /// [`ErrorCode::ToolNotFound`] or [`ErrorCode::Ambiguous`], with candidates.
     pub fn resolve_tool_name(&self, name: &str) -> Result<(ServerName, Arc<str>), Error> {
-        let (slot, tool) = self.inner.deck.routes().tool(name, None)?;
+        let (slot, tool) = self.inner.deck.routes().named(name, None, TargetKind::Tool)?;
         Ok((slot.name.clone(), tool))
     }
 
@@ -196,23 +194,20 @@ impl Host {
     /// # Errors
     /// As [`Host::resolve_tool_name`]; [`ErrorCode::Validation`] with every violation.
     pub async fn validate_arguments(&self, name: &str, arguments: &Value) -> Result<(), Error> {
-        let (slot, tool) = self.inner.deck.routes().tool(name, None)?;
+        let (slot, tool) = self.inner.deck.routes().named(name, None, TargetKind::Tool)?;
         let live = slot.live();
         let Some(tool) = live.tool(&tool) else { return Err(live.unavailable()) };
         let limits = Limits::from(&live.config.content);
-        let compiled = self.inner.deck.validators.get_async(&tool.input_schema, limits).await;
         let wrong = |message: String| Error::new(ErrorCode::Validation, message).server(&slot.name);
-        match compiled.as_ref() {
-            Err(problem) => Err(wrong(format!("its `inputSchema` is unusable: {problem}"))),
-            Ok(validator) => match validator.check_async(arguments).await {
-                Verdict::Valid => Ok(()),
-                Verdict::Unknown(why) => Err(wrong(why)),
-                Verdict::Invalid(violations) => {
-                    let mut error = wrong("the arguments do not fit the schema".to_owned());
-                    error.violations = violations;
-                    Err(error)
-                }
-            },
+        let validators = &self.inner.deck.validators;
+        match validators.check_input(&tool.input_schema, limits, arguments).await {
+            Verdict::Valid => Ok(()),
+            Verdict::Unknown(why) => Err(wrong(why)),
+            Verdict::Invalid(violations) => {
+                let mut error = wrong("the arguments do not fit the schema".to_owned());
+                error.violations = violations;
+                Err(error)
+            }
         }
     }
 
@@ -246,10 +241,11 @@ impl Host {
     /// # Errors
     /// As [`Host::reload`].
     pub async fn register(&self, server: ServerConfig) -> Result<(), Error> {
-        self.edit_config(move |config| {
+        let edit = move |config: &mut McpConfig| {
             config.servers.insert(server.name.clone(), server);
-        })
-        .await
+        };
+        self.edit_config(edit).await?.finished().await;
+        Ok(())
     }
 
     /// Stops a server and takes it out. Waits until it is gone.
@@ -259,22 +255,10 @@ impl Host {
     pub async fn unregister(&self, server: &ServerName) -> Result<(), Error> {
         self.inner.deck.routes().server(server)?;
         let server = server.clone();
-        self.edit_config(move |config| {
+        let edit = move |config: &mut McpConfig| {
             config.servers.shift_remove(&server);
-        })
-        .await
-    }
-
-    async fn edit_config(
-        &self,
-        edit: impl FnOnce(&mut McpConfig) + Send + 'static,
-    ) -> Result<(), Error> {
-        use crate::host::supervisor::Order;
-        let (done, wait) = tokio::sync::oneshot::channel();
-        let stopping = || Error::new(ErrorCode::ServerUnavailable, "the host is stopping");
-        let order = Order::Edit(Box::new(edit), done);
-        self.inner.orders.send(order).await.map_err(|_| stopping())?;
-        wait.await.unwrap_or_else(|_| Err(stopping()))?.cancelled().await;
+        };
+        self.edit_config(edit).await?.finished().await;
         Ok(())
     }
 }

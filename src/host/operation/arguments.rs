@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use tokio_util::sync::CancellationToken;
 
 use super::{Flight, Operation};
+use crate::base::human::count;
 use crate::config::GuardMode;
+use crate::config::diagnostics::child;
 use crate::error::{Error, ErrorCode, Violation};
+use crate::host::approvals::queue::{QueueHandle, own_request};
 use crate::host::call::Validation;
 use crate::host::guard;
 use crate::host::server::slot::Live;
@@ -64,20 +66,11 @@ impl Operation {
         arguments: &Value,
     ) -> Option<Error> {
         if !arguments.is_object() {
-            let violation = Violation {
-                pointer: String::new(),
-                message: "the arguments of a tool are an object".to_owned(),
-                keyword: "type".to_owned(),
-            };
-            return Some(refused(vec![violation]));
+            let message = "the arguments of a tool are an object".to_owned();
+            return Some(refused(vec![violation("", message, "type")]));
         }
         let limits = Limits::from(&live.config.content);
-        let compiled = self.deck.validators.get_async(&tool.input_schema, limits).await;
-        let verdict = match compiled.as_ref() {
-            Ok(validator) => validator.check_async(arguments).await,
-            Err(problem) => Verdict::Unknown(format!("its `inputSchema` is unusable: {problem}")),
-        };
-        match verdict {
+        match self.deck.validators.check_input(&tool.input_schema, limits, arguments).await {
             Verdict::Valid => None,
             Verdict::Invalid(violations) => Some(refused(violations)),
             Verdict::Unknown(why) => Some(
@@ -116,15 +109,10 @@ impl Operation {
             GuardMode::Off | GuardMode::Warn => true,
             GuardMode::Deny => false,
             GuardMode::Ask => {
-                let _held = flight.pending().hold();
-                tokio::select! {
-                    biased;
-                    // Dropping the question withdraws it.
-                    () = self.options.cancel.cancelled() => {
-                        return Err(Error::new(ErrorCode::Cancelled, "cancelled by the caller"));
-                    }
-                    allowed = self.ask_about(arguments, &warnings) => allowed,
-                }
+                let params = json!({
+                    "tool": &*self.target, "arguments": arguments, "violations": warnings,
+                });
+                self.consent(RequestKind::Guard, params, flight).await?.is_ok()
             }
         };
         if allowed {
@@ -136,38 +124,27 @@ impl Operation {
         Err(error)
     }
 
-    async fn ask_about(&self, arguments: &Value, warnings: &[Violation]) -> bool {
-        let params = json!({"tool": &*self.target, "arguments": arguments, "violations": warnings});
-        self.consent(RequestKind::Guard, params).await.is_ok()
-    }
-
     /// Asks the person whether this goes out.
     ///
     /// # Errors
-    /// It does not: the reason when nobody decided that, because no one is there or no one answered.
+    /// The caller has cancelled meanwhile. The inner one: it does not; the reason when nobody decided
+    /// that, because no one is there or no one answered.
     pub(super) async fn consent(
         &self,
         kind: RequestKind,
         params: Value,
-    ) -> Result<(), Option<String>> {
-        let answer = crate::host::approvals::queue::QueueHandle(Arc::clone(&self.deck.approvals))
-            .ask(ServerRequest {
-                server: self.slot.name.clone(),
-                kind,
-                call: Some(self.id),
-                bytes: params.to_string().len(),
-                params: Arc::new(params),
-                deferred: false,
-                input: None,
-                withdrawn: CancellationToken::new(),
-                claim: Arc::default(),
-            })
-            .await;
-        match answer {
+        flight: &Flight,
+    ) -> Result<Result<(), Option<String>>, Error> {
+        let _held = flight.pending().hold();
+        let queue = QueueHandle(Arc::clone(&self.deck.approvals));
+        let request = own_request(self.slot.name.clone(), kind, params);
+        let asked = queue.ask(ServerRequest { call: Some(self.id), ..request });
+        // Dropping the question withdraws it.
+        Ok(match self.unless_cancelled(asked).await? {
             Answer::Result(result) if result["action"] == "accept" => Ok(()),
             Answer::Result(_) => Err(None),
             Answer::Refuse { message, .. } => Err(Some(message)),
-        }
+        })
     }
 
     // Structured results after they came, against `outputSchema` (requirement R3).
@@ -181,9 +158,7 @@ impl Operation {
         result: &Payload,
     ) -> Vec<Violation> {
         let Some(schema) = &tool.output_schema else { return Vec::new() };
-        let whole = |message: String, keyword: &str| {
-            vec![Violation { pointer: String::new(), message, keyword: keyword.to_owned() }]
-        };
+        let whole = |message: String, keyword: &str| vec![violation("", message, keyword)];
         let cut = result.cut().and_then(Cut::of_structured);
         let Some(content) = result.get("structuredContent") else {
             if result.cut().is_some() {
@@ -214,8 +189,7 @@ impl Operation {
 }
 
 fn refused(violations: Vec<Violation>) -> Error {
-    let count = violations.len();
-    let places = if count == 1 { "1 place".to_owned() } else { format!("{count} places") };
+    let places = count(violations.len(), "place");
     let mut error = Error::new(
         ErrorCode::Validation,
         format!("the arguments do not fit the schema in {places}; nothing was sent"),
@@ -226,30 +200,25 @@ fn refused(violations: Vec<Violation>) -> Error {
 
 /// Arguments of prompts are strings by name (MCP, server features, prompts).
 fn against_prompt(prompt: &Prompt, arguments: &Value) -> Option<Error> {
-    let violation = |pointer: String, message: String, keyword: &str| Violation {
-        pointer,
-        message,
-        keyword: keyword.to_owned(),
-    };
     let Some(given) = arguments.as_object() else {
         let message = "the arguments of a prompt are an object".to_owned();
-        return Some(refused(vec![violation(String::new(), message, "type")]));
+        return Some(refused(vec![violation("", message, "type")]));
     };
     let mut violations = Vec::new();
     for argument in prompt.arguments.iter().filter(|argument| argument.required) {
         if !given.contains_key(&*argument.name) {
             let message = format!("`{}` is required", argument.label);
-            violations.push(violation(String::new(), message, "required"));
+            violations.push(violation("", message, "required"));
         }
     }
     for (name, value) in given {
-        let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+        let pointer = child("", name);
         if !value.is_string() {
             let message = "arguments of prompts are strings".to_owned();
-            violations.push(violation(pointer, message, "type"));
+            violations.push(violation(&pointer, message, "type"));
         } else if !prompt.arguments.iter().any(|argument| *argument.name == **name) {
             let message = "the prompt has no such argument".to_owned();
-            violations.push(violation(pointer, message, "additionalProperties"));
+            violations.push(violation(&pointer, message, "additionalProperties"));
         }
     }
     (!violations.is_empty()).then(|| refused(violations))
@@ -281,7 +250,11 @@ fn unchecked(cut: &Cut) -> Violation {
         "too large to be checked whole: the first {} of {} are, the rest is not",
         cut.taken, cut.of
     );
-    Violation { pointer: cut.most.clone(), message, keyword: "unknown".to_owned() }
+    violation(&cut.most, message, "unknown")
+}
+
+fn violation(pointer: &str, message: String, keyword: &str) -> Violation {
+    Violation { pointer: pointer.to_owned(), message, keyword: keyword.to_owned() }
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::base::{SafeText, Timestamp};
-use crate::config::{BreakerConfig, OnTimeout, ServerConfig};
+use crate::config::{OnTimeout, ServerConfig};
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
-use crate::host::breaker::{Admission, BreakerView, Source};
+use crate::host::breaker::{Admission, BreakerView};
 use crate::host::operation::Operation;
 use crate::host::server::slot::{Ledger, Live};
 use crate::mcp::session::Request;
@@ -61,32 +61,23 @@ fn ask(
     tool: Option<&Arc<str>>,
     now: Timestamp,
 ) -> (Result<bool, (Timestamp, SafeText)>, Changes) {
+    let Ledger { breaker: own, tool_breakers, .. } = ledger;
+    let of_tool = tool.and_then(|name| Some((Some(name), tool_breakers.get_mut(name)?)));
     let mut changes = Changes::new();
     let mut probes = false;
-    match ledger.breaker.admit(now) {
-        Admission::Go => {}
-        Admission::Probe => {
-            probes = true;
-            changes.push((None, ledger.breaker.view(now)));
-        }
-        Admission::Reject { until, cause } => return (Err((until, cause)), changes),
-    }
-    let Some((name, breaker)) =
-        tool.and_then(|name| Some((name, ledger.tool_breakers.get_mut(name)?)))
-    else {
-        return (Ok(probes), changes);
-    };
-    match breaker.admit(now) {
-        Admission::Go => {}
-        Admission::Probe => {
-            probes = true;
-            changes.push((Some(SafeText::line(name)), breaker.view(now)));
-        }
-        Admission::Reject { until, cause } => {
-            if probes {
-                ledger.breaker.abandoned();
+    for (tool, breaker) in std::iter::once((None, &mut *own)).chain(of_tool) {
+        match breaker.admit(now) {
+            Admission::Go => {}
+            Admission::Probe => {
+                probes = true;
+                changes.push((tool.map(|name| SafeText::line(name)), breaker.view(now)));
             }
-            return (Err((until, cause)), changes);
+            Admission::Reject { until, cause } => {
+                if probes {
+                    own.abandoned();
+                }
+                return (Err((until, cause)), changes);
+            }
         }
     }
     (Ok(probes), changes)
@@ -142,30 +133,21 @@ impl Admitted<'_> {
         let now = self.operation.deck.clock.now();
         let (tool, config) = (self.tool.as_ref(), &self.config.breaker);
         let source = tool.cloned().filter(|_| !connection);
-        let changes = {
+        let mut changes = Changes::new();
+        {
             let mut ledger = self.operation.slot.ledger();
-            fail(&mut ledger, (tool, source), (config, now, cause))
-        };
+            if ledger.breaker.failure(config, now, (source, cause)) {
+                changes.push((None, ledger.breaker.view(now)));
+            }
+            if let Some(tool) = tool {
+                let breaker = ledger.tool_breakers.entry(Arc::clone(tool)).or_default();
+                if breaker.failure(config, now, (None, cause)) {
+                    changes.push((Some(SafeText::line(tool)), breaker.view(now)));
+                }
+            }
+        }
         tell(self.operation, changes).await;
     }
-}
-
-fn fail(
-    ledger: &mut Ledger,
-    (tool, source): (Option<&Arc<str>>, Source),
-    (config, now, cause): (&BreakerConfig, Timestamp, &SafeText),
-) -> Changes {
-    let mut changes = Changes::new();
-    if ledger.breaker.failure(config, now, (source, cause)) {
-        changes.push((None, ledger.breaker.view(now)));
-    }
-    if let Some(tool) = tool {
-        let breaker = ledger.tool_breakers.entry(Arc::clone(tool)).or_default();
-        if breaker.failure(config, now, (None, cause)) {
-            changes.push((Some(SafeText::line(tool)), breaker.view(now)));
-        }
-    }
-    changes
 }
 
 impl Drop for Admitted<'_> {

@@ -194,26 +194,19 @@ impl Decision {
     /// What the caller is told when it is denied. `asked` is the name as the caller spelled it. What
     /// a rule, a review or a `DENY` hides is not found, in the words for what is not there.
     pub fn refusal(&self, asked: &str, kind: TargetKind) -> Error {
-        match self.reason {
+        let (message, denial) = match self.reason {
             Reason::NotGranted | Reason::Closed => {
-                let mut error = Error::new(ErrorCode::PermissionDenied, "nothing was granted");
-                error.denial = Some(Denial::NotGranted);
-                error
+                ("nothing was granted".to_owned(), Denial::NotGranted)
             }
-            Reason::Scope(scope) => {
-                let message = format!("the scope `{scope}` was not granted");
-                let mut error = Error::new(ErrorCode::PermissionDenied, message);
-                error.denial = Some(Denial::Scope);
-                error
-            }
+            Reason::Scope(scope) => (format!("the scope `{scope}` was not granted"), Denial::Scope),
             Reason::OtherTools | Reason::Changed => {
-                let message = format!("`{asked}` is not among the tools that were granted");
-                let mut error = Error::new(ErrorCode::PermissionDenied, message);
-                error.denial = Some(Denial::Tool);
-                error
+                (format!("`{asked}` is not among the tools that were granted"), Denial::Tool)
             }
-            _ => absent(asked, kind),
-        }
+            _ => return absent(asked, kind),
+        };
+        let mut error = Error::new(ErrorCode::PermissionDenied, message);
+        error.denial = Some(denial);
+        error
     }
 
     /// Why, in a sentence for the person: it names the rule.

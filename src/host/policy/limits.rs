@@ -95,35 +95,36 @@ pub enum LimitRefusal {
 impl LimitRefusal {
     /// What the caller is told.
     pub fn error(self) -> Error {
-        let limited = |message: String, retry_after: Option<Duration>| {
-            let mut error = Error::new(ErrorCode::RateLimited, message);
-            error.retry_after = retry_after;
-            error
-        };
-        match self {
-            Self::Arguments(most) => Error::new(
+        let (code, message, retry_after) = match self {
+            Self::Arguments(most) => (
                 ErrorCode::Validation,
                 format!("the arguments are larger than {most} bytes; nothing was sent"),
+                None,
             ),
-            Self::AtOnce(most) => {
-                let message =
-                    format!("{most} calls of this caller are under way, which is the most");
-                limited(message, Some(Duration::from_secs(1)))
-            }
+            Self::AtOnce(most) => (
+                ErrorCode::RateLimited,
+                format!("{most} calls of this caller are under way, which is the most"),
+                Some(Duration::from_secs(1)),
+            ),
             Self::PerMinute(wait) => {
-                limited("too many calls of this tool in a minute".to_owned(), Some(wait))
+                let message = "too many calls of this tool in a minute".to_owned();
+                (ErrorCode::RateLimited, message, Some(wait))
             }
-            Self::Run(budget) => Error::new(
-                ErrorCode::BudgetExceeded,
-                format!("the run has made its {} calls", budget.calls),
-            ),
-            Self::Full(wait) => limited("too many callers at once".to_owned(), Some(wait)),
+            Self::Run(budget) => {
+                let message = format!("the run has made its {} calls", budget.calls);
+                (ErrorCode::BudgetExceeded, message, None)
+            }
+            Self::Full(wait) => {
+                (ErrorCode::RateLimited, "too many callers at once".to_owned(), Some(wait))
+            }
             Self::Away(wait) => {
-                let mut error = limited("calls cannot be counted now".to_owned(), Some(wait));
-                error.code = ErrorCode::ServerUnavailable;
-                error
+                let message = "calls cannot be counted now".to_owned();
+                (ErrorCode::ServerUnavailable, message, Some(wait))
             }
-        }
+        };
+        let mut error = Error::new(code, message);
+        error.retry_after = retry_after;
+        error
     }
 }
 

@@ -26,6 +26,7 @@ use crate::host::server::slot::{Live, Slot};
 use crate::mcp::{Capabilities, SessionView, ToolHints};
 
 /// Everything that decides at one moment.
+#[derive(Default)]
 pub struct InForce {
     /// The policy as written: limits, hook.
     pub config: PolicyConfig,
@@ -91,15 +92,9 @@ impl CheckPoint {
 
     /// Permits everything to the person and nothing to anybody else.
     pub fn new(clock: Clock) -> Self {
-        let in_force = InForce {
-            config: PolicyConfig::default(),
-            policy: Policy::default(),
-            trifecta: Trifecta::default(),
-            service: None,
-        };
         Self {
             clock,
-            in_force: watch::Sender::new(Arc::new(in_force)),
+            in_force: watch::Sender::new(Arc::default()),
             limiter: Arc::default(),
             seen: Mutex::default(),
             runs: Mutex::default(),
@@ -224,10 +219,7 @@ impl CheckPoint {
         asked: &str,
     ) -> Result<(Route, Option<Admission>), Error> {
         let server = options.server.as_ref();
-        let route = match kind {
-            TargetKind::Tool => routes.tool(asked, server),
-            _ => routes.prompt(asked, server),
-        };
+        let route = routes.named(asked, server, kind);
         let principal = options.principal();
         if self.is_free(&principal) {
             return Ok((route?, None));
@@ -282,7 +274,7 @@ impl CheckPoint {
 
     /// What would be decided about a name that leads nowhere: the same that is decided about one
     /// that is hidden.
-    fn unknown(
+    pub fn unknown(
         &self,
         principal: &Principal,
         action: Action,

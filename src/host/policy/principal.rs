@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::Digest;
 use crate::error::{Denial, Error, ErrorCode, RpcError, Violation};
@@ -231,7 +232,10 @@ impl<'a> Target<'a> {
 // 11, without a path, a command line or a value of the configuration (decision D7).
 
 /// Stable code of an error towards the outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr, strum::Display,
+)]
+#[strum(prefix = "ERR_", serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum OutsideCode {
     /// Nothing was granted, or a policy service said no.
     #[serde(rename = "ERR_PERMISSION_DENIED")]
@@ -293,26 +297,8 @@ impl OutsideCode {
     }
 
     /// The spelling.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::PermissionDenied => "ERR_PERMISSION_DENIED",
-            Self::ScopeRequired => "ERR_SCOPE_REQUIRED",
-            Self::ServerUnavailable => "ERR_SERVER_UNAVAILABLE",
-            Self::ToolNotFound => "ERR_TOOL_NOT_FOUND",
-            Self::ToolNotAllowed => "ERR_TOOL_NOT_ALLOWED",
-            Self::ToolTimeout => "ERR_TOOL_TIMEOUT",
-            Self::ToolFailed => "ERR_TOOL_FAILED",
-            Self::ProtocolError => "ERR_PROTOCOL_ERROR",
-            Self::Internal => "ERR_INTERNAL",
-            Self::RateLimited => "ERR_RATE_LIMITED",
-            Self::BudgetExceeded => "ERR_BUDGET_EXCEEDED",
-        }
-    }
-}
-
-impl fmt::Display for OutsideCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

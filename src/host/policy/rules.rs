@@ -10,6 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::principal::{Target, TargetKind};
+use crate::base::secret::percent_decoded;
+use crate::base::text::nearest;
 use crate::mcp::{Capabilities, ToolHints};
 
 /// A policy's rules.
@@ -76,12 +78,7 @@ pub(super) struct Verdict {
 
 /// Rules of one effect, by the kind of what they are about.
 #[derive(Debug, Default)]
-struct List {
-    tools: Globs,
-    prompts: Globs,
-    resources: Globs,
-    servers: Globs,
-}
+struct List([Globs; 4]);
 
 #[derive(Debug, Default)]
 struct Globs {
@@ -94,17 +91,10 @@ struct Globs {
 struct Entry {
     rule: Arc<str>,
     glob: Glob,
-    hints: Hints,
+    /// What a tool must say of itself.
+    hints: ToolHints,
     /// For resources: only of these servers.
     servers: Option<Arc<GlobSet>>,
-}
-
-/// What a tool must say of itself.
-#[derive(Clone, Copy, Debug, Default)]
-struct Hints {
-    read_only: Option<bool>,
-    destructive: Option<bool>,
-    open_world: Option<bool>,
 }
 
 /// A rule that never applies to anything there is.
@@ -174,17 +164,17 @@ impl Rules {
         let prompts = of(|all| all.prompts.iter().map(|prompt| &*prompt.name).collect());
         let servers: Vec<String> = catalogue.iter().map(|(name, _)| (*name).to_owned()).collect();
         let mut out = Vec::new();
+        let kinds = [
+            (TargetKind::Tool, &tools),
+            (TargetKind::Prompt, &prompts),
+            (TargetKind::Server, &servers),
+        ];
         let mut matched: HashMap<Arc<str>, (bool, String)> = HashMap::new();
         for layer in std::iter::once(&self.all).chain(self.profiles.values()) {
             for (asks, list) in [(false, &layer.allow), (true, &layer.ask), (false, &layer.deny)] {
-                let allow = &layer.allow;
-                let kinds = [
-                    (&list.tools, &tools, &allow.tools),
-                    (&list.prompts, &prompts, &allow.prompts),
-                    (&list.servers, &servers, &allow.servers),
-                ];
-                for (globs, names, allowed) in kinds {
-                    for entry in &globs.rules {
+                for (kind, names) in kinds {
+                    let allowed = layer.allow.of(kind);
+                    for entry in &list.of(kind).rules {
                         let glob = entry.glob.compile_matcher();
                         let mut about = names.iter().filter(|name| glob.is_match(name)).peekable();
                         let found = about.peek().is_some();
@@ -204,7 +194,7 @@ impl Rules {
                     }
                 }
                 // A server answers for addresses that it does not list.
-                for entry in &list.resources.rules {
+                for entry in &list.of(TargetKind::Resource).rules {
                     matched.insert(Arc::clone(&entry.rule), (true, String::new()));
                 }
             }
@@ -216,9 +206,7 @@ impl Rules {
                 .chain(&prompts)
                 .find(|name| name.split_once('.').is_some_and(|(_, tool)| tool == glob));
             let names = tools.iter().chain(&prompts).chain(&servers);
-            let score = |name: &&String| (strsim::jaro_winkler(name, &glob) * 1e6) as u64;
-            let near = names.filter(|name| score(name) > 800_000).max_by_key(score);
-            let meant = bare.or(near).cloned();
+            let meant = bare.or_else(|| nearest(&glob, names, 0.8)).cloned();
             Unmatched { rule, meant, is_left_out: false }
         }));
         out.sort_by(|a, b| a.rule.cmp(&b.rule));
@@ -248,12 +236,7 @@ impl Layer {
 
 impl List {
     fn of(&self, kind: TargetKind) -> &Globs {
-        match kind {
-            TargetKind::Tool => &self.tools,
-            TargetKind::Prompt => &self.prompts,
-            TargetKind::Resource => &self.resources,
-            TargetKind::Server => &self.servers,
-        }
+        &self.0[kind as usize]
     }
 
     fn compile(at: &str, rules: &[RuleConfig], problems: &mut Vec<String>) -> Self {
@@ -270,13 +253,12 @@ impl List {
                 problems.push(format!("{place}: {problem}"));
             }
         }
-        let [tools, prompts, resources, servers] = entries.map(|entries| {
+        Self(entries.map(|entries| {
             Globs::new(entries).unwrap_or_else(|problem| {
                 problems.push(format!("policy{at}: {problem}"));
                 Globs::default()
             })
-        });
-        Self { tools, prompts, resources, servers }
+        }))
     }
 }
 
@@ -287,10 +269,11 @@ fn expand(place: &str, rule: &RuleMatch, out: &mut [Vec<Entry>; 4]) -> Result<()
     };
     let (servers, tools) = (list(&rule.servers), list(&rule.tools));
     let (prompts, resources) = (list(&rule.prompts), list(&rule.resources));
-    let hints = Hints {
+    let hints = ToolHints {
         read_only: rule.read_only,
         destructive: rule.destructive,
         open_world: rule.open_world,
+        idempotent: None,
     };
     let hinted = [hints.read_only, hints.destructive, hints.open_world].iter().any(Option::is_some);
     let named = tools.is_some() || prompts.is_some() || resources.is_some();
@@ -335,7 +318,7 @@ fn expand(place: &str, rule: &RuleMatch, out: &mut [Vec<Entry>; 4]) -> Result<()
         for glob in globs {
             let rule = Arc::from(format!("{place} ({glob})"));
             let glob = Glob::new(&glob).map_err(|error| error.to_string())?;
-            let hints = if kind == 0 { hints } else { Hints::default() };
+            let hints = if kind == 0 { hints } else { ToolHints::default() };
             let servers = only.clone().filter(|_| kind == 2);
             out.push(Entry { rule, glob, hints, servers });
         }
@@ -356,7 +339,7 @@ impl Globs {
     fn first(&self, target: &Target<'_>, full: &Candidate<'_>) -> Option<Arc<str>> {
         let found = self.set.matches_candidate(full);
         let fits = |entry: &&Entry| {
-            entry.hints.fit(target.hints)
+            fit(entry.hints, target.hints)
                 && entry.servers.as_ref().is_none_or(|servers| servers.is_match(target.server))
         };
         let mut entries = found.into_iter().filter_map(|at| self.rules.get(at));
@@ -364,17 +347,15 @@ impl Globs {
     }
 }
 
-impl Hints {
-    /// Whether a tool says so; what it does not say has the specification's default (MCP, tool
-    /// annotations).
-    fn fit(self, said: ToolHints) -> bool {
-        let read_only = said.read_only.unwrap_or(false);
-        let destructive = !read_only && said.destructive.unwrap_or(true);
-        let open_world = said.open_world.unwrap_or(true);
-        self.read_only.is_none_or(|wanted| wanted == read_only)
-            && self.destructive.is_none_or(|wanted| wanted == destructive)
-            && self.open_world.is_none_or(|wanted| wanted == open_world)
-    }
+/// Whether a tool says so; what it does not say has the specification's default (MCP, tool
+/// annotations).
+fn fit(wanted: ToolHints, said: ToolHints) -> bool {
+    let read_only = said.read_only.unwrap_or(false);
+    let destructive = !read_only && said.destructive.unwrap_or(true);
+    let open_world = said.open_world.unwrap_or(true);
+    wanted.read_only.is_none_or(|wanted| wanted == read_only)
+        && wanted.destructive.is_none_or(|wanted| wanted == destructive)
+        && wanted.open_world.is_none_or(|wanted| wanted == open_world)
 }
 
 // A policy as it is written: `"policy"` in an mcp.json, or `mcpdeck.policy.json` beside it.
@@ -593,17 +574,10 @@ pub fn normalised(uri: &str) -> String {
         ("https" | "wss", _) => authority.trim_end_matches(":443").to_owned(),
         _ => authority,
     });
-    let mut out = scheme;
-    if !out.is_empty() {
-        out.push(':');
-    }
-    if let Some(authority) = authority.or(is_file.then(String::new)) {
-        out.push_str("//");
-        out.push_str(&authority);
-    }
-    out.push_str(&path);
-    out.push_str(query);
-    out
+    let authority = authority.or(is_file.then(String::new));
+    let authority = authority.map(|authority| format!("//{authority}")).unwrap_or_default();
+    let colon = if scheme.is_empty() { "" } else { ":" };
+    format!("{scheme}{colon}{authority}{path}{query}")
 }
 
 fn is_scheme(text: &str) -> bool {
@@ -617,29 +591,11 @@ fn decoded(text: &str) -> String {
         if !out.contains('%') {
             break;
         }
-        let bytes = out.as_bytes();
-        let mut next = Vec::with_capacity(bytes.len());
-        let mut at = 0;
-        while let Some(byte) = bytes.get(at) {
-            let digit = |at: usize| char::from(*bytes.get(at)?).to_digit(16);
-            if let (b'%', Some(high), Some(low)) = (byte, digit(at + 1), digit(at + 2)) {
-                next.push((high * 16 + low) as u8);
-                at += 3;
-            } else {
-                next.push(*byte);
-                at += 1;
-            }
-        }
-        let next = String::from_utf8_lossy(&next).into_owned();
-        if next == out {
-            break;
-        }
-        out = next;
+        out = percent_decoded(&out);
     }
     out
 }
 
-/// The path from its root, without `.`, `..` and, for a file, doubled slashes.
 fn without_dots(path: &str, is_file: bool) -> String {
     let mut parts: Vec<&str> = Vec::new();
     let all: Vec<&str> = path.trim_start_matches('/').split('/').collect();
@@ -652,9 +608,7 @@ fn without_dots(path: &str, is_file: bool) -> String {
             part => parts.push(part),
         }
     }
-    let mut out = String::from("/");
-    out.push_str(&parts.join("/"));
-    out
+    format!("/{}", parts.join("/"))
 }
 
 #[cfg(test)]

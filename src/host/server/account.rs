@@ -9,12 +9,12 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 use super::slot::Command;
 use crate::base::{SafeText, ServerName, Timestamp};
 use crate::config::HttpConfig;
 use crate::host::Fact;
+use crate::host::approvals::queue::own_request;
 use crate::host::projector::Facts;
 use crate::host::server::connect::OpenRequest;
 use crate::host::view::AccountView;
@@ -23,6 +23,7 @@ use crate::mcp::auth::{
     scopes_in_words,
 };
 use crate::mcp::session::{Responder, ServerRequest, SessionContext};
+use crate::mcp::wire::cut;
 use crate::mcp::{Answer, Direction, MessageKind, RequestKind, TrafficRecord};
 
 /// The account of one server; outlives its sessions.
@@ -166,10 +167,7 @@ fn show(context: &SessionContext, step: &AuthStep, sent: &str, answered: &str) {
     let now = context.clock.now();
     let method = SafeText::line(&format!("sign-in: {}", step.kind.as_str()));
     let record = |direction, kind, at, text: &str| {
-        let mut end = text.len().min(TrafficRecord::BODY);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
+        let beginning = cut(text, TrafficRecord::BODY);
         let record = TrafficRecord {
             at,
             server: context.server.clone(),
@@ -182,8 +180,8 @@ fn show(context: &SessionContext, step: &AuthStep, sent: &str, answered: &str) {
             bytes: text.len(),
             latency: (direction == Direction::In).then_some(step.took),
             queued: None,
-            body: context.redactor.redact(&text[..end]).into_owned().into(),
-            cut: end < text.len(),
+            body: context.redactor.redact(beginning).into_owned().into(),
+            cut: beginning.len() < text.len(),
             problem: if direction == Direction::In { step.refused.clone() } else { None },
         };
         let record = Arc::new(record);
@@ -212,17 +210,8 @@ impl SignInPrompt for Inbox {
             "url": request.url,
             "redirectUri": request.redirect_uri,
         });
-        let asked = self.0.ask(ServerRequest {
-            server: request.server,
-            kind: RequestKind::SignIn,
-            call: None,
-            bytes: params.to_string().len(),
-            params: Arc::new(params),
-            deferred: true,
-            input: None,
-            withdrawn: CancellationToken::new(),
-            claim: Arc::default(),
-        });
+        let own = own_request(request.server, RequestKind::SignIn, params);
+        let asked = self.0.ask(ServerRequest { deferred: true, ..own });
         Box::pin(async move {
             match asked.await {
                 Answer::Result(answer) if answer["action"] == "accept" => {

@@ -129,7 +129,7 @@ impl Actor {
     /// Runs until the server was removed.
     pub async fn run(mut self) {
         self.deck.approvals.configure(&self.config);
-        if !self.config.disabled && self.desired.is_run() {
+        if !self.config.disabled && *self.desired.lock() == Next::Start {
             self.begin().await;
         }
         while !self.finished {
@@ -160,10 +160,10 @@ impl Actor {
     async fn obey(&mut self, command: Command) {
         match command {
             Command::Control(input, done) => {
-                match &input {
-                    Input::Stop(next) | Input::Retire(next, _) => self.desire(*next),
-                    _ => self.desired.run(),
-                }
+                *self.desired.lock() = match &input {
+                    Input::Stop(next) | Input::Retire(next, _) => *next,
+                    _ => Next::Start,
+                };
                 self.give(input).await;
                 let _ = done.send(());
             }
@@ -187,20 +187,12 @@ impl Actor {
         }
     }
 
-    fn desire(&self, next: Next) {
-        match next {
-            Next::Start => self.desired.run(),
-            Next::Rest | Next::Sleep | Next::Disable => self.desired.rest(),
-            Next::Leave => self.desired.leave(),
-        }
-    }
-
     async fn reconfigure(&mut self, config: Arc<ServerConfig>, reason: SafeText) {
         self.config = Arc::clone(&config);
         self.deck.approvals.configure(&config);
         self.deck.facts.record(introduction(&config)).await;
         self.slot.publish(|live| live.config = Arc::clone(&config));
-        self.desire(if config.disabled { Next::Disable } else { Next::Start });
+        *self.desired.lock() = if config.disabled { Next::Disable } else { Next::Start };
         let running = *self.machine.phase() != Phase::Disabled;
         match (config.disabled, running) {
             (true, _) => self.give(Input::Retire(Next::Disable, reason)).await,

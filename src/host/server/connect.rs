@@ -29,10 +29,9 @@ pub trait Connector: Send + Sync + 'static {
     /// it fails.
     fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Opened, OpenError>>;
 
-    /// Whether servers that start keep the processors busy, so that no more than `width` of them
+    /// Whether servers that start keep the processors busy, so that no more than that many of them
     /// should start at once.
-    fn is_crowded(&self, width: usize) -> BoxFuture<'static, bool> {
-        let _ = width;
+    fn is_crowded(&self, _width: usize) -> BoxFuture<'static, bool> {
         Box::pin(std::future::ready(false))
     }
 }
@@ -74,18 +73,13 @@ pub struct OpenError {
     /// Whether it can pass by itself.
     pub retryable: bool,
     /// How the process ended, when there was one.
-    pub exit: Option<(ExitView, Vec<SafeText>)>,
+    pub exit: Option<ExitReport>,
 }
 
 impl OpenError {
     /// A failure that will not pass by itself and had no process.
     pub fn lasting(error: Error) -> Self {
         Self { error, retryable: false, exit: None }
-    }
-
-    /// A failure that can pass and had no process.
-    pub fn passing(error: Error) -> Self {
-        Self { error, retryable: true, exit: None }
     }
 }
 
@@ -171,19 +165,13 @@ impl Steps {
 
     /// A step ended well; `detail` is what was found.
     pub async fn done(&self, running: RunningStep, detail: &str) {
-        let took = running.began.elapsed();
-        self.tell(running.step, StepStatus::Ok, Some(took), Some(detail)).await;
+        self.passed(running.step, running.began.elapsed(), Some(detail)).await;
     }
 
     /// A step failed; `cause` says why.
     pub async fn failed(&self, running: RunningStep, cause: &str) {
         let took = running.began.elapsed();
         self.tell(running.step, StepStatus::Failed, Some(took), Some(cause)).await;
-    }
-
-    /// A step is not needed here.
-    pub async fn skipped(&self, step: StartStep, why: &str) {
-        self.tell(step, StepStatus::Skipped, None, Some(why)).await;
     }
 
     /// A step that took this long, seen from outside.
@@ -197,14 +185,9 @@ impl Steps {
     }
 
     /// A process ended during the start: one era did not work, or the attempt failed.
-    pub async fn exited(&self, report: &ExitReport) {
-        self.facts
-            .record(Fact::Exited {
-                server: self.server.clone(),
-                exit: report.exit.clone(),
-                stderr_tail: report.stderr_tail.clone(),
-            })
-            .await;
+    pub async fn exited(&self, ExitReport { exit, stderr_tail }: ExitReport) {
+        let server = self.server.clone();
+        self.facts.record(Fact::Exited { server, exit, stderr_tail }).await;
     }
 
     async fn tell(
@@ -214,14 +197,7 @@ impl Steps {
         took: Option<Duration>,
         detail: Option<&str>,
     ) {
-        self.facts
-            .record(Fact::StepChanged {
-                server: self.server.clone(),
-                step,
-                status,
-                took,
-                detail: detail.map(SafeText::line),
-            })
-            .await;
+        let (server, detail) = (self.server.clone(), detail.map(SafeText::line));
+        self.facts.record(Fact::StepChanged { server, step, status, took, detail }).await;
     }
 }

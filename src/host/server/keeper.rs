@@ -5,7 +5,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -15,6 +14,7 @@ use tokio::time::Instant;
 use crate::base::SafeText;
 use crate::host::approvals::queue::panic_text;
 use crate::host::server::actor::Actor;
+use crate::host::server::lifecycle::Next;
 use crate::host::server::slot::{Command, Slot};
 use crate::host::shared::Shared;
 use crate::host::{Fact, ServerState};
@@ -26,38 +26,7 @@ const PAUSES: [Duration; 3] =
 const PROVEN: Duration = Duration::from_secs(60);
 
 /// What is wanted of a server, as far as it has been told to its actor. Outlives the actor.
-#[derive(Debug, Default)]
-pub struct Desired(AtomicU8);
-
-impl Desired {
-    const RUN: u8 = 0;
-    const REST: u8 = 1;
-    const LEAVE: u8 = 2;
-
-    /// It shall run.
-    pub fn run(&self) {
-        self.0.store(Self::RUN, Ordering::Relaxed);
-    }
-
-    /// It shall rest.
-    pub fn rest(&self) {
-        self.0.store(Self::REST, Ordering::Relaxed);
-    }
-
-    /// It leaves the deck.
-    pub fn leave(&self) {
-        self.0.store(Self::LEAVE, Ordering::Relaxed);
-    }
-
-    /// Whether it shall run.
-    pub fn is_run(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == Self::RUN
-    }
-
-    fn is_leave(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == Self::LEAVE
-    }
-}
+pub type Desired = parking_lot::Mutex<Next>;
 
 /// What an actor is told, held by one actor after the other.
 pub type Commands = OwnedMutexGuard<mpsc::Receiver<Command>>;
@@ -65,7 +34,7 @@ pub type Commands = OwnedMutexGuard<mpsc::Receiver<Command>>;
 /// Runs the actor of `slot` until its server has left the deck, or until it has failed too often.
 pub async fn keep(deck: Arc<Shared>, slot: Arc<Slot>, commands: mpsc::Receiver<Command>) {
     let commands = Arc::new(Mutex::new(commands));
-    let desired = Arc::new(Desired::default());
+    let desired = Arc::new(Desired::new(Next::Start));
     let mut pauses = PAUSES.iter();
     loop {
         let held = Arc::clone(&commands).lock_owned().await;
@@ -77,7 +46,7 @@ pub async fn keep(deck: Arc<Shared>, slot: Arc<Slot>, commands: mpsc::Receiver<C
         if began.elapsed() >= PROVEN {
             pauses = PAUSES.iter();
         }
-        let pause = pauses.next().filter(|_| !desired.is_leave());
+        let pause = pauses.next().filter(|_| *desired.lock() != Next::Leave);
         tell(&deck, &slot, &panic_text(&*panic), pause.copied()).await;
         let Some(pause) = pause else { break };
         tokio::time::sleep(*pause).await;

@@ -87,10 +87,7 @@ impl Lifecycle {
             Input::Ended => self.ended(around),
             Input::TimedOut(reason) if self.phase == Phase::Ready => {
                 self.phase = Phase::Wedged;
-                vec![
-                    Step::Unpublish(reason.clone()),
-                    announce(ServerState::Unavailable, Some(reason)),
-                ]
+                down(ServerState::Unavailable, reason, [])
             }
             Input::Timer if self.phase == Phase::Backoff => {
                 self.phase = Phase::Waiting;
@@ -115,11 +112,7 @@ impl Lifecycle {
                 self.phase = Phase::Stopping { next: Next::Start };
                 Vec::new()
             }
-            Phase::Waiting
-            | Phase::Starting
-            | Phase::Ready
-            | Phase::Stopping { next: Next::Start | Next::Disable | Next::Leave }
-            | Phase::Gone => Vec::new(),
+            _ => Vec::new(),
         }
     }
 
@@ -127,12 +120,7 @@ impl Lifecycle {
         match self.phase {
             Phase::Ready | Phase::Wedged => {
                 self.phase = Phase::Stopping { next: Next::Start };
-                let reason = SafeText::line("restarting");
-                vec![
-                    Step::Unpublish(reason.clone()),
-                    announce(ServerState::Shutdown, Some(reason)),
-                    Step::End,
-                ]
+                down(ServerState::Shutdown, SafeText::line("restarting"), [Step::End])
             }
             Phase::Starting => {
                 self.phase = Phase::Stopping { next: Next::Start };
@@ -155,11 +143,7 @@ impl Lifecycle {
         match self.phase {
             Phase::Ready => {
                 self.phase = Phase::Stopping { next };
-                vec![
-                    Step::Unpublish(reason.clone()),
-                    announce(ServerState::Shutdown, Some(reason)),
-                    Step::Drain,
-                ]
+                down(ServerState::Shutdown, reason, [Step::Drain])
             }
             // A stop that runs is not hurried by another change of the entry.
             Phase::Stopping { .. } => {
@@ -180,12 +164,7 @@ impl Lifecycle {
             | Phase::Dying { .. }
             | Phase::Failed => self.restart(),
             // What is not wanted stays down; what is about to start takes what it finds then.
-            Phase::Disabled
-            | Phase::Waiting
-            | Phase::Stopping { .. }
-            | Phase::Stopped
-            | Phase::Sleeping
-            | Phase::Gone => Vec::new(),
+            _ => Vec::new(),
         }
     }
 
@@ -244,11 +223,9 @@ impl Lifecycle {
                 Next::Leave => self.leave(),
             },
             Phase::Waiting | Phase::Backoff | Phase::Failed | Phase::Stopped | Phase::Sleeping => {
-                let quiet = self.phase == Phase::Stopped;
                 let mut steps = vec![Step::Disarm];
-                if !quiet {
-                    steps.push(Step::Unpublish(asked.clone()));
-                    steps.push(announce(ServerState::Shutdown, Some(asked)));
+                if self.phase != Phase::Stopped {
+                    steps.extend(down(ServerState::Shutdown, asked, []));
                 }
                 self.phase = Phase::Stopped;
                 match next {
@@ -315,11 +292,7 @@ impl Lifecycle {
         }
         let reason = lost.reason.clone();
         self.phase = Phase::Dying { lost };
-        vec![
-            Step::Unpublish(reason.clone()),
-            announce(ServerState::Unavailable, Some(reason)),
-            Step::End,
-        ]
+        down(ServerState::Unavailable, reason, [Step::End])
     }
 
     fn died(&mut self, lost: Loss, around: Surroundings<'_>) -> Vec<Step> {
@@ -346,14 +319,12 @@ impl Lifecycle {
                     Next::Start => self.begin(),
                     Next::Disable => self.disable(),
                     Next::Sleep => self.sleep(),
-                    Next::Rest => {
-                        let reason = SafeText::line("stopped on request");
-                        vec![announce(ServerState::Shutdown, Some(reason))]
-                    }
-                    Next::Leave => {
+                    Next::Rest | Next::Leave => {
                         let reason = SafeText::line("stopped on request");
                         let mut steps = vec![announce(ServerState::Shutdown, Some(reason))];
-                        steps.extend(self.leave());
+                        if next == Next::Leave {
+                            steps.extend(self.leave());
+                        }
                         steps
                     }
                 }
@@ -425,12 +396,18 @@ impl Lifecycle {
 
     fn fail(&mut self, reason: SafeText) -> Vec<Step> {
         self.phase = Phase::Failed;
-        vec![Step::Unpublish(reason.clone()), announce(ServerState::Unavailable, Some(reason))]
+        down(ServerState::Unavailable, reason, [])
     }
 }
 
 fn announce(state: ServerState, reason: Option<SafeText>) -> Step {
     Step::Announce { state, reason, retry_at: None }
+}
+
+/// Callers are turned away, and the state is announced, before what follows.
+fn down(state: ServerState, reason: SafeText, then: impl IntoIterator<Item = Step>) -> Vec<Step> {
+    let first = [Step::Unpublish(reason.clone()), announce(state, Some(reason))];
+    first.into_iter().chain(then).collect()
 }
 
 // The words of the machine: phases, inputs, steps. Owns no rule.

@@ -15,16 +15,14 @@ use crate::config::{HttpConfig, StdioConfig, TransportConfig};
 use crate::error::{Error, ErrorCode};
 use crate::host::server::actor::EXIT_FOLLOWS;
 use crate::host::server::connect::{
-    Connector, ExitReport, OpenError, OpenRequest, Opened, Process, StopPlan,
+    Connector, ExitReport, OpenError, OpenRequest, Opened, Process, RunningStep, StopPlan,
 };
 use crate::host::server::remedy::{self, Words};
 use crate::host::view::StartStep;
 use crate::mcp::auth::Accounts;
-use crate::mcp::session::{
-    self, Attempt, ConnectError, Connected, Endpoint, SessionContext, attempts,
-};
+use crate::mcp::session::{self, Attempt, ConnectError, Connected, Endpoint, attempts};
 use crate::process::{
-    self, Container, Grace, Launch, ProcessContext, ServerProcess, Spawned, Usage,
+    self, Container, Grace, Launch, ProcessContext, ServerProcess, SpawnError, Spawned, Usage,
 };
 
 /// Starts processes and connects to URLs.
@@ -50,26 +48,20 @@ impl Connector for Reach {
     fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Opened, OpenError>> {
         let (accounts, asks) = (self.accounts.clone(), self.asks);
         Box::pin(async move {
-            match request.config.transport.clone() {
-                TransportConfig::Stdio(stdio) => open_process(&request, &stdio).await,
-                TransportConfig::Http(http) => {
-                    let request = signing_in(request, accounts.as_ref(), &http, asks)?;
-                    let opened = open_url(&request, || Endpoint::Http(http.clone())).await;
-                    match opened {
-                        Err(failure) if request.context.seen.refused_post() => {
-                            older(&request, http, failure).await
-                        }
-                        opened => opened,
-                    }
+            let (endpoint, http): (fn(HttpConfig) -> Endpoint, _) =
+                match request.config.transport.clone() {
+                    TransportConfig::Stdio(stdio) => return open_process(&request, &stdio).await,
+                    TransportConfig::Http(http) => (Endpoint::Http, http),
+                    TransportConfig::Sse(http) => (Endpoint::Sse, http),
+                    TransportConfig::WebSocket(http) => (Endpoint::WebSocket, http),
+                };
+            let request = signing_in(request, accounts.as_ref(), &http, asks)?;
+            let is_http = matches!(request.config.transport, TransportConfig::Http(_));
+            match open_url(&request, || endpoint(http.clone())).await {
+                Err(failure) if is_http && request.context.seen.refused_post() => {
+                    older(&request, http, failure).await
                 }
-                TransportConfig::Sse(http) => {
-                    let request = signing_in(request, accounts.as_ref(), &http, asks)?;
-                    open_url(&request, || Endpoint::Sse(http.clone())).await
-                }
-                TransportConfig::WebSocket(http) => {
-                    let request = signing_in(request, accounts.as_ref(), &http, asks)?;
-                    open_url(&request, || Endpoint::WebSocket(http.clone())).await
-                }
+                opened => opened,
             }
         })
     }
@@ -79,16 +71,11 @@ async fn open_process(request: &OpenRequest, stdio: &StdioConfig) -> Result<Open
     let step = request.steps.begin(StartStep::Resolve).await;
     let launch = match process::resolve(stdio) {
         Ok(launch) => launch,
-        Err(problem) => {
-            request.steps.failed(step, &problem.error.message).await;
-            let retryable = problem.retryable();
-            let error = problem.error.server(&request.config.name);
-            return Err(OpenError { error, retryable, exit: None });
-        }
+        Err(problem) => return Err(not_started(request, step, problem).await),
     };
     request.steps.done(step, &launch.program.display().to_string()).await;
     let tries = attempts(&request.config.protocol, request.remembered);
-    let mut outcome = None;
+    let mut outcome = no_attempt();
     for (at, attempt) in tries.iter().enumerate() {
         let last = at + 1 == tries.len();
         match try_process(request, launch.clone(), attempt).await {
@@ -100,19 +87,24 @@ async fn open_process(request: &OpenRequest, stdio: &StdioConfig) -> Result<Open
                 let another = failure.another_era && time && !request.cancel.is_cancelled();
                 if another
                     && !last
-                    && let Some((exit, stderr_tail)) = &failure.error.exit
+                    && let Some(report) = failure.error.exit.clone()
                 {
-                    let (exit, stderr_tail) = (exit.clone(), stderr_tail.clone());
-                    request.steps.exited(&ExitReport { exit, stderr_tail }).await;
+                    request.steps.exited(report).await;
                 }
-                outcome = Some(failure.error);
+                outcome = failure.error;
                 if !another {
                     break;
                 }
             }
         }
     }
-    Err(outcome.unwrap_or_else(|| OpenError::lasting(no_attempt())))
+    Err(outcome)
+}
+
+async fn not_started(request: &OpenRequest, step: RunningStep, problem: SpawnError) -> OpenError {
+    request.steps.failed(step, &problem.error.message).await;
+    let retryable = problem.retryable();
+    OpenError { error: problem.error.server(&request.config.name), retryable, exit: None }
 }
 
 /// A failed attempt, and whether the other era is worth trying.
@@ -133,7 +125,16 @@ async fn try_process(
     attempt: &Attempt,
 ) -> Result<Opened, TryFailure> {
     let step = request.steps.begin(StartStep::Spawn).await;
-    let context = process_context(&request.context);
+    let session = &request.context;
+    let context = ProcessContext {
+        server: session.server.clone(),
+        clock: session.clock,
+        redactor: session.redactor.clone(),
+        logs: session.logs.clone(),
+        source: LogSource::Stderr,
+        stderr_line_bytes: session.limits.stderr_line_bytes,
+        stderr_bytes: session.limits.stderr_bytes,
+    };
     let container = Container::prepare(&mut launch);
     if let Some(container) = &container {
         container.end_left().await;
@@ -141,10 +142,7 @@ async fn try_process(
     let Spawned { stdin, stdout, process } = match process::spawn(launch, context).await {
         Ok(spawned) => spawned,
         Err(problem) => {
-            request.steps.failed(step, &problem.error.message).await;
-            let retryable = problem.retryable();
-            let error = problem.error.server(&request.config.name);
-            let error = OpenError { error, retryable, exit: None };
+            let error = not_started(request, step, problem).await;
             return Err(TryFailure { error, another_era: false });
         }
     };
@@ -178,11 +176,12 @@ async fn end_failed(request: &OpenRequest, process: Running, failure: ConnectErr
     if mute {
         plan.grace = plan.grace.at_most(MUTE_GRACE);
     }
-    let ExitReport { exit, stderr_tail } = Process::stop(&process, plan).await;
+    let report = Process::stop(&process, plan).await;
+    let ExitReport { exit, stderr_tail } = &report;
     let junk = request.context.seen.first_junk();
     let words = Words {
-        exit: by_itself.then_some(&exit),
-        stderr: &stderr_tail,
+        exit: by_itself.then_some(exit),
+        stderr: stderr_tail,
         junk: junk.as_deref(),
         was_ready: false,
     };
@@ -196,13 +195,13 @@ async fn end_failed(request: &OpenRequest, process: Running, failure: ConnectErr
     let unheard = failure.closed && process.process.ignored_stdin();
     let another_era = !failure.unauthorized && !unheard;
     if by_itself {
-        let said = remedy::telling(&stderr_tail).map(|line| format!(": {}", line.trim()));
+        let said = remedy::telling(stderr_tail).map(|line| format!(": {}", line.trim()));
         let said = said.unwrap_or_default();
         error.message = format!("{} before it was ready{said}", exit.describe());
         lasting = exit.code.is_some_and(|code| NEVER_RETRIED.contains(&code));
     }
     TryFailure {
-        error: OpenError { error, retryable: !lasting, exit: Some((exit, stderr_tail)) },
+        error: OpenError { error, retryable: !lasting, exit: Some(report) },
         another_era: another_era && !(by_itself && lasting),
     }
 }
@@ -243,7 +242,7 @@ async fn open_url(
     endpoint: impl Fn() -> Endpoint,
 ) -> Result<Opened, OpenError> {
     let tries = attempts(&request.config.protocol, request.remembered);
-    let mut outcome = None;
+    let mut outcome = no_attempt();
     for attempt in &tries {
         match handshake(request, endpoint(), attempt).await {
             Ok(connected) => return Ok(Opened { session: connected.session, process: None }),
@@ -252,7 +251,7 @@ async fn open_url(
                 if let Some(help) = remedy::of_address(&error.message) {
                     error = error.help(help);
                 }
-                outcome = Some(OpenError { error, retryable, exit: None });
+                outcome = OpenError { error, retryable, exit: None };
                 let late = request.deadline <= Instant::now();
                 if unauthorized || late || request.cancel.is_cancelled() {
                     break;
@@ -260,7 +259,7 @@ async fn open_url(
             }
         }
     }
-    Err(outcome.unwrap_or_else(|| OpenError::lasting(no_attempt())))
+    Err(outcome)
 }
 
 /// One handshake within what is left of the time.
@@ -273,12 +272,9 @@ async fn handshake(
     let result = tokio::select! {
         result = session::connect(endpoint, attempt, request.context.clone()) => result,
         () = tokio::time::sleep_until(request.deadline) => Err(too_late(request, attempt)),
-        () = request.cancel.cancelled() => Err(ConnectError {
-            error: Error::new(ErrorCode::Cancelled, "the start was given up"),
-            retryable: false,
-            unauthorized: false,
-            closed: false,
-        }),
+        () = request.cancel.cancelled() => {
+            Err(given_up(Error::new(ErrorCode::Cancelled, "the start was given up")))
+        }
     };
     match &result {
         Ok(connected) => {
@@ -310,23 +306,16 @@ fn too_late(request: &OpenRequest, attempt: &Attempt) -> ConnectError {
     let error = Error::new(ErrorCode::ServerStartup, message)
         .server(&request.config.name)
         .help("raise `startupTimeout` if it is only slow; see its stderr");
+    given_up(error)
+}
+
+/// The host, and not the server, ended the attempt.
+fn given_up(error: Error) -> ConnectError {
     ConnectError { error, retryable: false, unauthorized: false, closed: false }
 }
 
-fn no_attempt() -> Error {
-    Error::new(ErrorCode::Internal, "no protocol was left to try")
-}
-
-fn process_context(context: &SessionContext) -> ProcessContext {
-    ProcessContext {
-        server: context.server.clone(),
-        clock: context.clock,
-        redactor: context.redactor.clone(),
-        logs: context.logs.clone(),
-        source: LogSource::Stderr,
-        stderr_line_bytes: context.limits.stderr_line_bytes,
-        stderr_bytes: context.limits.stderr_bytes,
-    }
+fn no_attempt() -> OpenError {
+    OpenError::lasting(Error::new(ErrorCode::Internal, "no protocol was left to try"))
 }
 
 impl Process for Running {

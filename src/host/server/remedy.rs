@@ -42,9 +42,10 @@ pub fn remedy(words: Words<'_>) -> Option<String> {
         let all = words.stderr.iter().rev().map(SafeText::as_str).filter(|_| !words.was_ready);
         why.into_iter().chain(all).chain(words.junk)
     };
-    let says = |rules: &[Rule], line: &str| rules.iter().find_map(|rule| rule(line.trim()));
-    let sure = SAYS.iter().find_map(|rule| lines().find_map(|line| rule(line.trim())));
-    if let Some(found) = sure.or_else(|| why.and_then(|line| says(SAYS_WHY, line))) {
+    let named = SAYS.iter().find_map(|rule| lines().find_map(|line| rule(line.trim())));
+    // A warning may have the same words as the line that says why, which alone is asked for these.
+    let why_only = || why.and_then(|line| variable(line.trim()));
+    if let Some(found) = named.or_else(|| saying(lines())).or_else(why_only) {
         return Some(found);
     }
     if !words.was_ready
@@ -57,11 +58,11 @@ pub fn remedy(words: Words<'_>) -> Option<String> {
     }
     let exit = words.exit?;
     if words.was_ready {
-        return (exit.signal == Some(9)).then(|| ENDED.killed.to_owned());
+        return (exit.signal == Some(9)).then(|| KILLED.to_owned());
     }
     match (exit.code, exit.signal) {
-        (Some(0), _) => Some(ENDED.done.to_owned()),
-        (_, Some(9)) => Some(ENDED.killed.to_owned()),
+        (Some(0), _) => Some(DONE.to_owned()),
+        (_, Some(9)) => Some(KILLED.to_owned()),
         _ => None,
     }
 }
@@ -144,70 +145,113 @@ const NOISE: &[&str] = &[
     "During handling of the above exception",
 ];
 
-/// What an end alone says.
-struct Ended {
-    /// Exit code 0 before it was ready.
-    done: &'static str,
-    /// SIGKILL that was not ours.
-    killed: &'static str,
-}
-
-const ENDED: Ended = Ended {
-    done: "it ended as if its work was done: a stdio server goes on reading stdin until that \
-           closes. Does the program start its server (`mcp.run()` in Python, \
-           `await server.connect(new StdioServerTransport())` in TypeScript)?",
-    killed: "something else killed it: the system when memory ran out, a limit, or a person",
-};
+/// What exit code 0 says before it was ready.
+const DONE: &str = "it ended as if its work was done: a stdio server goes on reading stdin until \
+                    that closes. Does the program start its server (`mcp.run()` in Python, `await \
+                    server.connect(new StdioServerTransport())` in TypeScript)?";
+/// What a SIGKILL says that was not ours.
+const KILLED: &str =
+    "something else killed it: the system when memory ran out, a limit, or a person";
 
 /// A rule: one line of the server in, what to do out.
 type Rule = fn(&str) -> Option<String>;
 
 /// In order of how much a match is worth.
-const SAYS: &[Rule] = &[
-    npx_would_ask,
-    npm,
-    python_module,
-    node_package,
-    node_file,
-    node_language,
-    python_file,
-    interpreter,
-    python_text,
-    language_server,
-    uv,
-    container,
-    port,
-    arguments,
+const SAYS: &[Rule] = &[npm, python_module, node_package, node_file, python_file, interpreter];
+
+/// Sayings with one answer, in order of how much a match is worth: what a line has in it, in any
+/// case of its letters, or starts with (`^`).
+const SAYINGS: &[(&[&str], &str)] = &[
+    (
+        &["canceled due to missing packages and no yes option"],
+        "npx wanted to ask whether it may install: put \"-y\" first in `args`",
+    ),
+    (
+        &["unknown file extension \".ts\""],
+        "node does not run TypeScript: build it and name the .js file, or start it with \
+         `npx -y tsx FILE`",
+    ),
+    (
+        &["cannot use import statement outside a module"],
+        "add \"type\": \"module\" to the server's package.json, or name the file .mjs",
+    ),
+    (
+        &["require is not defined in es module scope"],
+        "its package.json says \"type\": \"module\": use import, or name the file .cjs",
+    ),
+    (
+        &["^{'jsonrpc'", "^{'id'"],
+        "it prints a Python dictionary, which is not JSON: write json.dumps(...)",
+    ),
+    (
+        &["^content-length:"],
+        "it frames its messages as language servers do (`Content-Length`): MCP over stdio is one \
+         JSON message on each line",
+    ),
+    (
+        &["error: failed to spawn: "],
+        "uv does not find what it should run: give it the project, \
+         \"args\": [\"--directory\", \"FOLDER\", \"run\", ...]",
+    ),
+    (
+        &["was not found in the package registry"],
+        "there is no such package: check its name in `args`",
+    ),
+    (&["cannot connect to the docker daemon"], "start Docker, then try again"),
+    (
+        &["the input device is not a tty"],
+        "take `-t` out of `args`: a server needs `docker run -i`, without a terminal",
+    ),
+    (
+        &["pull access denied"],
+        "there is no such image, or it needs `docker login`: check its name in `args`",
+    ),
+    (
+        &["eaddrinuse", "address already"],
+        "another process has its port: end that one, or give this one another",
+    ),
+    (
+        &[
+            "the following arguments are required",
+            "unrecognized arguments",
+            "unexpected argument",
+            "unknown option",
+            "^usage: ",
+        ],
+        "it refuses its arguments: correct `args` of its entry",
+    ),
 ];
 
-/// Rules for the line that says why, and for no other: a warning may have the same words.
-const SAYS_WHY: &[Rule] = &[variable];
-
-fn npx_would_ask(line: &str) -> Option<String> {
-    line.contains("canceled due to missing packages and no YES option")
-        .then(|| "npx wanted to ask whether it may install: put \"-y\" first in `args`".to_owned())
+fn saying<'a>(lines: impl Iterator<Item = &'a str>) -> Option<String> {
+    let lines: Vec<String> = lines.map(|line| line.trim().to_ascii_lowercase()).collect();
+    let says = |saying: &&str| match saying.strip_prefix('^') {
+        Some(start) => lines.iter().any(|line| line.starts_with(start)),
+        None => lines.iter().any(|line| line.contains(saying)),
+    };
+    let found = SAYINGS.iter().find(|(sayings, _)| sayings.iter().any(says));
+    found.map(|(_, fix)| (*fix).to_owned())
 }
 
 fn npm(line: &str) -> Option<String> {
     let rest = line.strip_prefix("npm error ").or_else(|| line.strip_prefix("npm ERR! "))?;
-    let code = rest.strip_prefix("code ").map(str::trim);
-    let fix = if code == Some("E404") {
-        "there is no such package: check its name in `args`, its scope (@name/) too"
-    } else if matches!(code, Some("E401" | "E403")) {
-        "the registry refuses: sign in with `npm login`, or check the name of the package"
-    } else if matches!(
-        code,
+    let fix = match rest.strip_prefix("code ").map(str::trim) {
+        Some("E404") => {
+            "there is no such package: check its name in `args`, its scope (@name/) too"
+        }
+        Some("E401" | "E403") => {
+            "the registry refuses: sign in with `npm login`, or check the name of the package"
+        }
         Some(
-            "ENOTFOUND" | "EAI_AGAIN" | "ETIMEDOUT" | "ECONNREFUSED" | "ECONNRESET" | "ENOTCACHED"
-        )
-    ) {
-        "npm cannot reach its registry: check the network and the proxy, or install the package \
-         first"
-    } else if rest.contains("could not determine executable to run") {
-        "the package brings no program of its name: check it, or name both: \
-         \"args\": [\"-y\", \"-p\", \"PACKAGE\", \"PROGRAM\"]"
-    } else {
-        return None;
+            "ENOTFOUND" | "EAI_AGAIN" | "ETIMEDOUT" | "ECONNREFUSED" | "ECONNRESET" | "ENOTCACHED",
+        ) => {
+            "npm cannot reach its registry: check the network and the proxy, or install the \
+             package first"
+        }
+        _ if rest.contains("could not determine executable to run") => {
+            "the package brings no program of its name: check it, or name both: \
+             \"args\": [\"-y\", \"-p\", \"PACKAGE\", \"PROGRAM\"]"
+        }
+        _ => return None,
     };
     Some(fix.to_owned())
 }
@@ -265,20 +309,6 @@ fn node_file(line: &str) -> Option<String> {
     is_path(name).then(|| missing_file(name))
 }
 
-fn node_language(line: &str) -> Option<String> {
-    let fix = if line.contains("Unknown file extension \".ts\"") {
-        "node does not run TypeScript: build it and name the .js file, or start it with \
-         `npx -y tsx FILE`"
-    } else if line.contains("Cannot use import statement outside a module") {
-        "add \"type\": \"module\" to the server's package.json, or name the file .mjs"
-    } else if line.contains("require is not defined in ES module scope") {
-        "its package.json says \"type\": \"module\": use import, or name the file .cjs"
-    } else {
-        return None;
-    };
-    Some(fix.to_owned())
-}
-
 fn python_file(line: &str) -> Option<String> {
     let path = after(line, "can't open file ").and_then(quoted)?;
     line.contains("No such file").then(|| missing_file(path))
@@ -307,51 +337,6 @@ fn interpreter(line: &str) -> Option<String> {
     })
 }
 
-fn python_text(line: &str) -> Option<String> {
-    (line.starts_with("{'jsonrpc'") || line.starts_with("{'id'")).then(|| {
-        "it prints a Python dictionary, which is not JSON: write json.dumps(...)".to_owned()
-    })
-}
-
-fn language_server(line: &str) -> Option<String> {
-    line.starts_with("Content-Length:").then(|| {
-        "it frames its messages as language servers do (`Content-Length`): MCP over stdio is one \
-         JSON message on each line"
-            .to_owned()
-    })
-}
-
-fn uv(line: &str) -> Option<String> {
-    let fix = if line.contains("error: Failed to spawn: ") {
-        "uv does not find what it should run: give it the project, \
-         \"args\": [\"--directory\", \"FOLDER\", \"run\", ...]"
-    } else if line.contains("was not found in the package registry") {
-        "there is no such package: check its name in `args`"
-    } else {
-        return None;
-    };
-    Some(fix.to_owned())
-}
-
-fn container(line: &str) -> Option<String> {
-    let fix = if line.contains("Cannot connect to the Docker daemon") {
-        "start Docker, then try again"
-    } else if line.contains("the input device is not a TTY") {
-        "take `-t` out of `args`: a server needs `docker run -i`, without a terminal"
-    } else if line.contains("pull access denied") {
-        "there is no such image, or it needs `docker login`: check its name in `args`"
-    } else {
-        return None;
-    };
-    Some(fix.to_owned())
-}
-
-fn port(line: &str) -> Option<String> {
-    let taken =
-        line.contains("EADDRINUSE") || line.to_ascii_lowercase().contains("address already");
-    taken.then(|| "another process has its port: end that one, or give this one another".to_owned())
-}
-
 /// A line that misses a variable of the environment: `KeyError: 'API_KEY'`, `API_KEY is not set`.
 fn variable(line: &str) -> Option<String> {
     let lower = line.to_ascii_lowercase();
@@ -378,16 +363,6 @@ fn is_variable(word: &str) -> bool {
         && !word.starts_with("ERR_")
         && word.starts_with(|c: char| c.is_ascii_uppercase())
         && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
-}
-
-fn arguments(line: &str) -> Option<String> {
-    let lower = line.to_ascii_lowercase();
-    let refused = lower.contains("the following arguments are required")
-        || lower.contains("unrecognized arguments")
-        || lower.contains("unexpected argument")
-        || lower.contains("unknown option")
-        || lower.starts_with("usage: ");
-    refused.then(|| "it refuses its arguments: correct `args` of its entry".to_owned())
 }
 
 #[cfg(test)]

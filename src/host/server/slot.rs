@@ -186,7 +186,7 @@ impl Slot {
     /// How long nobody has used it; nothing while somebody does.
     pub fn idle_for(&self) -> Option<Duration> {
         let used = *self.busy.borrow() > 0 || !self.calls().is_empty();
-        let used = used || !self.desired().subscriptions.is_empty();
+        let used = used || !self.desired.lock().subscriptions.is_empty();
         let since = self.now().saturating_sub(self.used.load(Relaxed));
         (!used).then(|| Duration::from_millis(since))
     }
@@ -194,13 +194,21 @@ impl Slot {
     /// Starts it when it sleeps; of several at once one start is all there is. Returns when it is
     /// ready or has failed.
     pub async fn wake(&self) {
-        let (done, taken) = oneshot::channel();
         if self.live().is_asleep()
-            && self.commands.send(Command::Control(Input::Start, done)).await.is_ok()
+            && self.command(|done| Command::Control(Input::Start, done)).await
         {
-            let _ = taken.await;
             let _ = self.watch().wait_for(|live| live.settled).await;
         }
+    }
+
+    /// Gives a command and waits until the actor has taken it. Whether there is an actor.
+    pub async fn command(&self, command: impl FnOnce(oneshot::Sender<()>) -> Command) -> bool {
+        let (done, taken) = oneshot::channel();
+        let is_sent = self.commands.send(command(done)).await.is_ok();
+        if is_sent {
+            let _ = taken.await;
+        }
+        is_sent
     }
 
     /// A request of a caller goes to the server.
@@ -274,12 +282,12 @@ impl Slot {
 
     /// Resources the host is subscribed to.
     pub fn subscriptions(&self) -> Vec<Arc<str>> {
-        self.desired().subscriptions.keys().cloned().collect()
+        self.desired.lock().subscriptions.keys().cloned().collect()
     }
 
     /// One more wants to hear of a resource, or one less; gives how many do now.
     pub fn subscribed(&self, uri: &str, wanted: Wanted) -> usize {
-        let mut desired = self.desired();
+        let mut desired = self.desired.lock();
         let count = desired.subscriptions.entry(uri.into()).or_default();
         *count = match wanted {
             Wanted::Yes => *count + 1,
@@ -292,16 +300,12 @@ impl Slot {
 
     /// The log level that the user chose.
     pub fn log_level(&self) -> Option<LogLevel> {
-        self.desired().log_level
+        self.desired.lock().log_level
     }
 
     /// Remembers a log level that the user chose.
     pub fn set_log_level(&self, level: LogLevel) {
-        self.desired().log_level = Some(level);
-    }
-
-    fn desired(&self) -> MutexGuard<'_, Desired> {
-        self.desired.lock()
+        self.desired.lock().log_level = Some(level);
     }
 
     /// Closes every breaker, its own and those of its tools; gives the facts to tell.

@@ -8,6 +8,8 @@ use serde_json::{Map, Value};
 
 use super::budget::KEYWORD;
 use super::{Limits, SchemaProblem, SchemaProblemKind as Kind};
+use crate::base::secret::percent_decoded;
+use crate::config::diagnostics::child;
 
 /// Steps (schema nodes x value nodes) that may be taken on the caller's own thread.
 const CHEAP_STEPS: usize = 50_000;
@@ -131,7 +133,7 @@ pub(super) fn audit(schema: &Value, limits: &Limits) -> Result<Cost, SchemaProbl
     let dialect = dialect(schema.get("$schema"))
         .map_err(|message| problem(Kind::Dialect, "/$schema", message))?;
     let mut seen = 0;
-    walk(schema, &mut String::new(), 0, &mut |sub, pointer, depth| {
+    walk(schema, "", 0, &mut |sub, pointer, depth| {
         if depth > limits.depth {
             let message = format!("sub-schemas are nested deeper than {}", limits.depth);
             return Err(problem(Kind::TooDeep, pointer, message));
@@ -192,21 +194,18 @@ type Visit<'v> = dyn FnMut(&Value, &str, usize) -> Result<(), SchemaProblem> + '
 
 fn walk(
     schema: &Value,
-    pointer: &mut String,
+    pointer: &str,
     depth: usize,
     visit: &mut Visit<'_>,
 ) -> Result<(), SchemaProblem> {
     visit(schema, pointer, depth)?;
     let Value::Object(map) = schema else { return Ok(()) };
-    for (keyword, key, child) in children(map) {
-        let end = pointer.len();
-        pointer.push('/');
-        pointer.push_str(keyword);
+    for (keyword, key, sub) in children(map) {
+        let mut pointer = format!("{pointer}/{keyword}");
         if let Some(key) = key {
-            super::explain::push_token(pointer, &key);
+            pointer = child(&pointer, &key);
         }
-        walk(child, pointer, depth + 1, visit)?;
-        pointer.truncate(end);
+        walk(sub, &pointer, depth + 1, visit)?;
     }
     Ok(())
 }
@@ -221,6 +220,11 @@ struct Price {
 }
 
 impl Price {
+    fn add(&mut self, other: Self) {
+        self.here = self.here.saturating_add(other.here);
+        self.below = self.below.saturating_add(other.below);
+    }
+
     const fn at_most(self) -> u32 {
         if self.here > self.below { self.here } else { self.below }
     }
@@ -246,8 +250,7 @@ impl<'a> Reckoning<'a> {
         let mut total = Price { here: 1 + map.len() as u32, below: 0 };
         for (keyword, value) in map {
             let own = self.own(keyword, value, depth)?;
-            total.here = total.here.saturating_add(own.here);
-            total.below = total.below.saturating_add(own.below);
+            total.add(own);
         }
         // Of `properties` and `prefixItems` only one applies to a given value below.
         let mut one_of_many = 0;
@@ -271,10 +274,7 @@ impl<'a> Reckoning<'a> {
                 | "propertyNames" => {
                     total.below = total.below.saturating_add(price.at_most());
                 }
-                _ => {
-                    total.here = total.here.saturating_add(price.here);
-                    total.below = total.below.saturating_add(price.below);
-                }
+                _ => total.add(price),
             }
         }
         total.below = total.below.saturating_add(one_of_many);
@@ -288,8 +288,7 @@ impl<'a> Reckoning<'a> {
         match (keyword, value) {
             ("$ref", Value::String(target)) => {
                 let pointer = target.strip_prefix('#')?;
-                let pointer = percent_decoded(pointer)?;
-                self.price(self.root.pointer(&pointer)?, depth + 1)
+                self.price(self.root.pointer(&percent_decoded(pointer))?, depth + 1)
             }
             ("$dynamicRef" | "$recursiveRef", _) => None,
             // A nested base URI changes what `#` means.
@@ -318,31 +317,10 @@ impl<'a> Reckoning<'a> {
             digits(inner) || inner.split_once(',').is_some_and(|(_, rest)| digits(rest))
         });
         let nested = pattern.matches('{').count() > 8;
-        (pattern.len() <= 512 && !counted && !nested && !pattern.contains("(?"))
+        let special = || pattern.replace("(?:", "(").replace("(?i)", "").contains("(?");
+        (pattern.len() <= 512 && !counted && !nested && !special())
             .then(|| 1 + pattern.len() as u32 / 8)
-            .or_else(|| {
-                let plain_groups = pattern.replace("(?:", "(").replace("(?i)", "");
-                (pattern.len() <= 512 && !counted && !nested && !plain_groups.contains("(?"))
-                    .then(|| 1 + pattern.len() as u32 / 8)
-            })
     }
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    if !text.contains('%') {
-        return Some(text.to_owned());
-    }
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte == b'%' {
-            let hex = [bytes.next()?, bytes.next()?];
-            out.push(u8::from_str_radix(std::str::from_utf8(&hex).ok()?, 16).ok()?);
-        } else {
-            out.push(byte);
-        }
-    }
-    String::from_utf8(out).ok()
 }
 
 /// A copy of `schema` with the deadline keyword in every object that may be a schema.

@@ -159,13 +159,9 @@ impl Retrieve for NoRetrieval {
         &self,
         uri: &Uri<String>,
     ) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
-        Err(Box::new(Remote(uri.to_string())))
+        Err(format!("refers to `{uri}` outside the schema").into())
     }
 }
-
-#[derive(Debug, thiserror::Error)]
-#[error("refers to `{0}` outside the schema")]
-struct Remote(String);
 
 /// Compiles on a thread with a deadline.
 pub(super) fn compile(

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use super::{Formats, Limits, SchemaProblem, Validator};
+use super::{Formats, Limits, SchemaProblem, Validator, Verdict};
 
 type Compiled = Arc<Result<Validator, SchemaProblem>>;
 type Entries = HashMap<usize, (Weak<Value>, Limits, Compiled)>;
@@ -64,6 +64,14 @@ impl Validators {
         match tokio::task::spawn_blocking(move || this.get(&copy, limits)).await {
             Ok(compiled) => compiled,
             Err(_) => self.get(schema, limits),
+        }
+    }
+
+    /// Checks arguments against the `inputSchema` of a tool.
+    pub async fn check_input(&self, schema: &Arc<Value>, limits: Limits, value: &Value) -> Verdict {
+        match self.get_async(schema, limits).await.as_ref() {
+            Ok(validator) => validator.check_async(value).await,
+            Err(problem) => Verdict::Unknown(format!("its `inputSchema` is unusable: {problem}")),
         }
     }
 

@@ -6,6 +6,8 @@ use serde_json::Value;
 
 use super::{Validator, Verdict};
 use crate::base::SafeText;
+use crate::base::human::count;
+use crate::config::diagnostics::child;
 use crate::error::Violation;
 
 /// Longest piece of a value or name quoted in a message, in characters.
@@ -80,6 +82,12 @@ pub(super) fn violations(error: &ValidationError<'_>) -> Vec<Violation> {
 
 fn message(error: &ValidationError<'_>) -> String {
     let got = || preview(error.instance());
+    let least = |limit: u64, what: &'static str| {
+        format!("must have at least {}, has {}", count(limit, what), length(error))
+    };
+    let most = |limit: u64, what: &'static str| {
+        format!("must have at most {}, has {}", count(limit, what), length(error))
+    };
     match error.kind() {
         Kind::Type { kind } => format!("expected {}, got {}", types(kind), got()),
         Kind::Enum { options } => one_of(options, error.instance()),
@@ -93,27 +101,13 @@ fn message(error: &ValidationError<'_>) -> String {
         Kind::MultipleOf { multiple_of } => {
             format!("must be a multiple of {multiple_of}, got {}", got())
         }
-        Kind::MinLength { limit } => {
-            format!("must have at least {}, has {}", counted(*limit, "character"), length(error))
-        }
-        Kind::MaxLength { limit } => {
-            format!("must have at most {}, has {}", counted(*limit, "character"), length(error))
-        }
-        Kind::MinItems { limit } => {
-            format!("must have at least {}, has {}", counted(*limit, "item"), length(error))
-        }
-        Kind::MaxItems { limit } => {
-            format!("must have at most {}, has {}", counted(*limit, "item"), length(error))
-        }
-        Kind::MinProperties { limit } => {
-            format!("must have at least {}, has {}", entries(*limit), length(error))
-        }
-        Kind::MaxProperties { limit } => {
-            format!("must have at most {}, has {}", entries(*limit), length(error))
-        }
-        Kind::AdditionalItems { limit } => {
-            format!("must have at most {}, has {}", counted(*limit as u64, "item"), length(error))
-        }
+        Kind::MinLength { limit } => least(*limit, "character"),
+        Kind::MaxLength { limit } => most(*limit, "character"),
+        Kind::MinItems { limit } => least(*limit, "item"),
+        Kind::MaxItems { limit } => most(*limit, "item"),
+        Kind::MinProperties { limit } => least(*limit, "entry"),
+        Kind::MaxProperties { limit } => most(*limit, "entry"),
+        Kind::AdditionalItems { limit } => most(*limit as u64, "item"),
         Kind::UnevaluatedItems { .. } => "has items that no rule allows".to_owned(),
         Kind::UniqueItems => "all items must differ".to_owned(),
         Kind::Contains => "holds too few or too many of the items it must contain".to_owned(),
@@ -253,8 +247,8 @@ pub(super) fn preview(value: &Value) -> String {
         Value::Bool(b) => b.to_string(),
         Value::Number(n) => format!("number {}", short(&n.to_string())),
         Value::String(text) => format!("text {}", quoted(text)),
-        Value::Array(items) => format!("a list of {}", counted(items.len() as u64, "item")),
-        Value::Object(map) => format!("an object with {}", entries(map.len() as u64)),
+        Value::Array(items) => format!("a list of {}", count(items.len(), "item")),
+        Value::Object(map) => format!("an object with {}", count(map.len(), "entry")),
     }
 }
 
@@ -265,14 +259,6 @@ fn length(error: &ValidationError<'_>) -> usize {
         Value::Object(map) => map.len(),
         _ => 0,
     }
-}
-
-fn counted(n: u64, word: &str) -> String {
-    if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
-}
-
-fn entries(n: u64) -> String {
-    if n == 1 { "1 entry".to_owned() } else { format!("{n} entries") }
 }
 
 fn short(text: &str) -> String {
@@ -292,23 +278,4 @@ pub(super) fn safe(message: &str) -> String {
         cut.push('…');
     }
     SafeText::line(&cut).as_str().to_owned()
-}
-
-/// `pointer` extended by one key (RFC 6901).
-fn child(pointer: &str, key: &str) -> String {
-    let mut out = pointer.to_owned();
-    push_token(&mut out, key);
-    out
-}
-
-/// Appends `/key`, escaped, to a JSON pointer (RFC 6901).
-pub(super) fn push_token(pointer: &mut String, key: &str) {
-    pointer.push('/');
-    for c in key.chars() {
-        match c {
-            '~' => pointer.push_str("~0"),
-            '/' => pointer.push_str("~1"),
-            c => pointer.push(c),
-        }
-    }
 }

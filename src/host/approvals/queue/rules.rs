@@ -131,7 +131,7 @@ impl ApprovalQueue {
     /// Takes the rules of a server's entry into use. Roots that were changed while the deck runs
     /// stay until those of the entry change.
     pub fn configure(&self, config: &ServerConfig) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let rules = inner.servers.entry(config.name.clone()).or_default();
         rules.approvals = config.approvals.clone();
         rules.max_open = config.wire.approvals;
@@ -150,7 +150,7 @@ impl ApprovalQueue {
     pub fn set_rule(&self, server: &ServerName, kind: RuleKind, rule: Option<SessionRule>) {
         // "The next none" is no rule.
         let rule = rule.filter(|rule| rule.left != Some(0));
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let rules = &mut inner.servers.entry(server.clone()).or_default().session;
         match rule.clone() {
             Some(rule) => rules.insert(kind, rule),
@@ -163,7 +163,7 @@ impl ApprovalQueue {
     /// The rule of this session that decides a request, used up by one; `None` when none does.
     pub(super) fn use_rule(&self, server: &ServerName, kind: &RequestKind) -> Option<ApprovalRule> {
         let kind = RuleKind::of(kind)?;
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let rules = &mut inner.servers.get_mut(server)?.session;
         let rule = rules.get_mut(&kind)?;
         let decided = rule.rule.clone();
@@ -182,14 +182,24 @@ impl ApprovalQueue {
         Some(decided)
     }
 
-    /// What the entry of a server says about its requests.
-    pub(super) fn entry_rules(&self, server: &ServerName) -> ApprovalRules {
-        self.lock().servers.get(server).map(|rules| rules.approvals.clone()).unwrap_or_default()
+    /// What the entry of a server says about such a request.
+    pub(super) fn entry_rule(
+        &self,
+        server: &ServerName,
+        kind: &RequestKind,
+    ) -> Option<ApprovalRule> {
+        let kind = RuleKind::of(kind)?;
+        let inner = self.inner.lock();
+        let approvals = &inner.servers.get(server)?.approvals;
+        Some(match kind {
+            RuleKind::Sampling => approvals.sampling.clone(),
+            RuleKind::Elicitation => approvals.elicitation.clone(),
+        })
     }
 
     /// Shares other roots with a server until those of its entry change.
     pub fn set_roots(&self, server: &ServerName, roots: Vec<RootConfig>) {
-        self.lock().servers.entry(server.clone()).or_default().roots.clone_from(&roots);
+        self.inner.lock().servers.entry(server.clone()).or_default().roots.clone_from(&roots);
         self.shared(server, roots);
     }
 
@@ -199,11 +209,11 @@ impl ApprovalQueue {
 
     /// The roots shared with a server.
     pub fn roots(&self, server: &ServerName) -> Vec<RootConfig> {
-        self.lock().servers.get(server).map(|rules| rules.roots.clone()).unwrap_or_default()
+        self.inner.lock().servers.get(server).map(|rules| rules.roots.clone()).unwrap_or_default()
     }
 
     /// Forgets a server that left the deck.
     pub fn forget(&self, server: &ServerName) {
-        self.lock().servers.remove(server);
+        self.inner.lock().servers.remove(server);
     }
 }

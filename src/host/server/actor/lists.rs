@@ -8,13 +8,14 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::base::{LogLevel, Redactor, SafeText};
+use crate::base::{LogLevel, LogRecord, LogSource, Redactor, SafeText, Timestamp};
 use crate::config::ToolFilter;
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
 use crate::host::server::actor::{Actor, Happened};
 use crate::host::view::StartStep;
 use crate::mcp::session::FetchedList;
+use crate::mcp::wire::cut;
 use crate::mcp::{Capabilities, Finding, FindingKind, ListChanges, ListKind, Notice, NoticeKind};
 
 /// Which fetches run, are planned, or are due again.
@@ -172,14 +173,7 @@ impl Actor {
 
     async fn list_failed(&mut self, kind: ListKind, error: &Error) {
         let text = format!("could not be fetched again; the list before stays: {}", error.message);
-        let finding = Finding {
-            kind: FindingKind::PartialList,
-            at: self.deck.clock.now(),
-            message: SafeText::line(&text),
-            raw: SafeText::default(),
-            request: Some(SafeText::line(kind.method())),
-            count: 1,
-        };
+        let finding = about(kind, FindingKind::PartialList, self.deck.clock.now(), &text);
         let server = self.slot.name.clone();
         self.deck.facts.record(Fact::Found { server, finding }).await;
     }
@@ -215,10 +209,10 @@ impl Actor {
     }
 
     pub(super) fn log(&self, level: LogLevel, text: &str) {
-        self.deck.logs.push(Arc::new(crate::base::logs::LogRecord {
+        self.deck.logs.push(Arc::new(LogRecord {
             at: self.deck.clock.now(),
             server: Some(self.slot.name.clone()),
-            source: crate::base::logs::LogSource::Host,
+            source: LogSource::Host,
             level,
             logger: None,
             text: SafeText::line(text),
@@ -255,40 +249,22 @@ fn hide(capabilities: &mut Capabilities, filter: &ToolFilter) -> Arc<[Arc<str>]>
     hidden.into_iter().map(|tool| Arc::clone(&tool.name)).collect()
 }
 
-fn bad_entries(
-    capabilities: &Capabilities,
-    at: crate::base::Timestamp,
-) -> impl Iterator<Item = Finding> {
-    let entries = capabilities.rejected.iter().map(move |entry| Finding {
-        kind: FindingKind::BadEntry,
-        at,
-        message: SafeText::line(&format!(
-            "entry {} of {} was set aside: {}",
-            entry.index,
-            entry.list.method(),
-            entry.reason
-        )),
-        raw: SafeText::line(&cut(entry.raw.to_string())),
-        request: Some(SafeText::line(entry.list.method())),
-        count: 1,
+fn bad_entries(capabilities: &Capabilities, at: Timestamp) -> Vec<Finding> {
+    const RAW: usize = 4 << 10;
+    let entries = capabilities.rejected.iter().map(|entry| {
+        let (method, reason) = (entry.list.method(), &entry.reason);
+        let text = format!("entry {} of {method} was set aside: {reason}", entry.index);
+        let raw = SafeText::line(cut(&entry.raw.to_string(), RAW));
+        Finding { raw, ..about(entry.list, FindingKind::BadEntry, at, &text) }
     });
-    let partial = capabilities.partial.iter().map(move |(kind, reason)| Finding {
-        kind: FindingKind::PartialList,
-        at,
-        message: SafeText::line(&format!("{} is not complete: {reason}", kind.method())),
-        raw: SafeText::default(),
-        request: Some(SafeText::line(kind.method())),
-        count: 1,
+    let partial = capabilities.partial.iter().map(|(kind, reason)| {
+        let text = format!("{} is not complete: {reason}", kind.method());
+        about(*kind, FindingKind::PartialList, at, &text)
     });
     // A hostile list must not drown the view in findings; the entries themselves are all kept.
-    entries.take(32).chain(partial).collect::<Vec<_>>().into_iter()
+    entries.take(32).chain(partial).collect()
 }
 
-fn cut(mut text: String) -> String {
-    const RAW: usize = 4 << 10;
-    if text.len() > RAW {
-        let end = (0..=RAW).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-        text.truncate(end);
-    }
-    text
+fn about(list: ListKind, kind: FindingKind, at: Timestamp, text: &str) -> Finding {
+    Finding { request: Some(SafeText::line(list.method())), ..Finding::new(kind, at, text) }
 }

@@ -97,7 +97,7 @@ impl Actor {
         self.attempt_began = Some(Instant::now());
         let attempt = Attempt {
             context: self.session_context(events),
-            steps: Steps::new(self.slot.name.clone(), self.deck.facts.clone()),
+            steps: self.steps(),
             deck: Arc::clone(&self.deck),
             config: Arc::clone(&self.config),
             account: Arc::clone(&self.slot.account),
@@ -128,8 +128,11 @@ impl Actor {
 
     pub(super) async fn first_byte(&mut self) {
         let Some(began) = self.attempt_began else { return };
-        let steps = Steps::new(self.slot.name.clone(), self.deck.facts.clone());
-        steps.passed(StartStep::FirstByte, began.elapsed(), None).await;
+        self.steps().passed(StartStep::FirstByte, began.elapsed(), None).await;
+    }
+
+    fn steps(&self) -> Steps {
+        Steps::new(self.slot.name.clone(), self.deck.facts.clone())
     }
 
     pub(super) async fn opened(&mut self, outcome: Result<Opening, OpenError>) {
@@ -160,9 +163,8 @@ impl Actor {
                 self.events = None;
                 let reason = SafeText::line(&failure.error.message);
                 let retryable = failure.retryable;
-                if let Some((exit, stderr_tail)) = failure.exit {
-                    let server = self.slot.name.clone();
-                    self.deck.facts.record(Fact::Exited { server, exit, stderr_tail }).await;
+                if let Some(report) = failure.exit {
+                    self.steps().exited(report).await;
                 }
                 self.advise(failure.error.help.as_deref()).await;
                 self.give(Input::OpenFailed { reason, retryable }).await;
@@ -207,16 +209,15 @@ impl Actor {
 
     /// Closes the session and ends the process, as asked.
     pub(super) fn end(&mut self) {
-        if self.ending {
-            return;
+        if !self.ending {
+            self.end_session(Happened::Ended);
         }
+    }
+
+    fn end_session(&mut self, then: impl FnOnce(Option<ExitReport>) -> Happened + Send + 'static) {
         self.ending = true;
-        let Some(opened) = self.current.take() else {
-            self.work.push(std::future::ready(Happened::Ended(None)).boxed());
-            return;
-        };
-        let ending = end(opened, self.farewell(), self.plan());
-        self.work.push(ending.map(Happened::Ended).boxed());
+        let ending = end(self.current.take(), self.farewell(), self.plan());
+        self.work.push(ending.map(then).boxed());
     }
 
     /// The same once the calls in flight are done. Callers are turned away already; those that do
@@ -233,7 +234,7 @@ impl Actor {
         let (farewell, grace) = (self.farewell(), GRACE.min(self.config.shutdown_timeout));
         let ending = async move {
             let farewell = drained(&deck, &slot, grace, &hurry).await.unwrap_or(farewell);
-            Happened::Ended(end(opened, farewell, plan).await)
+            Happened::Ended(end(Some(opened), farewell, plan).await)
         };
         self.work.push(ending.boxed());
     }
@@ -292,13 +293,7 @@ impl Actor {
     }
 
     fn reap(&mut self, reason: SafeText) {
-        self.ending = true;
-        let Some(opened) = self.current.take() else {
-            self.work.push(std::future::ready(Happened::Reaped(None, reason)).boxed());
-            return;
-        };
-        let ending = end(opened, self.farewell(), self.plan());
-        self.work.push(ending.map(move |report| Happened::Reaped(report, reason)).boxed());
+        self.end_session(move |report| Happened::Reaped(report, reason));
     }
 
     pub(super) async fn reaped(&mut self, report: Option<ExitReport>, reason: SafeText) {
@@ -335,13 +330,12 @@ impl Actor {
     }
 
     async fn tell_exit(&mut self, report: Option<ExitReport>) {
-        if let Some(ExitReport { exit, stderr_tail }) = report {
-            let words =
-                Words { exit: Some(&exit), stderr: &stderr_tail, junk: None, was_ready: true };
+        if let Some(report) = report {
+            let ExitReport { exit, stderr_tail: stderr } = &report;
+            let words = Words { exit: Some(exit), stderr, junk: None, was_ready: true };
             let help = if exit.expected { None } else { remedy(words) };
             self.advise(help.as_deref()).await;
-            let server = self.slot.name.clone();
-            self.deck.facts.record(Fact::Exited { server, exit, stderr_tail }).await;
+            self.steps().exited(report).await;
         }
     }
 
@@ -450,8 +444,7 @@ impl Attempt {
         opened.session.close(error.clone()).await;
         let mut exit = None;
         if let Some(process) = &opened.process {
-            let report = process.stop(StopPlan::new(&self.config, &self.deck.force)).await;
-            exit = Some((report.exit, report.stderr_tail));
+            exit = Some(process.stop(StopPlan::new(&self.config, &self.deck.force)).await);
         }
         let retryable = error.code == ErrorCode::ServerUnavailable;
         OpenError { error, retryable, exit }
@@ -495,15 +488,13 @@ async fn drained(
     Some(Error::new(ErrorCode::Cancelled, message).server(&slot.name))
 }
 
-async fn end(opened: Opened, farewell: Error, plan: StopPlan) -> Option<ExitReport> {
+async fn end(opened: Option<Opened>, farewell: Error, plan: StopPlan) -> Option<ExitReport> {
+    let opened = opened?;
     if let Some(process) = &opened.process {
         process.expect_exit();
     }
     let _ = tokio::time::timeout(GOODBYE, opened.session.close(farewell)).await;
-    match opened.process {
-        Some(process) => Some(process.stop(plan).await),
-        None => None,
-    }
+    Some(opened.process?.stop(plan).await)
 }
 
 /// The reason a person reads: how it ended, after how long, and its last words.
