@@ -19,13 +19,8 @@ pub use crate::deck::answers::{Answers, AskedKind, Reply, ScriptedAnswer};
 /// Answers from a script; counts what it had no answer for.
 #[derive(Clone, Default)]
 pub struct Script {
-    inner: Arc<Inner>,
-}
-
-#[derive(Default)]
-struct Inner {
-    entries: Vec<Line>,
-    denied: Mutex<Vec<(String, String)>>,
+    entries: Arc<[Line]>,
+    denied: Arc<Mutex<Vec<(String, String)>>>,
 }
 
 struct Line {
@@ -55,12 +50,12 @@ impl Script {
             Ok(Line { entry, pattern, used: AtomicU64::new(0) })
         };
         let entries = file.answers.into_iter().map(line).collect::<Result<_, String>>()?;
-        Ok(Self { inner: Arc::new(Inner { entries, denied: Mutex::default() }) })
+        Ok(Self { entries, denied: Arc::default() })
     }
 
     /// The answer to one request; `None` denies it.
     pub fn answer(&self, server: &str, kind: &RequestKind, params: &Value) -> Option<Answer> {
-        let found = self.inner.entries.iter().find(|line| line.takes(server, kind, params));
+        let found = self.entries.iter().find(|line| line.takes(server, kind, params));
         if let Some(line) = found {
             return Some(match line.entry.reply.result() {
                 Ok(result) => Answer::Result(result),
@@ -69,7 +64,7 @@ impl Script {
         }
         // Roots are answered from the configuration and are nobody's decision.
         if *kind != RequestKind::Roots {
-            let mut denied = self.inner.denied.lock();
+            let mut denied = self.denied.lock();
             denied.push((server.to_owned(), kind.method().to_owned()));
         }
         None
@@ -77,7 +72,7 @@ impl Script {
 
     /// Server and method of every request that was denied, in the order they came.
     pub fn denied(&self) -> Vec<(String, String)> {
-        self.inner.denied.lock().clone()
+        self.denied.lock().clone()
     }
 }
 

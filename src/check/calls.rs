@@ -38,16 +38,7 @@ pub struct Saved<'a> {
     /// What is in it.
     pub calls: &'a SavedCalls,
     /// Whether all of them are made, or only those the expectations name.
-    pub which: Which,
-}
-
-/// Which saved calls are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
-    /// Those the expectations name.
-    Named,
-    /// All of them.
-    All,
+    pub all: bool,
 }
 
 /// The calls of a check over the servers in `known`.
@@ -73,7 +64,7 @@ pub fn plan(
             calls.entry(server.clone()).or_default().push(call);
         }
     }
-    if saved.which == Which::All {
+    if saved.all {
         for (name, call) in saved.calls.calls.iter().filter(|(n, _)| !named.contains(&n.as_str())) {
             let (server, planned) =
                 settle(name, call, known).map_err(|e| format!("{}: {e}", saved.path.display()))?;
@@ -180,22 +171,22 @@ mod tests {
         all
     }
 
-    fn planned(expect: &str, which: Which) -> Result<PlannedCalls, String> {
+    fn planned(expect: &str, all: bool) -> Result<PlannedCalls, String> {
         let expectations = Expectations::parse(expect).expect("expectations");
         let calls = saved();
-        let saved = Saved { path: Path::new("mcp.calls.json"), calls: &calls, which };
+        let saved = Saved { path: Path::new("mcp.calls.json"), calls: &calls, all };
         plan(Some(&expectations), saved, &["weather".into(), "notes".into(), "notes.v2".into()])
     }
 
     #[test]
     fn saved_calls_are_made_when_they_are_named_or_all_are_wanted_each_once() {
-        let none = planned("{}", Which::Named).expect("a plan");
+        let none = planned("{}", false).expect("a plan");
         assert!(none.is_empty());
-        let all = planned("{}", Which::All).expect("a plan");
+        let all = planned("{}", true).expect("a plan");
         assert_eq!(all["notes.v2"][0].target, Target::Tool("list".into()), "the longest prefix");
         let text = r#"{"servers": {"weather": {"calls": [
             {"tool": "forecast"}, {"saved": "@oslo", "arguments": {"days": 3}, "expect": {"text": "sun"}}]}}}"#;
-        let some = planned(text, Which::All).expect("a plan");
+        let some = planned(text, true).expect("a plan");
         let labels: Vec<&str> = some["weather"].iter().map(|c| c.label.as_str()).collect();
         assert_eq!(labels, ["forecast", "@oslo"]);
         let oslo = &some["weather"][1];
@@ -207,7 +198,7 @@ mod tests {
     fn a_call_that_is_not_there_or_goes_elsewhere_is_refused_by_name() {
         let named = |name: &str, server: &str| {
             let text = json!({"servers": {server: {"calls": [{"saved": name}]}}}).to_string();
-            planned(&text, Which::Named).expect_err("refused")
+            planned(&text, false).expect_err("refused")
         };
         let error = named("osla", "weather");
         assert!(error.contains("mcp.calls.json") && error.contains("did you mean oslo"), "{error}");

@@ -17,6 +17,7 @@ use super::rule::finding;
 use super::subject::{Entry, Subject, brief};
 use super::{Finding, Severity, rule};
 use crate::base::text::nearest;
+use crate::config::diagnostics::child;
 use crate::host::validate::{Validator, Verdict};
 
 /// Name of the file beside the configuration.
@@ -99,13 +100,19 @@ pub enum OneOrMany {
 }
 
 impl OneOrMany {
-    fn sorted(&self) -> Vec<&str> {
+    /// The `type` of a schema.
+    fn of(schema: &Value) -> Option<Self> {
+        Self::deserialize(schema.get("type")?).ok()
+    }
+
+    /// `array or string`, whatever their order.
+    fn words(&self) -> String {
         let mut all: Vec<&str> = match self {
             Self::One(one) => vec![one],
             Self::Many(many) => many.iter().map(String::as_str).collect(),
         };
         all.sort_unstable();
-        all
+        all.join(" or ")
     }
 }
 
@@ -143,8 +150,7 @@ impl Expectations {
         let file: Self = written.decode()?;
         let mut wrong = Vec::new();
         let mut report = |pointer: &[&str], message: &str| {
-            let escaped = pointer.iter().map(|step| step.replace('~', "~0").replace('/', "~1"));
-            let pointer = escaped.fold(String::new(), |all, step| all + "/" + &step);
+            let pointer = pointer.iter().fold(String::new(), |at, step| child(&at, step));
             wrong.push(written.problem(&pointer, message));
         };
         unknown_rules(&file.rules, &["rules"], &mut report);
@@ -216,7 +222,7 @@ fn unknown_rules(levels: &Levels, at: &[&str], report: &mut dyn FnMut(&[&str], &
         if group || id.starts_with("config/") {
             continue;
         }
-        if let Err(message) = rule::RuleId::parse(id) {
+        if let Err(message) = rule::parse(id) {
             report(&[at, &[id.as_str()]].concat(), &message);
         }
     }
@@ -248,18 +254,11 @@ fn seen(subject: &Subject) -> ServerExpectation {
 }
 
 fn seen_tool(tool: &Entry<'_>) -> ToolExpectation {
-    let parameters = parameters(tool)
-        .map(|(name, schema, required)| {
-            let kind = match schema.get("type") {
-                Some(Value::String(one)) => Some(OneOrMany::One(one.clone())),
-                Some(Value::Array(many)) => Some(OneOrMany::Many(
-                    many.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-                )),
-                _ => None,
-            };
-            (name.to_owned(), ParameterExpectation { kind, required: Some(required) })
-        })
-        .collect();
+    let seen = parameters(tool).map(|(name, schema, required)| {
+        let kind = OneOrMany::of(schema);
+        (name.to_owned(), ParameterExpectation { kind, required: Some(required) })
+    });
+    let parameters = seen.collect();
     ToolExpectation { parameters, exact: false }
 }
 
@@ -351,12 +350,12 @@ fn compare_tool(wanted: &ToolExpectation, tool: &Entry<'_>, findings: &mut Vec<F
             fail(name, format!("parameter `{}` is expected", brief(name, 60)));
             continue;
         };
-        if let Some(kind) = &expected.kind
-            && types(schema) != kind.sorted()
-        {
-            let (is, should) = (types(schema).join(" or "), kind.sorted().join(" or "));
-            let is = if is.is_empty() { "has no type".into() } else { format!("is {is}") };
-            fail(name, format!("parameter `{}` {is}, expected {should}", brief(name, 60)));
+        if let Some(kind) = &expected.kind {
+            let (is, should) = (OneOrMany::of(schema).map(|is| is.words()), kind.words());
+            if is.as_ref() != Some(&should) {
+                let is = is.map_or("has no type".to_owned(), |is| format!("is {is}"));
+                fail(name, format!("parameter `{}` {is}, expected {should}", brief(name, 60)));
+            }
         }
         if expected.required.is_some_and(|wanted| wanted != required) {
             let words = ["optional", "required"];
@@ -370,16 +369,6 @@ fn compare_tool(wanted: &ToolExpectation, tool: &Entry<'_>, findings: &mut Vec<F
             fail(name, format!("parameter `{}` is not expected", brief(name, 60)));
         }
     }
-}
-
-fn types(schema: &Value) -> Vec<&str> {
-    let mut all: Vec<&str> = match schema.get("type") {
-        Some(Value::String(one)) => vec![one],
-        Some(Value::Array(many)) => many.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    };
-    all.sort_unstable();
-    all
 }
 
 fn compare_prompt(
@@ -564,20 +553,24 @@ impl ResultExpectation {
             return;
         };
         if let Some(json) = &self.json
-            && let Some((pointer, message)) = lacks(&value, json, &mut String::new())
+            && let Some((pointer, message)) = lacks(&value, json, "")
         {
-            let at = if pointer.is_empty() { "/" } else { &pointer };
-            wrong.push(format!("{}: {message}", brief(at, 120)));
+            wrong.push(misfit(&pointer, &message));
         }
         match compiled.schema.as_ref().map(|schema| schema.check(&value)) {
-            Some(Verdict::Invalid(all)) => wrong.extend(all.iter().take(3).map(|violation| {
-                let at = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
-                format!("{}: {}", brief(at, 120), brief(&violation.message, 200))
-            })),
+            Some(Verdict::Invalid(all)) => {
+                wrong.extend(all.iter().take(3).map(|v| misfit(&v.pointer, &v.message)));
+            }
             Some(Verdict::Unknown(why)) => wrong.push(format!("could not be validated: {why}")),
             Some(Verdict::Valid) | None => {}
         }
     }
+}
+
+/// Where a value does not fit, and why.
+pub(super) fn misfit(pointer: &str, message: &str) -> String {
+    let at = if pointer.is_empty() { "/" } else { pointer };
+    format!("{}: {}", brief(at, 120), brief(message, 200))
 }
 
 /// A finding about a sample call.
@@ -601,40 +594,25 @@ pub fn text_of(result: &Value) -> String {
 ///
 /// Objects must have every key; arrays must begin with the elements; the rest must be equal, numbers
 /// by value.
-fn lacks(value: &Value, subset: &Value, pointer: &mut String) -> Option<(String, String)> {
-    let length = pointer.len();
+fn lacks(value: &Value, subset: &Value, pointer: &str) -> Option<(String, String)> {
+    let within = |have: Option<&Value>, want: &Value, at: String| match have {
+        Some(value) => lacks(value, want, &at),
+        None => Some((at, "is missing".to_owned())),
+    };
     match (value, subset) {
-        (Value::Object(have), Value::Object(want)) => want.iter().find_map(|(key, wanted)| {
-            pointer.push('/');
-            pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
-            let found = match have.get(key) {
-                Some(value) => lacks(value, wanted, pointer),
-                None => Some((pointer.clone(), "is missing".to_owned())),
-            };
-            pointer.truncate(length);
-            found
-        }),
+        (Value::Object(have), Value::Object(want)) => {
+            want.iter().find_map(|(key, want)| within(have.get(key), want, child(pointer, key)))
+        }
         (Value::Array(have), Value::Array(want)) => {
-            want.iter().enumerate().find_map(|(index, wanted)| {
-                let _ = write!(pointer, "/{index}");
-                let found = match have.get(index) {
-                    Some(value) => lacks(value, wanted, pointer),
-                    None => Some((pointer.clone(), "is missing".to_owned())),
-                };
-                pointer.truncate(length);
-                found
-            })
+            let mut wanted = want.iter().enumerate();
+            wanted.find_map(|(i, want)| within(have.get(i), want, format!("{pointer}/{i}")))
         }
         (Value::Number(have), Value::Number(want)) if have.as_f64() == want.as_f64() => None,
         (have, want) if have == want => None,
-        (have, want) => Some((
-            pointer.clone(),
-            format!(
-                "is {}, expected {}",
-                brief(&have.to_string(), 80),
-                brief(&want.to_string(), 80)
-            ),
-        )),
+        (have, want) => {
+            let (have, want) = (brief(&have.to_string(), 80), brief(&want.to_string(), 80));
+            Some((pointer.to_owned(), format!("is {have}, expected {want}")))
+        }
     }
 }
 

@@ -19,24 +19,6 @@ const LARGEST: u64 = 16 << 20;
 /// Problems that are told of one file.
 const MOST: usize = 12;
 
-/// Reads and decodes a file of which no shape is known.
-///
-/// # Errors
-/// Names the file and what is wrong, with line and column where the syntax is.
-pub fn load<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
-    let file = Written::load(path)?;
-    serde_json::from_value(file.value()?).map_err(|e| file.problem("", &e.to_string()))
-}
-
-/// Decodes a text; an empty one is an empty object.
-///
-/// # Errors
-/// Says what is wrong, with line and column where the syntax is.
-pub fn parse<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, String> {
-    let file = Written::new(name, text);
-    serde_json::from_value(file.value()?).map_err(|e| file.problem("", &e.to_string()))
-}
-
 /// A text a person wrote, with the way back from a value to its line.
 pub struct Written {
     name: String,
@@ -68,6 +50,14 @@ impl Written {
         let root = jsonc_parser::cst::CstRootNode::parse(&self.text, &options)
             .map_err(|e| self.place(e.range().start) + &e.kind().to_string())?;
         Ok(root.to_serde_value().unwrap_or_else(|| Value::Object(serde_json::Map::new())))
+    }
+
+    /// As a `T` of which no schema is known; an empty text is an empty object.
+    ///
+    /// # Errors
+    /// Says what is wrong, with line and column where the syntax is.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, String> {
+        serde_json::from_value(self.value()?).map_err(|e| self.problem("", &e.to_string()))
     }
 
     /// As a `T`.
@@ -113,23 +103,19 @@ impl Written {
         for step in pointer.split('/').skip(1) {
             let step = step.replace("~1", "/").replace("~0", "~");
             let next = match at {
-                ast::Value::Object(mut object) => object.take(&step).map(|property| {
-                    start = property.start();
-                    property.value
-                }),
+                ast::Value::Object(mut object) => {
+                    object.take(&step).map(|property| (property.start(), property.value))
+                }
                 ast::Value::Array(array) => {
-                    let index: Option<usize> = step.parse().ok();
-                    index.and_then(|index| array.elements.into_iter().nth(index)).inspect(|item| {
-                        start = item.start();
-                    })
+                    let item = step.parse().ok().and_then(|n| array.elements.into_iter().nth(n));
+                    item.map(|item| (item.start(), item))
                 }
                 _ => None,
             };
-            let Some(next) = next else { break };
+            let Some((place, next)) = next else { break };
             // Long values are named by their key.
-            if !matches!(next, ast::Value::Object(_) | ast::Value::Array(_)) {
-                start = next.start();
-            }
+            let is_long = matches!(next, ast::Value::Object(_) | ast::Value::Array(_));
+            start = if is_long { place } else { next.start() };
             at = next;
         }
         start

@@ -57,7 +57,6 @@ pub struct Finding {
     /// Stable id of the rule.
     pub rule: Cow<'static, str>,
     /// How much it weighs, after the settings of the expectations file.
-    #[schemars(with = "SeverityWord")]
     pub severity: Severity,
     /// What is wrong, in a sentence; safe to print.
     pub message: String,
@@ -107,20 +106,6 @@ impl From<&Diagnostic> for Finding {
             at: (diagnostic.at.line > 0).then(|| diagnostic.at.clone()),
         }
     }
-}
-
-/// [`Severity`] as the schema of the report has it.
-#[derive(JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(rename = "Severity")]
-#[expect(dead_code, reason = "stands for another type in the schema")]
-enum SeverityWord {
-    /// Worth knowing.
-    Note,
-    /// Probably a mistake.
-    Warning,
-    /// Wrong.
-    Error,
 }
 
 /// How a step of the connection doctor ended.

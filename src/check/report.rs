@@ -11,17 +11,15 @@ use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
 use super::Report;
-use super::answers::Answers;
-use super::expect::Expectations;
 use super::model::{Finding, ServerReport, Verdict};
 use crate::base::human::Dur;
 use crate::base::text::json;
 use crate::config::Severity;
-use crate::deck::lock::Lock;
-pub use human::{Colour, Detail, Style};
+pub use human::{Detail, Style};
 
 /// A format.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub enum Format {
     /// For people.
     #[default]
@@ -54,18 +52,9 @@ impl FromStr for Output {
             Some((word, file)) => (word, Some(PathBuf::from(file))),
             None => (text, None),
         };
-        let format = match word {
-            "human" => Format::Human,
-            "json" => Format::Json,
-            "junit" => Format::Junit,
-            "sarif" => Format::Sarif,
-            "github" => Format::Github,
-            _ => {
-                return Err(format!(
-                    "there is no format `{word}`; write human, json, junit, sarif or github"
-                ));
-            }
-        };
+        let format: Format = word.parse().map_err(|_| {
+            format!("there is no format `{word}`; write human, json, junit, sarif or github")
+        })?;
         Ok(Self { format, file })
     }
 }
@@ -87,40 +76,13 @@ impl Format {
 
 /// Of the JSON report.
 pub fn report_schema() -> Value {
-    generate::<Report>(Contract::Written)
-}
-
-/// Of `mcp.expect.json`.
-pub fn expectations_schema() -> Value {
-    generate::<Expectations>(Contract::Read)
-}
-
-/// Of `mcp.lock.json`.
-pub fn lock_schema() -> Value {
-    generate::<Lock>(Contract::Read)
-}
-
-/// Of the file of `--answers`.
-pub fn answers_schema() -> Value {
-    generate::<Answers>(Contract::Read)
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    settings.into_generator().into_root_schema_for::<Report>().to_value()
 }
 
 /// Of a file that is read as a `T`.
 pub fn schema_of<T: schemars::JsonSchema>() -> Value {
-    generate::<T>(Contract::Read)
-}
-
-/// Whether a schema describes what is read or what is written; defaults differ.
-#[derive(PartialEq, Eq)]
-enum Contract {
-    Read,
-    Written,
-}
-
-fn generate<T: schemars::JsonSchema>(contract: Contract) -> Value {
-    let settings = SchemaSettings::draft2020_12();
-    let settings = if contract == Contract::Written { settings.for_serialize() } else { settings };
-    settings.into_generator().into_root_schema_for::<T>().to_value()
+    SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value()
 }
 
 // The report for GitHub Actions: annotations on stdout and a job summary in Markdown.

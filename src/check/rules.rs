@@ -82,15 +82,9 @@ fn alone(subject: &Subject, settings: &Settings) -> Vec<Finding> {
 
 // Rules over several servers: the same or look-alike names, and texts about another's tools.
 
-/// Findings by server, and those of no single one.
-struct Across {
-    servers: Vec<Vec<Finding>>,
-    overall: Vec<Finding>,
-}
-
 /// Compares every server with every other.
-fn check(subjects: &[Subject]) -> Across {
-    let mut found = Across { servers: vec![Vec::new(); subjects.len()], overall: Vec::new() };
+fn check(subjects: &[Subject]) -> Assessment {
+    let mut found = Assessment { servers: vec![Vec::new(); subjects.len()], overall: Vec::new() };
     same_names(subjects, &mut found);
     look_alikes(subjects, &mut found);
     for (index, subject) in subjects.iter().enumerate() {
@@ -99,7 +93,7 @@ fn check(subjects: &[Subject]) -> Across {
     found
 }
 
-fn same_names(subjects: &[Subject], found: &mut Across) {
+fn same_names(subjects: &[Subject], found: &mut Assessment) {
     let mut owners: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for subject in subjects {
         for tool in subject.tools().filter(|tool| !tool.id().is_empty()) {
@@ -114,7 +108,7 @@ fn same_names(subjects: &[Subject], found: &mut Across) {
     }
 }
 
-fn look_alikes(subjects: &[Subject], found: &mut Across) {
+fn look_alikes(subjects: &[Subject], found: &mut Assessment) {
     let mut servers: BTreeMap<String, &str> = BTreeMap::new();
     for (index, subject) in subjects.iter().enumerate() {
         if let Some(other) = servers.insert(shape(&subject.name), &subject.name) {
@@ -137,7 +131,7 @@ fn look_alikes(subjects: &[Subject], found: &mut Across) {
 }
 
 /// A text of one server that speaks of a tool only another one has.
-fn shadowing(subjects: &[Subject], index: usize, subject: &Subject, found: &mut Across) {
+fn shadowing(subjects: &[Subject], index: usize, subject: &Subject, found: &mut Assessment) {
     let own: BTreeSet<&str> = subject.tools().map(|tool| tool.id()).collect();
     let texts: Vec<(String, String, &str)> = subject
         .entries()

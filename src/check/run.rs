@@ -3,14 +3,12 @@
 //! The only part of the check that knows the engine. Servers go through their run side by side and
 //! are stopped as soon as nobody needs them any more, so that the whole takes as long as the slowest.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::expect::Settings;
 use crate::base::{ServerName, Timestamp};
 use crate::check::answers::Script;
 use crate::check::calls::PlannedCalls;
@@ -20,7 +18,7 @@ use crate::check::rule::finding;
 use crate::check::rules::{self, Measure};
 use crate::check::run::stage::Seen;
 use crate::check::subject::Subject;
-use crate::config::{McpConfig, Position, Severity};
+use crate::config::{McpConfig, Severity};
 use crate::deck::Deck;
 use crate::deck::lock::Lock;
 use crate::deck::recording::Recorder;
@@ -130,7 +128,11 @@ pub async fn run(
     let mut extra = Vec::new();
     for name in plan.config.servers.keys() {
         if let Some(mut record) = seen.record(&host, name) {
-            deny(&plan.answers, &mut record.subject);
+            for (server, method) in plan.answers.denied() {
+                if server == record.subject.name {
+                    *record.subject.denied.entry(method).or_default() += 1;
+                }
+            }
             let calls = seen.calls.get(name).into_iter().flatten();
             extra.push(calls.flat_map(|call| call.findings.clone()).collect());
             subjects.push(record.subject);
@@ -139,14 +141,16 @@ pub async fn run(
     }
     // What the engine holds (traffic, logs, sessions) is not needed for the judgement.
     drop((seen, host, deck));
-    let settings = settings(&plan);
+    let expectations = plan.expectations.clone().unwrap_or_default();
+    let settings = expectations.settings(plan.allowed.clone());
     let measure = Measure {
         settings: &settings,
         expectations: plan.expectations.as_ref(),
         lock: plan.lock.as_ref(),
         known: &plan.known,
     };
-    let assessment = judge(&subjects, measure, extra);
+    // On this thread: the rules are bounded by the limits of the wire and of the schemas.
+    let assessment = rules::assess(&subjects, measure, extra);
     for (server, findings) in report.servers.iter_mut().zip(assessment.servers) {
         server.findings = findings;
     }
@@ -161,20 +165,6 @@ pub async fn run(
         report.exit_code = INTERRUPTED;
     }
     Outcome { report, subjects, interrupted }
-}
-
-/// The rules on this thread: they are bounded by the limits of the wire and of the schemas.
-fn judge(
-    subjects: &[Subject],
-    measure: Measure<'_>,
-    extra: Vec<Vec<Finding>>,
-) -> rules::Assessment {
-    rules::assess(subjects, measure, extra)
-}
-
-fn settings(plan: &Plan) -> Settings {
-    let expectations = plan.expectations.clone().unwrap_or_default();
-    expectations.settings(plan.allowed.clone())
 }
 
 /// The engine would not even begin.
@@ -195,32 +185,12 @@ fn refused(plan: Plan, error: &Error, took: Duration) -> Outcome {
     Outcome { report, subjects: Vec::new(), interrupted: false }
 }
 
-fn deny(answers: &Script, subject: &mut Subject) {
-    let mut denied: BTreeMap<String, u64> = BTreeMap::new();
-    for (_, method) in answers.denied().into_iter().filter(|(server, _)| *server == subject.name) {
-        *denied.entry(method).or_default() += 1;
-    }
-    subject.denied = denied;
-}
-
 /// The report of a configuration that cannot be used: nothing was started.
 pub fn unusable(config: ConfigReport, fail_on: Severity) -> Report {
     let mut report = Report::new(config, fail_on);
     report.verdict = Verdict::Usage;
     report.settle();
     report
-}
-
-/// The verdict on a server before its findings are weighed.
-fn first_verdict(state: ServerState) -> Verdict {
-    match state {
-        ServerState::Ready | ServerState::Disabled => Verdict::Ok,
-        _ => Verdict::Incomplete,
-    }
-}
-
-fn place_of(at: &Position) -> Option<Position> {
-    (at.line > 0).then(|| at.clone())
 }
 
 // From the engine's view to a subject for the rules and the skeleton of a report.
@@ -252,20 +222,16 @@ impl Moments {
                 Fact::StateChanged { state: ServerState::Starting, .. } => {
                     moments.began.get_or_insert(record.at);
                     over = false;
+                    continue;
                 }
                 Fact::StateChanged { state: ServerState::Shutdown, .. } if !over => {
                     moments.stop_began.get_or_insert(record.at);
-                    moments.ended = moments.ended.max(Some(record.at));
                 }
-                Fact::StateChanged { state: ServerState::Unavailable, .. } => {
-                    moments.ended = moments.ended.max(Some(record.at));
-                    over = true;
-                }
-                Fact::Exited { .. } => {
-                    moments.ended = moments.ended.max(Some(record.at));
-                }
-                _ => {}
+                Fact::StateChanged { state: ServerState::Unavailable, .. } => over = true,
+                Fact::Exited { .. } => {}
+                _ => continue,
             }
+            moments.ended = moments.ended.max(Some(record.at));
         }
         moments
     }
@@ -317,7 +283,8 @@ fn report(
     let tail = if failed || died { &last.stderr_tail[..] } else { &[] };
     ServerReport {
         name: subject.name.clone(),
-        verdict: first_verdict(settled.state),
+        // Before its findings are weighed.
+        verdict: if failed { Verdict::Incomplete } else { Verdict::Ok },
         state: settled.state.as_str(),
         transport: last.transport.as_str(),
         protocol_version: session.map(|s| s.protocol_version.to_string()),
@@ -337,7 +304,7 @@ fn report(
         findings: Vec::new(),
         stderr_tail: tail.iter().map(ToString::to_string).collect(),
         exit: last.exit.as_ref().map(|e| Exit { code: e.code, signal: e.signal }),
-        at: host.server_config(&last.name).and_then(|config| place_of(&config.at)),
+        at: host.server_config(&last.name).map(|config| config.at.clone()).filter(|at| at.line > 0),
     }
 }
 

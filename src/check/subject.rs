@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::base::SafeText;
 use crate::config::ContentLimits;
 use crate::deck::lock::{LockedServer, canonical};
-use crate::host::{ServerState, ServerView, StartStep, StepStatus};
+use crate::host::{ServerState, ServerView, StepView};
 use crate::mcp::{Era, Finding, FindingKind, ListKind, RejectedEntry};
 use crate::process::ExitView;
 
@@ -31,7 +31,7 @@ pub struct Subject {
     /// What to do about it, when that is known.
     pub help: Option<String>,
     /// The steps of its start.
-    pub steps: Vec<StepSeen>,
+    pub steps: Vec<StepView>,
     /// Negotiated version.
     pub protocol_version: Option<String>,
     /// Negotiated era.
@@ -68,18 +68,6 @@ pub struct Subject {
     pub denied: BTreeMap<String, u64>,
     /// What it was at when the check was cut short, when it was.
     pub interrupted: Option<String>,
-}
-
-/// A step of the start.
-#[derive(Clone, Debug, Deserialize)]
-pub struct StepSeen {
-    /// Which.
-    pub step: StartStep,
-    /// How it ended.
-    pub status: StepStatus,
-    /// What was found.
-    #[serde(default)]
-    pub detail: Option<String>,
 }
 
 /// One entry of a list.
@@ -169,15 +157,7 @@ impl Subject {
             state: view.state,
             reason: view.reason.as_ref().map(ToString::to_string),
             help: view.help.as_ref().map(ToString::to_string),
-            steps: view
-                .steps
-                .iter()
-                .map(|step| StepSeen {
-                    step: step.step,
-                    status: step.status,
-                    detail: step.detail.as_ref().map(ToString::to_string),
-                })
-                .collect(),
+            steps: view.steps.clone(),
             protocol_version: session.map(|s| s.protocol_version.to_string()),
             era: session.map(|s| s.era),
             server_info: session.map(|s| Arc::clone(&s.server_info)),

@@ -8,7 +8,10 @@ use std::time::Duration;
 use clap::{Args, Parser, ValueEnum, ValueHint};
 
 pub use self::verbs::*;
-use crate::check::{Severity, rule::RuleId};
+use crate::check::{
+    Severity,
+    rule::{self, Rule},
+};
 use crate::host::Startup;
 
 const EXAMPLES: &str = "\
@@ -208,8 +211,8 @@ pub struct CheckArgs {
     pub fail_on: Option<Severity>,
 
     /// Do not report this rule (see `mcpdeck explain`); may be given several times.
-    #[arg(long, value_name = "RULE", value_parser = RuleId::parse, value_delimiter = ',', help_heading = "Check", requires = "check")]
-    pub allow: Vec<RuleId>,
+    #[arg(long, value_name = "RULE", value_parser = rule::parse, value_delimiter = ',', help_heading = "Check", requires = "check")]
+    pub allow: Vec<&'static Rule>,
 
     /// Expectations to check [default: mcp.expect.json beside the configuration, when it exists].
     #[arg(long, value_name = "FILE", help_heading = "Check", requires = "check", value_hint = ValueHint::FilePath)]

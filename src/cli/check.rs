@@ -10,10 +10,10 @@ use super::{operate, output, signals};
 use crate::base::atomic::{Readers, replace};
 use crate::base::text::json;
 use crate::check::answers::Script;
-use crate::check::calls::{self, PlannedCalls, Saved, Which};
+use crate::check::calls::{self, PlannedCalls, Saved};
 use crate::check::expect::{self, Expectations};
 use crate::check::model::ConfigReport;
-use crate::check::report::{Colour, Detail, Format, Output, Style, github_summary};
+use crate::check::report::{Detail, Format, Output, Style, github_summary};
 use crate::check::rule::finding;
 use crate::check::run::{self, Outcome, Plan, Signals};
 use crate::check::{Finding, Report, Severity, Verdict, lock};
@@ -134,7 +134,7 @@ fn prepare(request: &Request<'_>) -> Result<(Plan, Files), Refusal> {
         known,
         timeout: common.timeout,
         fail_on,
-        allowed: args.allow.iter().map(|rule| rule.as_str().to_owned()).collect(),
+        allowed: args.allow.iter().map(|rule| rule.id.to_owned()).collect(),
         expectations,
         calls,
         lock,
@@ -157,8 +157,8 @@ fn calls(
     }
     let path = named.unwrap_or_else(|| operate::saved_path(source.path.as_deref()));
     let file = SavedCalls::load(&path).map_err(|e| e.to_string())?;
-    let which = if args.calls.is_some() { Which::All } else { Which::Named };
-    calls::plan(expectations, Saved { path: &path, calls: &file, which }, known)
+    let saved = Saved { path: &path, calls: &file, all: args.calls.is_some() };
+    calls::plan(expectations, saved, known)
 }
 
 /// At most one report goes to stdout, or nobody could read it.
@@ -288,7 +288,7 @@ fn write_file(path: &Path, text: &str) -> Result<(), String> {
 
 fn style(request: &Request<'_>) -> Style {
     Style {
-        colour: if output::colour(request.common.color) { Colour::On } else { Colour::Off },
+        colour: output::colour(request.common.color),
         detail: match (request.args.verbose, request.args.quiet) {
             (true, _) => Detail::Full,
             (_, true) => Detail::Quiet,
@@ -303,7 +303,7 @@ fn write_all(report: &Report, outputs: &[Output], style: Style) -> Exit {
         match &output.file {
             None => exit = output::print(&output.format.render(report, style), exit),
             Some(path) => {
-                let plain = Style { colour: Colour::Off, ..style };
+                let plain = Style { colour: false, ..style };
                 // Devices and pipes cannot be renamed over.
                 let text = output.format.render(report, plain);
                 let direct = std::fs::metadata(path).is_ok_and(|m| !m.is_file());

@@ -8,15 +8,17 @@ use super::args::{Cli, ExplainArgs, SchemaKind};
 use super::output::{Done, Exit};
 use super::{complete, output};
 use crate::base::text::{json, nearest};
+use crate::check::answers::Answers;
+use crate::check::expect::Expectations;
 use crate::check::{report, rule};
+use crate::deck::lock::Lock;
 
 /// `mcpdeck explain [RULE]`
 pub fn explain(args: &ExplainArgs) -> Done {
     let Some(wanted) = &args.rule else {
         return Ok(output::print(&if args.json { all_json() } else { all_text() }, Exit::Ok));
     };
-    let id = rule::RuleId::parse(wanted).map_err(|message| output::refuse(&message))?;
-    let found = rule::find(id.as_str()).ok_or_else(|| output::refuse("there is no such rule"))?;
+    let found = rule::parse(wanted).map_err(|message| output::refuse(&message))?;
     let text = if args.json { json::pretty(&rule_json(found)) + "\n" } else { rule_text(found) };
     Ok(output::print(&text, Exit::Ok))
 }
@@ -119,9 +121,9 @@ pub fn schema(which: SchemaKind) -> Exit {
     let schema = match which {
         SchemaKind::Config => crate::config::json_schema(),
         SchemaKind::Report => report::report_schema(),
-        SchemaKind::Lock => report::lock_schema(),
-        SchemaKind::Expect => report::expectations_schema(),
-        SchemaKind::Answers => report::answers_schema(),
+        SchemaKind::Lock => report::schema_of::<Lock>(),
+        SchemaKind::Expect => report::schema_of::<Expectations>(),
+        SchemaKind::Answers => report::schema_of::<Answers>(),
         SchemaKind::Policy => crate::deck::policy::policy_schema(),
         SchemaKind::Recording => crate::deck::recording::json_schema(),
     };

@@ -17,7 +17,7 @@ use super::{deck, look, output, values};
 use crate::base::text::json as safe;
 use crate::base::{SafeText, ServerName};
 use crate::check::answers::Script;
-use crate::check::jsonc;
+use crate::check::jsonc::Written;
 use crate::deck::saved::FILE_NAME;
 use crate::deck::{SavedCall, SavedCalls, SavedTarget};
 use crate::error::{Error, ErrorCode};
@@ -378,9 +378,9 @@ pub fn words(arguments: &[String]) -> Result<Words, Error> {
     let base = if first == "-" {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).map_err(|e| invalid(format!("stdin: {e}")))?;
-        Some(jsonc::parse("stdin", &text).map_err(invalid)?)
+        Some(Written::new("stdin", &text).read().map_err(invalid)?)
     } else if let Some(path) = first.strip_prefix('@') {
-        Some(jsonc::load(Path::new(path)).map_err(invalid)?)
+        Some(Written::load(Path::new(path)).and_then(|file| file.read()).map_err(invalid)?)
     } else if first.trim_start().starts_with(['{', '[']) {
         let wrong = |error| {
             invalid(format!("`{first}`: {error}"))

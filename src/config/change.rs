@@ -120,30 +120,28 @@ fn transport(old: &TransportConfig, new: &TransportConfig, out: &mut Vec<String>
 fn stdio(old: &StdioConfig, new: &StdioConfig, out: &mut Vec<String>) {
     // Taken apart, so that a new field cannot be forgotten here.
     let StdioConfig { command, args, env, cwd, inherit_env, limits } = old;
-    let mut note = |differs: bool, name: &str| {
-        if differs {
-            out.push(name.to_owned());
-        }
-    };
-    note(*command != new.command, "command");
-    note(*args != new.args, "args");
-    note(*cwd != new.cwd, "cwd");
-    note(*inherit_env != new.inherit_env, "inheritEnv");
-    note(*limits != new.limits, "limits");
+    let settings = [
+        ("command", *command != new.command),
+        ("args", *args != new.args),
+        ("cwd", *cwd != new.cwd),
+        ("inheritEnv", *inherit_env != new.inherit_env),
+        ("limits", *limits != new.limits),
+    ];
+    note(&settings, out);
     values("env", env, &new.env, out);
 }
 
 fn http(old: &HttpConfig, new: &HttpConfig, out: &mut Vec<String>) {
     let HttpConfig { url, headers, oauth, tls } = old;
-    let mut note = |differs: bool, name: &str| {
-        if differs {
-            out.push(name.to_owned());
-        }
-    };
-    note(*url != new.url, "url");
-    note(*oauth != new.oauth, "oauth");
-    note(*tls != new.tls, "tls");
+    let settings =
+        [("url", *url != new.url), ("oauth", *oauth != new.oauth), ("tls", *tls != new.tls)];
+    note(&settings, out);
     values("headers", headers, &new.headers, out);
+}
+
+fn note(settings: &[(&str, bool)], out: &mut Vec<String>) {
+    let differing = settings.iter().filter(|(_, differs)| *differs);
+    out.extend(differing.map(|(name, _)| (*name).to_owned()));
 }
 
 fn values(

@@ -1,12 +1,13 @@
 //! What is wrong with a configuration, and where: one value per problem (requirement C5).
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::ops::Range;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{SafeText, ServerName};
+use crate::base::{SafeText, Secret, ServerName};
 use crate::config::source::Source;
 
 /// How much a problem weighs.
@@ -15,6 +16,7 @@ use crate::config::source::Source;
 )]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
+#[derive(schemars::JsonSchema)]
 pub enum Severity {
     /// Worth knowing; nothing has to change.
     Note,
@@ -41,6 +43,32 @@ impl fmt::Display for Position {
         write!(f, "{}:{}:{}", self.file.display(), self.line, self.column)
     }
 }
+
+/// The origin of one value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The place in a file.
+    pub at: Position,
+    /// What its parts were expanded from, for example `env:GITHUB_TOKEN` or `input:key`; empty
+    /// for a value that stands in the file as it is used.
+    pub via: Vec<String>,
+    /// How the value is written, when it was expanded. A secret: a part of it may be one.
+    pub written: Option<Secret>,
+}
+
+impl Origin {
+    /// The written form, when the value depends on variables or answers of the user.
+    pub fn template(&self) -> Option<&str> {
+        let own = |via: &String| {
+            via.starts_with("env:") || via.starts_with("input:") || via.starts_with("default of ")
+        };
+        self.written.as_ref().filter(|_| self.via.iter().any(own)).map(Secret::expose)
+    }
+}
+
+/// Origins by pointer into the effective document, `/servers/NAME/KEY...`. What is not in it is a
+/// default.
+pub type Origins = BTreeMap<String, Origin>;
 
 /// A span of a snippet, in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -143,18 +171,7 @@ impl<'a> Problems<'a> {
         self.report((rule, Severity::Warning), range, pointer, message)
     }
 
-    /// Adds a note.
-    pub(crate) fn note(
-        &mut self,
-        rule: &str,
-        range: &Range<usize>,
-        pointer: &str,
-        message: impl Into<String>,
-    ) -> &mut Diagnostic {
-        self.report((rule, Severity::Note), range, pointer, message)
-    }
-
-    fn report(
+    pub(crate) fn report(
         &mut self,
         (rule, severity): (&str, Severity),
         range: &Range<usize>,
@@ -258,21 +275,22 @@ pub fn render_all(diagnostics: &[Diagnostic]) -> String {
         out.push_str(&render(diagnostic));
         out.push_str("\n\n");
     }
-    out.push_str(&summary(diagnostics));
+    let severities = diagnostics.iter().map(|d| d.severity);
+    out.push_str(&summary(severities).unwrap_or_else(|| "no problems".to_owned()));
     out.push('\n');
     out
 }
 
 /// How many there are of each severity, in words.
-pub fn summary(diagnostics: &[Diagnostic]) -> String {
-    let count = |severity: Severity| diagnostics.iter().filter(|d| d.severity == severity).count();
-    let parts: Vec<String> = [Severity::Error, Severity::Warning, Severity::Note]
-        .into_iter()
-        .map(|severity| (count(severity), severity))
-        .filter(|(n, _)| *n > 0)
-        .map(|(n, severity)| format!("{n} {severity}{}", if n == 1 { "" } else { "s" }))
-        .collect();
-    if parts.is_empty() { "no problems".to_owned() } else { parts.join(", ") }
+pub(crate) fn summary(all: impl Iterator<Item = Severity>) -> Option<String> {
+    let all: Vec<Severity> = all.collect();
+    let counted = |kind: Severity| {
+        let n = all.iter().filter(|severity| **severity == kind).count();
+        (n > 0).then(|| format!("{n} {kind}{}", if n == 1 { "" } else { "s" }))
+    };
+    let kinds = [Severity::Error, Severity::Warning, Severity::Note];
+    let parts: Vec<String> = kinds.into_iter().filter_map(counted).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 #[cfg(test)]
@@ -312,9 +330,10 @@ mod render_tests {
 
     #[test]
     fn the_summary_counts_each_severity() {
-        assert_eq!(summary(&[]), "no problems");
+        assert_eq!(render_all(&[]), "no problems\n");
         let mut error = sample();
         error.severity = Severity::Error;
-        assert_eq!(summary(&[error.clone(), sample(), error]), "2 errors, 1 warning");
+        let all = render_all(&[error.clone(), sample(), error]);
+        assert!(all.ends_with("2 errors, 1 warning\n"), "{all}");
     }
 }

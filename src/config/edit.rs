@@ -4,7 +4,6 @@
 //! [`apply`] is pure, text to text; [`save`] replaces the file atomically, keeps a copy of the
 //! old one in the user's own folder and gives an [`Undo`].
 
-use std::fmt;
 use std::path::PathBuf;
 
 use serde_json::Value;
@@ -21,7 +20,7 @@ mod splice;
 
 pub use save::{Undo, read, save, write_with_backup};
 
-use splice::{Doc, insert_element, insert_member, remove_at, replace_range};
+use splice::{Doc, insert, remove_at, replace_range};
 
 /// One change.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,38 +85,31 @@ pub enum Edit {
 }
 
 /// Why an edit was not made. The file is as it was.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum EditError {
     /// The file has syntax errors: where to cut cannot be told.
+    #[error("{}", .0.first().map_or("the file cannot be parsed".into(), first_of))]
     Syntax(Vec<Diagnostic>),
     /// There is no such server.
+    #[error("there is no server `{0}`")]
     NoSuchServer(ServerName),
     /// There is one of that name already.
+    #[error("there is a server `{0}` already")]
     Exists(ServerName),
     /// The request itself makes no sense, for this reason.
+    #[error("{0}")]
     Refused(String),
     /// The file changed since, so that undoing would lose the newer change.
+    #[error("{} has changed since", .0.display())]
     ChangedSince(PathBuf),
     /// The file system refused.
+    #[error("{0}")]
     Io(String),
 }
 
-impl fmt::Display for EditError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Syntax(all) => match all.first() {
-                Some(first) => write!(f, "{}: {}", first.at, first.message),
-                None => f.write_str("the file cannot be parsed"),
-            },
-            Self::NoSuchServer(name) => write!(f, "there is no server `{name}`"),
-            Self::Exists(name) => write!(f, "there is a server `{name}` already"),
-            Self::ChangedSince(path) => write!(f, "{} has changed since", path.display()),
-            Self::Refused(why) | Self::Io(why) => f.write_str(why),
-        }
-    }
+fn first_of(problem: &Diagnostic) -> String {
+    format!("{}: {}", problem.at, problem.message)
 }
-
-impl std::error::Error for EditError {}
 
 impl From<std::io::Error> for EditError {
     fn from(error: std::io::Error) -> Self {
@@ -153,11 +145,10 @@ fn parsed(text: &str) -> Result<Doc, EditError> {
 }
 
 fn change(doc: Doc, edit: &Edit) -> Result<Doc, EditError> {
-    let missing = |name: &ServerName| EditError::NoSuchServer(name.clone());
     match edit {
         Edit::Add { name, entry } => add(doc, name, entry, None),
         Edit::Duplicate { name, copy } => {
-            let found = find(&doc.root, name).ok_or_else(|| missing(name))?;
+            let found = named(&doc.root, name)?;
             let mut entry = found.node.to_json();
             if let Some(entry) = entry.as_object_mut() {
                 entry.shift_remove("id");
@@ -165,7 +156,7 @@ fn change(doc: Doc, edit: &Edit) -> Result<Doc, EditError> {
             add(doc, copy, &entry, Some(name))
         }
         Edit::Replace { name, entry } => {
-            find(&doc.root, name).ok_or_else(|| missing(name))?;
+            named(&doc.root, name)?;
             update(doc, name, &mut Vec::new(), entry)
         }
         Edit::Set { name, path, value } => set(doc, name, path, value.as_ref()),
@@ -175,7 +166,7 @@ fn change(doc: Doc, edit: &Edit) -> Result<Doc, EditError> {
         Edit::Enable { name } => set(doc, name, &["disabled".to_owned()], None),
         Edit::Rename { name, to } => rename(doc, name, to),
         Edit::Remove { name } => {
-            let found = find(&doc.root, name).ok_or_else(|| missing(name))?;
+            let found = named(&doc.root, name)?;
             let text = remove_at(&doc, found.parent, found.index);
             parsed(&text)
         }
@@ -205,6 +196,10 @@ fn find<'n>(root: &'n Node, name: &ServerName) -> Option<FoundEntry<'n>> {
     })
 }
 
+fn named<'n>(root: &'n Node, name: &ServerName) -> Result<FoundEntry<'n>, EditError> {
+    find(root, name).ok_or_else(|| EditError::NoSuchServer(name.clone()))
+}
+
 fn add(
     doc: Doc,
     name: &ServerName,
@@ -227,21 +222,17 @@ fn add(
         .or_else(|| CONTAINERS.iter().find_map(|key| doc.root.get(key)));
     let after = place.as_ref().map(|found| found.index);
     let Some(parent) = parent else {
-        let text = insert_member(
-            &doc,
-            &doc.root,
-            ("servers", &Value::Object(serde_json::Map::new())),
-            None,
-        );
+        let empty = Value::Object(serde_json::Map::new());
+        let text = insert(&doc, &doc.root, (Some("servers"), &empty), None);
         return add(parsed(&text)?, name, entry, None);
     };
     let text = if parent.is_list() {
         let mut listed = serde_json::Map::new();
         listed.insert("id".to_owned(), Value::String(name.to_string()));
         listed.extend(entry.as_object().into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())));
-        insert_element(&doc, parent, &Value::Object(listed), after)
+        insert(&doc, parent, (None, &Value::Object(listed)), after)
     } else if parent.is_object() {
-        insert_member(&doc, parent, (name.as_str(), entry), after)
+        insert(&doc, parent, (Some(name.as_str()), entry), after)
     } else {
         return Err(EditError::Refused("`servers` is not an object".to_owned()));
     };
@@ -259,7 +250,7 @@ fn set(
     path: &[String],
     value: Option<&Value>,
 ) -> Result<Doc, EditError> {
-    let found = find(&doc.root, name).ok_or_else(|| EditError::NoSuchServer(name.clone()))?;
+    let found = named(&doc.root, name)?;
     let Some((key, way)) = path.split_last() else {
         return Err(EditError::Refused("no key was named".to_owned()));
     };
@@ -286,7 +277,7 @@ fn set(
             // A key given twice is taken out twice.
             return set(parsed(&text)?, name, path, None);
         }
-        (None, Some(value)) => insert_member(&doc, parent, (key, value), None),
+        (None, Some(value)) => insert(&doc, parent, (Some(key.as_str()), value), None),
         (None, None) => return Ok(doc),
     };
     parsed(&text)
@@ -333,7 +324,7 @@ fn rename(doc: Doc, name: &ServerName, to: &ServerName) -> Result<Doc, EditError
     if find(&doc.root, to).is_some() {
         return Err(EditError::Exists(to.clone()));
     }
-    let found = find(&doc.root, name).ok_or_else(|| EditError::NoSuchServer(name.clone()))?;
+    let found = named(&doc.root, name)?;
     let range = match found.parent.members().get(found.index) {
         Some(member) => member.key_range.clone(),
         None => found.node.get("id").map(|id| id.range.clone()).unwrap_or_default(),
@@ -354,12 +345,12 @@ fn add_input(doc: Doc, input: &Value) -> Result<Doc, EditError> {
             if inputs.elements().iter().any(known) {
                 return Ok(doc);
             }
-            insert_element(&doc, inputs, input, None)
+            insert(&doc, inputs, (None, input), None)
         }
         Some(_) => return Err(EditError::Refused("`inputs` is not a list".to_owned())),
         None => {
             let list = Value::Array(vec![input.clone()]);
-            insert_member(&doc, &doc.root, ("inputs", &list), None)
+            insert(&doc, &doc.root, (Some("inputs"), &list), None)
         }
     };
     parsed(&text)

@@ -3,13 +3,14 @@
 //! The structural check has reported every wrong type already; here what does not fit is passed
 //! over, and what only the content can tell (addresses, names, globs, references) is reported.
 
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
 use super::mask::{secret_arguments, secret_of_address};
-use super::origin::{Origin, Origins};
 use super::shape::{Key, Shape, parse_bytes};
+use super::{Origin, Origins};
 use crate::base::{Secret, ServerName};
 use crate::config::diagnostics::{Problems, child};
 use crate::config::expand::{Cause, Expanded, Scope, expand, has_reference};
@@ -45,6 +46,8 @@ pub(crate) struct Reader<'a, 'p> {
 /// An entry with its two pointers: where it stands in the file, and in the effective document.
 pub(crate) struct Entry<'n> {
     pub(crate) name: ServerName,
+    /// Where its name stands.
+    pub(crate) key_range: Range<usize>,
     pub(crate) node: &'n Node,
     pub(crate) pointer: String,
     pub(crate) effective: String,
@@ -58,9 +61,15 @@ fn is_variable(name: &str) -> bool {
 }
 
 impl<'n> Entry<'n> {
-    pub(crate) fn new(name: ServerName, node: &'n Node, pointer: String) -> Self {
+    pub(crate) fn new(
+        name: &str,
+        key_range: Range<usize>,
+        node: &'n Node,
+        pointer: String,
+    ) -> Self {
+        let name = ServerName::new(name);
         let effective = child("/servers", name.as_str());
-        Self { name, node, pointer, effective }
+        Self { name, key_range, node, pointer, effective }
     }
 
     /// The value of a key, or of its other spelling, with the spelling used.
@@ -74,7 +83,18 @@ impl<'n> Entry<'n> {
     }
 }
 
-impl Reader<'_, '_> {
+impl<'a, 'p> Reader<'a, 'p> {
+    pub(crate) fn new(
+        problems: &'p mut Problems<'a>,
+        scope: &'p Scope<'p>,
+        origins: &'p mut Origins,
+        folder: &Path,
+    ) -> Self {
+        let (unanswered, secrets, reads) = (Vec::new(), Vec::new(), Vec::new());
+        let folder = folder.to_path_buf();
+        Self { problems, scope, origins, unanswered, secrets, reads, folder }
+    }
+
     /// Text at a key, expanded.
     pub(crate) fn text(&mut self, entry: &Entry<'_>, key: &str) -> Option<String> {
         let node = entry.node.get(key)?;
@@ -85,10 +105,9 @@ impl Reader<'_, '_> {
     pub(crate) fn texts(&mut self, entry: &Entry<'_>, key: &str) -> Option<Vec<String>> {
         let node = entry.node.get(key)?;
         let (pointer, effective) = (child(&entry.pointer, key), child(&entry.effective, key));
-        let all: Vec<Option<String>> = node
-            .elements()
-            .iter()
-            .enumerate()
+        let each = node.elements().iter().enumerate();
+        // All of them, so that the problems of all are reported.
+        let all: Vec<Option<String>> = each
             .map(|(i, e)| self.expanded(e, &format!("{pointer}/{i}"), &format!("{effective}/{i}")))
             .collect();
         all.into_iter().collect()

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::base::Secret;
-use crate::config::expand::{Cause, Scope, expand};
+use crate::config::expand::{Expanded, Scope, expand};
 use crate::config::source::Source;
 use crate::config::{Diagnostic, Environment, Severity};
 
@@ -23,19 +23,6 @@ pub(crate) struct EnvLine {
     pub(crate) via: Vec<String>,
     /// The value before expansion, when there was any.
     pub(crate) written: Option<Secret>,
-}
-
-/// What is wrong with a line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum EnvProblem {
-    /// No `=`.
-    NoEquals(Range<usize>),
-    /// No usable name before the `=`.
-    BadName(Range<usize>),
-    /// A quote that is never closed.
-    Unclosed(Range<usize>),
-    /// A reference that cannot be expanded.
-    Reference(Range<usize>, Cause),
 }
 
 /// What may be shown of an env file: the names alone. A line without `=` may be a part of a value.
@@ -53,25 +40,30 @@ pub(crate) fn hidden_ranges(text: &str) -> Vec<Range<usize>> {
     hidden
 }
 
-/// Reads the lines of a source.
-pub(crate) fn parse(source: &Source, env: &Environment) -> (Vec<EnvLine>, Vec<EnvProblem>) {
+/// Reads the lines of a source; says of every line that is none why.
+pub(crate) fn parse(source: &Source, env: &Environment) -> (Vec<EnvLine>, Vec<Diagnostic>) {
     let text = source.text();
     let mut lines: Vec<EnvLine> = Vec::new();
     let mut problems = Vec::new();
+    let mut report = |range: Range<usize>, rule: &str, message: &str, help: &str| {
+        let mut problem = source.diagnostic(rule, Severity::Error, range, message);
+        problem.help(help);
+        problems.push(problem);
+    };
     let mut local: Vec<(String, String)> = Vec::new();
-    let mut at = 0;
-    while at < text.len() {
-        let end = line_end(text, at);
+    let mut next = 0;
+    while next < text.len() {
+        let (at, end) = (next, line_end(text, next));
+        next = end + 1;
         let line = text.get(at..end).unwrap_or_default();
         let indent = line.len() - line.trim_start().len();
         let body = line.trim();
         if body.is_empty() || body.starts_with('#') {
-            at = end + 1;
             continue;
         }
         let Some(eq) = line.find('=') else {
-            problems.push(EnvProblem::NoEquals(at + indent..at + indent + body.len()));
-            at = end + 1;
+            let range = at + indent..at + indent + body.len();
+            report(range, "config/env-file", "this line has no `=`", "write NAME=value");
             continue;
         };
         let before = line.get(..eq).unwrap_or_default().trim();
@@ -79,41 +71,39 @@ pub(crate) fn parse(source: &Source, env: &Environment) -> (Vec<EnvLine>, Vec<En
         let start = at + line.find(name).unwrap_or(indent);
         let range = start..start + name.len().max(1);
         if name.is_empty() || name.contains(char::is_whitespace) {
-            problems.push(EnvProblem::BadName(range));
-            at = end + 1;
+            let message = "this is not the name of a variable";
+            report(range, "config/env-name", message, "write NAME=value");
             continue;
         }
-        let (raw, next) = match value(text, at + eq + 1) {
+        let (raw, is_literal, behind) = match value(text, at + eq + 1) {
             Ok(found) => found,
             Err(open) => {
-                problems.push(EnvProblem::Unclosed(open..open + 1));
+                let message = "this quote is never closed";
+                report(open..open + 1, "config/env-file", message, "close it, or leave it out");
                 break;
             }
         };
-        at = next;
-        match expanded(&raw, env, &local) {
-            Ok((value, via)) => {
+        next = behind;
+        let expanded = if is_literal {
+            Ok(Expanded { text: raw.clone(), ..Expanded::default() })
+        } else {
+            expand(&raw, &Scope { local: &local, ..Scope::of(env) })
+        };
+        match expanded {
+            Ok(Expanded { text: value, via, .. }) => {
                 local.push((name.to_owned(), value.clone()));
-                let written = match raw {
-                    Raw::Open(text) if !via.is_empty() => Some(Secret::new(text)),
-                    _ => None,
-                };
+                let written = (!via.is_empty()).then(|| Secret::new(raw));
                 lines.push(EnvLine { name: name.to_owned(), value, range, via, written });
             }
-            Err(causes) => {
-                problems
-                    .extend(causes.into_iter().map(|c| EnvProblem::Reference(range.clone(), c)));
+            Err(refusals) => {
+                for refusal in refusals {
+                    let (rule, message, help) = refusal.cause.words();
+                    report(range.clone(), rule, &message, &help);
+                }
             }
         }
     }
     (lines, problems)
-}
-
-enum Raw {
-    /// As it is.
-    Literal(String),
-    /// To be expanded.
-    Open(String),
 }
 
 impl Environment {
@@ -124,46 +114,11 @@ impl Environment {
     pub fn add_file(&mut self, path: &Path) -> Result<(), Vec<Diagnostic>> {
         let source = Source::read_env_file(path).map_err(|problem| vec![*problem])?;
         let (lines, problems) = parse(&source, self);
-        if problems.is_empty() {
-            self.vars.extend(lines.into_iter().map(|line| (line.name, Secret::new(line.value))));
-            return Ok(());
+        if !problems.is_empty() {
+            return Err(problems);
         }
-        let diagnostics = problems.into_iter().map(|problem| {
-            let (range, message) = match problem {
-                EnvProblem::NoEquals(range) => (range, "this line has no `=`".to_owned()),
-                EnvProblem::BadName(range) => {
-                    (range, "this is not the name of a variable".to_owned())
-                }
-                EnvProblem::Unclosed(range) => (range, "this quote is never closed".to_owned()),
-                EnvProblem::Reference(range, cause) => (range, cause.words().1),
-            };
-            source.diagnostic("config/env-file", Severity::Error, range, message)
-        });
-        Err(diagnostics.collect())
-    }
-}
-
-fn expanded(
-    raw: &Raw,
-    env: &Environment,
-    local: &[(String, String)],
-) -> Result<(String, Vec<String>), Vec<Cause>> {
-    match raw {
-        Raw::Literal(text) => Ok((text.clone(), Vec::new())),
-        Raw::Open(text) => {
-            let scope = Scope {
-                env,
-                workspace: env.cwd.clone(),
-                inputs: &[],
-                commands: &[],
-                local,
-                plain: &[],
-                stand_in: None,
-            };
-            expand(text, &scope)
-                .map(|e| (e.text, e.via))
-                .map_err(|all| all.into_iter().map(|r| r.cause).collect())
-        }
+        self.vars.extend(lines.into_iter().map(|line| (line.name, Secret::new(line.value))));
+        Ok(())
     }
 }
 
@@ -171,9 +126,9 @@ fn line_end(text: &str, from: usize) -> usize {
     text.get(from..).and_then(|rest| rest.find('\n')).map_or(text.len(), |i| from + i)
 }
 
-/// The value that starts after the `=`, and where the next line starts; the offset of a quote
+/// The value that starts after the `=`, whether it is taken as it is, and where the next line starts; the offset of a quote
 /// that is never closed otherwise.
-fn value(text: &str, from: usize) -> Result<(Raw, usize), usize> {
+fn value(text: &str, from: usize) -> Result<(String, bool, usize), usize> {
     let end = line_end(text, from);
     let line = text.get(from..end).unwrap_or_default();
     let start = from + (line.len() - line.trim_start_matches([' ', '\t']).len());
@@ -182,7 +137,7 @@ fn value(text: &str, from: usize) -> Result<(Raw, usize), usize> {
             let rest = text.get(start + 1..).unwrap_or_default();
             let close = rest.find('\'').ok_or(start)?;
             let value = rest.get(..close).unwrap_or_default().to_owned();
-            Ok((Raw::Literal(value), line_end(text, start + 1 + close) + 1))
+            Ok((value, true, line_end(text, start + 1 + close) + 1))
         }
         Some(b'"') => double_quoted(text, start),
         _ => {
@@ -193,18 +148,18 @@ fn value(text: &str, from: usize) -> Result<(Raw, usize), usize> {
             } else if let Some(i) = value.find(" #").or_else(|| value.find("\t#")) {
                 value = value.get(..i).unwrap_or_default();
             }
-            Ok((Raw::Open(value.trim().to_owned()), end + 1))
+            Ok((value.trim().to_owned(), false, end + 1))
         }
     }
 }
 
-fn double_quoted(text: &str, start: usize) -> Result<(Raw, usize), usize> {
+fn double_quoted(text: &str, start: usize) -> Result<(String, bool, usize), usize> {
     let mut out = String::new();
     let mut chars = text.get(start + 1..).unwrap_or_default().chars();
     while let Some(c) = chars.next() {
         match c {
             '"' => {
-                return Ok((Raw::Open(out), line_end(text, text.len() - chars.as_str().len()) + 1));
+                return Ok((out, false, line_end(text, text.len() - chars.as_str().len()) + 1));
             }
             '\\' => match chars.next() {
                 Some('n') => out.push('\n'),
@@ -228,11 +183,12 @@ mod tests {
     use super::*;
     use crate::base::secret::Secret;
 
-    fn read(text: &str) -> (Vec<(String, String)>, Vec<EnvProblem>) {
+    fn read(text: &str) -> (Vec<(String, String)>, Vec<String>) {
         let mut env = Environment::default();
         env.vars.insert("HOST".into(), Secret::new("h"));
         let (lines, problems) = parse(&Source::new(".env", text), &env);
-        (lines.into_iter().map(|l| (l.name, l.value)).collect(), problems)
+        let problems = problems.into_iter().map(|p| format!("{} {}", p.at.line, p.message));
+        (lines.into_iter().map(|l| (l.name, l.value)).collect(), problems.collect())
     }
 
     #[test]
@@ -240,7 +196,7 @@ mod tests {
         let text = "# c\n\nexport A=1\nB = two words # c\nC='${A} #x'\nD=\"l1\\nl2 ${A}${HOST}\"\r\n\
                     E=a#b\nF=\nG=\"two\nlines\"\nH=${NO:-d}\nI=\"\\${A}\"\n";
         let (lines, problems) = read(text);
-        assert_eq!(problems, []);
+        assert_eq!(problems, [""; 0]);
         let expected = [
             ("A", "1"),
             ("B", "two words"),
@@ -259,14 +215,14 @@ mod tests {
     fn every_bad_line_is_reported_and_the_others_are_read() {
         let (lines, problems) = read("novalue\n=x\nA=${NOPE}\nB=1\nC=\"open\n");
         assert_eq!(lines, [("B".to_owned(), "1".to_owned())]);
-        assert!(matches!(
-            problems.as_slice(),
+        assert_eq!(
+            problems,
             [
-                EnvProblem::NoEquals(_),
-                EnvProblem::BadName(_),
-                EnvProblem::Reference(_, Cause::Unset(_)),
-                EnvProblem::Unclosed(_)
+                "1 this line has no `=`",
+                "2 this is not the name of a variable",
+                "3 the variable `NOPE` is not set",
+                "5 this quote is never closed",
             ]
-        ));
+        );
     }
 }

@@ -95,9 +95,7 @@ impl Environment {
                 .filter(|named| !named.is_empty())
                 .map(PathBuf::from)
                 .or_else(|| dirs::state_dir().or_else(dirs::data_local_dir).map(own)),
-            workspace: None,
-            inputs: BTreeMap::new(),
-            sources: Sources::default(),
+            ..Self::default()
         }
     }
 

@@ -42,6 +42,21 @@ pub(crate) struct Scope<'a> {
     pub(crate) stand_in: Option<fn(&str) -> String>,
 }
 
+impl<'a> Scope<'a> {
+    /// An environment alone, without inputs.
+    pub(crate) fn of(env: &'a Environment) -> Self {
+        Self {
+            env,
+            workspace: env.cwd.clone(),
+            inputs: &[],
+            commands: &[],
+            local: &[],
+            plain: &[],
+            stand_in: None,
+        }
+    }
+}
+
 /// Expanded text with where its parts come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Expanded {
@@ -103,20 +118,11 @@ pub(crate) fn expand(text: &str, scope: &Scope<'_>) -> Result<Expanded, Vec<Refu
 /// What cannot be expanded, and what to do.
 #[cfg(feature = "cluster")]
 pub(crate) fn expand_argument(text: &str, env: &Environment) -> Result<Secret, String> {
-    let scope = Scope {
-        env,
-        workspace: env.cwd.clone(),
-        inputs: &[],
-        commands: &[],
-        local: &[],
-        plain: &[],
-        stand_in: None,
-    };
     let words = |refused: Vec<Refusal>| {
         let words = refused.iter().map(|refusal| refusal.cause.words());
         words.map(|(_, message, help)| format!("{message}; {help}")).collect::<Vec<_>>().join("; ")
     };
-    expand(text, &scope).map(|expanded| Secret::new(expanded.text)).map_err(words)
+    expand(text, &Scope::of(env)).map(|expanded| Secret::new(expanded.text)).map_err(words)
 }
 
 /// Whether there is anything to expand.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use super::names;
-use super::origin::{Origin, Origins};
+use super::{Origin, Origins};
 use crate::base::ServerName;
 use crate::config::diagnostics::{Problems, child, closest};
 use crate::config::entry::{self, Entry, Reader};
@@ -17,7 +17,8 @@ use crate::config::shape::{Shape, check};
 use crate::config::source::Source;
 use crate::config::syntax::{Node, NodeKind, parse};
 use crate::config::{
-    Diagnostic, Environment, Hold, InputConfig, InputKind, ReloadMode, ServerConfig, Severity,
+    Diagnostic, Environment, Hold, InputConfig, InputKind, Position, ReloadMode, ServerConfig,
+    Severity,
 };
 
 /// Files of other programs, by a key of theirs.
@@ -68,37 +69,27 @@ pub(crate) struct ParsedServer {
     pub(crate) key: Place,
 }
 
-/// A place in a file that outlives its source.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Place {
-    pub(crate) diagnostic: Option<Box<Diagnostic>>,
-}
+/// A place in a file that outlives its source: an empty diagnostic there.
+#[derive(Clone, Debug)]
+pub(crate) struct Place(Box<Diagnostic>);
 
 impl Place {
     fn new(source: &Source, range: &Range<usize>, pointer: &str, server: &ServerName) -> Self {
         let mut diagnostic = source.diagnostic("", Severity::Error, range.clone(), "");
         pointer.clone_into(&mut diagnostic.pointer);
         diagnostic.server = Some(server.clone());
-        Self { diagnostic: Some(Box::new(diagnostic)) }
+        Self(Box::new(diagnostic))
+    }
+
+    /// Where it is.
+    pub(crate) fn at(&self) -> &Position {
+        &self.0.at
     }
 
     /// A diagnostic at this place.
     pub(crate) fn problem(&self, rule: &str, severity: Severity, message: String) -> Diagnostic {
-        let base = self.diagnostic.as_deref().cloned();
-        let mut out = base.unwrap_or_else(|| Diagnostic::new(rule, severity, ""));
-        rule.clone_into(&mut out.rule);
-        out.severity = severity;
-        out.message = message;
-        out
+        Diagnostic { rule: rule.to_owned(), severity, message, ..(*self.0).clone() }
     }
-}
-
-/// An entry that was found, before it is read.
-struct Found<'n> {
-    name: ServerName,
-    key_range: Range<usize>,
-    node: &'n Node,
-    pointer: String,
 }
 
 /// Reads one source.
@@ -149,7 +140,7 @@ pub(crate) fn read(source: &Source, env: &Environment) -> FileContent {
 }
 
 /// Checks everything but the entries; gives the entries.
-fn structure<'n>(root: &'n Node, problems: &mut Problems<'_>) -> Vec<Found<'n>> {
+fn structure<'n>(root: &'n Node, problems: &mut Problems<'_>) -> Vec<Entry<'n>> {
     if !matches!(root.kind, NodeKind::Object(_)) {
         check(&Shape::Object(&FILE), root, "", problems);
         return Vec::new();
@@ -211,15 +202,11 @@ fn entries<'n>(
     node: &'n Node,
     pointer: &str,
     problems: &mut Problems<'_>,
-    out: &mut Vec<Found<'n>>,
+    out: &mut Vec<Entry<'n>>,
 ) {
     for m in node.members() {
-        out.push(Found {
-            name: ServerName::new(&m.key),
-            key_range: m.key_range.clone(),
-            node: &m.value,
-            pointer: child(pointer, &m.key),
-        });
+        let (range, pointer) = (m.key_range.clone(), child(pointer, &m.key));
+        out.push(Entry::new(&m.key, range, &m.value, pointer));
     }
     for (i, element) in node.elements().iter().enumerate() {
         let pointer = format!("{pointer}/{i}");
@@ -230,15 +217,14 @@ fn entries<'n>(
                 .help("in a list of servers, `id` is the name");
             continue;
         };
-        let (name, key_range) = (ServerName::new(name), id.range.clone());
-        out.push(Found { name, key_range, node: element, pointer });
+        out.push(Entry::new(name, id.range.clone(), element, pointer));
     }
 }
 
 /// Equal names (C4), empty ones, and ones that fool the eye.
-fn check_names(found: &[Found<'_>], problems: &mut Problems<'_>) {
-    let mut firsts: HashMap<&ServerName, &Found<'_>> = HashMap::with_capacity(found.len());
-    let mut ids: HashMap<&str, &Found<'_>> = HashMap::new();
+fn check_names(found: &[Entry<'_>], problems: &mut Problems<'_>) {
+    let mut firsts: HashMap<&ServerName, &Entry<'_>> = HashMap::with_capacity(found.len());
+    let mut ids: HashMap<&str, &Entry<'_>> = HashMap::new();
     for entry in found {
         let name = entry.name.as_str();
         problems.server = Some(entry.name.clone());
@@ -275,8 +261,8 @@ fn check_names(found: &[Found<'_>], problems: &mut Problems<'_>) {
 /// An `id` within an object of servers: the key is the name, equal ids are refused all the same.
 /// `ids` holds the first server of each id so far.
 fn duplicate_id<'f, 'n>(
-    entry: &'f Found<'n>,
-    ids: &mut HashMap<&'n str, &'f Found<'n>>,
+    entry: &'f Entry<'n>,
+    ids: &mut HashMap<&'n str, &'f Entry<'n>>,
     problems: &mut Problems<'_>,
 ) {
     let Some(node) = entry.node.get("id") else { return };
@@ -292,7 +278,7 @@ fn duplicate_id<'f, 'n>(
     }
 }
 
-fn check_entries(found: &[Found<'_>], problems: &mut Problems<'_>) {
+fn check_entries(found: &[Entry<'_>], problems: &mut Problems<'_>) {
     for entry in found {
         problems.server = Some(entry.name.clone());
         check(&Shape::Object(&crate::config::keys::SERVER), entry.node, &entry.pointer, problems);
@@ -301,7 +287,7 @@ fn check_entries(found: &[Found<'_>], problems: &mut Problems<'_>) {
 }
 
 fn server(
-    found: &Found<'_>,
+    found: &Entry<'_>,
     problems: &mut Problems<'_>,
     (scope, folder): (&Scope<'_>, &PathBuf),
     out: &mut FileContent,
@@ -310,37 +296,19 @@ fn server(
     check_entries(std::slice::from_ref(found), problems);
     problems.server = Some(found.name.clone());
     let sound = !problems.list.iter().skip(before).any(Diagnostic::is_error);
-    let entry = Entry::new(found.name.clone(), found.node, found.pointer.clone());
-    let mut reader = Reader {
-        problems,
-        scope,
-        origins: &mut out.origins,
-        unanswered: Vec::new(),
-        secrets: Vec::new(),
-        reads: Vec::new(),
-        folder: folder.clone(),
-    };
+    let mut reader = Reader::new(problems, scope, &mut out.origins, folder);
     // What is no object at all has been reported; to miss its keys would say it twice.
-    let config = matches!(found.node.kind, NodeKind::Object(_))
-        .then(|| entry::read(&entry, &mut reader))
-        .flatten();
-    let (mut unanswered, reads) = (reader.unanswered, reader.reads);
-    out.reads.extend(reads);
+    let is_object = matches!(found.node.kind, NodeKind::Object(_));
+    let config = if is_object { entry::read(found, &mut reader) } else { None };
+    let mut unanswered = reader.unanswered;
+    out.reads.extend(reader.reads);
     let first = scope.inputs.iter().find(|id| unanswered.iter().any(|(open, _)| open == *id));
     let waiting = first.filter(|_| sound).and_then(|input| {
         let reported = problems.list.len();
         let mut waiting = STAND_INS.iter().find_map(|stand_in| {
             let scope = Scope { stand_in: Some(*stand_in), ..scope.clone() };
-            let mut reader = Reader {
-                problems,
-                scope: &scope,
-                origins: &mut out.origins,
-                unanswered: Vec::new(),
-                secrets: Vec::new(),
-                reads: Vec::new(),
-                folder: folder.clone(),
-            };
-            let config = entry::read(&entry, &mut reader);
+            let mut reader = Reader::new(problems, &scope, &mut out.origins, folder);
+            let config = entry::read(found, &mut reader);
             // What there is to say has been said.
             reader.problems.list.truncate(reported);
             config
@@ -348,8 +316,7 @@ fn server(
         waiting.hold = Some(Hold::Input(input.clone()));
         Some(waiting)
     });
-    let disabled =
-        matches!(found.node.get("disabled").map(|n| &n.kind), Some(NodeKind::Bool(true)));
+    let disabled = found.node.is_true("disabled");
     if disabled {
         // What is switched off may wait for its variables and answers.
         unanswered.clear();
@@ -378,7 +345,7 @@ fn server(
 }
 
 fn dependencies(
-    found: &Found<'_>,
+    found: &Entry<'_>,
     place: &dyn Fn(&Range<usize>, &str) -> Place,
 ) -> Vec<(ServerName, Place)> {
     let key = if found.node.get("dependencies").is_some() { "dependencies" } else { "dependsOn" };
@@ -419,9 +386,7 @@ fn inputs(root: &Node, problems: &mut Problems<'_>) -> (Vec<InputConfig>, Vec<St
         let kind = if kind == "pickString" {
             InputKind::PickString { options: options(node, &pointer, problems) }
         } else {
-            let password =
-                matches!(node.get("password").map(|n| &n.kind), Some(NodeKind::Bool(true)));
-            InputKind::PromptString { password }
+            InputKind::PromptString { password: node.is_true("password") }
         };
         let description = text("description").unwrap_or_else(|| id.clone());
         out.push(InputConfig { id, description, kind, default: text("default") });

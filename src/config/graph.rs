@@ -1,8 +1,8 @@
 //! Dependencies between servers (requirement L2): unknown and disabled ones, and cycles. Pure.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
-use petgraph::algo::kosaraju_scc;
+use petgraph::algo::{astar, kosaraju_scc};
 use petgraph::graph::{DiGraph, NodeIndex};
 
 use crate::base::ServerName;
@@ -33,28 +33,10 @@ pub fn cycles(dependencies: &[(ServerName, Vec<ServerName>)]) -> Vec<Vec<ServerN
 /// A shortest way from the first server of a strongly connected part back to itself.
 fn walk(graph: &DiGraph<usize, ()>, part: &[NodeIndex]) -> Vec<usize> {
     let Some(start) = part.iter().copied().min() else { return Vec::new() };
-    let inside: HashSet<NodeIndex> = part.iter().copied().collect();
-    let mut came_from: BTreeMap<NodeIndex, NodeIndex> = BTreeMap::new();
-    let mut queue = std::collections::VecDeque::from([start]);
-    while let Some(at) = queue.pop_front() {
-        let mut next: Vec<NodeIndex> = graph.neighbors(at).filter(|n| inside.contains(n)).collect();
-        next.sort();
-        for n in next {
-            if n == start {
-                let mut path = vec![at];
-                while let Some(before) = path.last().and_then(|n| came_from.get(n)) {
-                    path.push(*before);
-                }
-                path.reverse();
-                return path.into_iter().map(|n| graph[n]).collect();
-            }
-            if let std::collections::btree_map::Entry::Vacant(slot) = came_from.entry(n) {
-                slot.insert(at);
-                queue.push_back(n);
-            }
-        }
-    }
-    Vec::new()
+    let back = |next| astar(graph, next, |at| at == start, |_| 1, |_| 0);
+    let shortest = graph.neighbors(start).filter_map(back).min();
+    let way = shortest.into_iter().flat_map(|(_, way)| way).filter(|at| *at != start);
+    std::iter::once(start).chain(way).map(|at| graph[at]).collect()
 }
 
 /// A cycle in words: `a → b → a`.

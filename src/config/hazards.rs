@@ -1,5 +1,6 @@
 //! What makes a server's entry dangerous to run unseen (C10 and the trust review). Pure.
 
+use crate::base::text::inspect;
 use crate::config::{ServerConfig, TransportConfig};
 
 /// Variables that make a loader or an interpreter run code of their own.
@@ -174,15 +175,7 @@ fn program(word: &str) -> String {
 
 /// Characters a reader does not see, or that act on a terminal.
 pub(crate) fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(
-            c,
-            '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'
-                ..='\u{180e}'
-                | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-                | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}'
-                | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}'
-        )
+    c.is_control() || inspect::is_hidden(c)
 }
 
 /// Whether what is sent there can be read on the way.

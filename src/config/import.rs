@@ -153,11 +153,7 @@ pub fn preview(path: &Path, before: &str, after: &str) -> String {
 
 /// A configuration's text with its secrets replaced, line breaks kept.
 pub fn masked(text: &str) -> String {
-    let mut out = text.to_owned();
-    for range in crate::config::mask::hidden_ranges(text).into_iter().rev() {
-        out.replace_range(range, crate::base::secret::MASK);
-    }
-    out
+    Source::new("", text).masked()
 }
 
 /// A starting point for a new server, for "add" in the dashboard: a title and the entry.
@@ -189,7 +185,8 @@ fn below(folder: Option<&PathBuf>, parts: &str) -> Option<PathBuf> {
 // The other programs: what they are called, where their files are, where in them the servers are.
 
 /// A program that keeps a list of servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "title_case")]
 pub enum Host {
     /// Claude Desktop.
     ClaudeDesktop,
@@ -198,12 +195,14 @@ pub enum Host {
     /// Cursor.
     Cursor,
     /// Visual Studio Code.
+    #[strum(serialize = "VS Code")]
     VsCode,
     /// Windsurf.
     Windsurf,
     /// Cline.
     Cline,
     /// Gemini CLI.
+    #[strum(serialize = "Gemini CLI")]
     GeminiCli,
     /// Codex.
     Codex,
@@ -213,31 +212,11 @@ pub enum Host {
 
 impl Host {
     /// All of them.
-    pub const ALL: [Self; 9] = [
-        Self::ClaudeDesktop,
-        Self::ClaudeCode,
-        Self::Cursor,
-        Self::VsCode,
-        Self::Windsurf,
-        Self::Cline,
-        Self::GeminiCli,
-        Self::Codex,
-        Self::Zed,
-    ];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// Its name, as shown.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ClaudeDesktop => "Claude Desktop",
-            Self::ClaudeCode => "Claude Code",
-            Self::Cursor => "Cursor",
-            Self::VsCode => "VS Code",
-            Self::Windsurf => "Windsurf",
-            Self::Cline => "Cline",
-            Self::GeminiCli => "Gemini CLI",
-            Self::Codex => "Codex",
-            Self::Zed => "Zed",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// Whose file it is, judged by its name and folder.

@@ -1,22 +1,22 @@
 //! Every key of an `mcp.json`, with its shape, meaning and default: the one table behind the
 //! check, the suggestions, `mcpdeck schema` and the documentation.
 
-use super::shape::{Key, ObjectShape, Shape};
-
-const fn key(name: &'static str, shape: Shape, doc: &'static str) -> Key {
-    Key::new(name, shape, doc)
-}
+use super::shape::Shape::{
+    self, Any, Bytes, Either, Flag, Integer, List, Map, Millis, Number, Object, Scalar, Seconds,
+    Text, Version, Word,
+};
+use super::shape::{Key, ObjectShape, key};
 
 const fn whole(min: u64, max: u64) -> Shape {
-    Shape::Integer { min, max }
+    Integer { min, max }
 }
 
 /// A plain duration in seconds and its spelling in milliseconds (decision D6).
 macro_rules! duration {
     ($name:literal, $millis:literal, $default:literal, $doc:literal) => {
         (
-            key($name, Shape::Seconds, concat!($doc, ", in seconds")).default($default),
-            key($millis, Shape::Millis, concat!($doc, ", in milliseconds")).alias($name),
+            key($name, Seconds, concat!($doc, ", in seconds")).default($default),
+            key($millis, Millis, concat!($doc, ", in milliseconds")).alias($name),
         )
     };
 }
@@ -29,9 +29,9 @@ const SHUTDOWN: (Key, Key) =
     duration!("shutdownTimeout", "shutdownTimeoutMs", "10", "Deadline of a graceful stop");
 
 /// Most of a delay in milliseconds: an hour.
-const DELAY: Shape = Shape::Number { min: 0.0, max: 3_600_000.0 };
+const DELAY: Shape = Number { min: 0.0, max: 3_600_000.0 };
 /// The same in seconds.
-const DELAY_SECONDS: Shape = Shape::Number { min: 0.0, max: 3_600.0 };
+const DELAY_SECONDS: Shape = Number { min: 0.0, max: 3_600.0 };
 const COUNT: Shape = whole(0, 1_000);
 const AMOUNT: Shape = whole(1, 1_000_000_000);
 
@@ -42,20 +42,20 @@ pub(crate) static FILE: ObjectShape = ObjectShape::new("file", "the configuratio
         key("mcpServers", SERVERS, "The servers, by name (spelling of other hosts)"),
         key(
             "inputs",
-            Shape::List(&Shape::Object(&INPUT)),
+            List(&Object(&INPUT)),
             "Values that are asked for when they are first needed",
         ),
         key(
             "reload",
-            Shape::Word(&[
+            Word(&[
                 ("auto", "a changed file is applied as soon as it is stable and valid"),
                 ("ask", "the plan is shown first"),
             ]),
             "What happens when the file changes",
         )
         .default("\"auto\""),
-        key("policy", Shape::Any, "Who may do what: see `mcpdeck schema policy`"),
-        key("$schema", Shape::Text, "Address of this schema, for editors"),
+        key("policy", Any, "Who may do what: see `mcpdeck schema policy`"),
+        key("$schema", Text, "Address of this schema, for editors"),
     ])
     .foreign(&[
         ("sandbox", "the sandbox settings of another host"),
@@ -77,8 +77,7 @@ pub(crate) static FILE: ObjectShape = ObjectShape::new("file", "the configuratio
         ("trusted", "trust is never read from a file, only given by its user"),
     ]);
 
-const SERVERS: Shape =
-    Shape::Either(&[Shape::Map(&Shape::Object(&SERVER)), Shape::List(&Shape::Object(&LISTED))]);
+const SERVERS: Shape = Either(&[Map(&Object(&SERVER)), List(&Object(&LISTED))]);
 
 /// One server.
 pub(crate) static SERVER: ObjectShape =
@@ -91,98 +90,83 @@ static LISTED: ObjectShape = ObjectShape::new("listedServer", "a server")
     .foreign(FOREIGN);
 
 const SERVER_KEYS: &[Key] = &[
-    key(
-        "type",
-        Shape::Word(TYPES),
-        "How the server is reached; `command` means stdio, `url` means http",
-    ),
+    key("type", Word(TYPES), "How the server is reached; `command` means stdio, `url` means http"),
     key(
         "transport",
-        Shape::Word(TRANSPORTS),
+        Word(TRANSPORTS),
         "Transport of an entry of type `local` or `remote` (older spelling)",
     ),
-    key("id", Shape::Text, "Name of the server where the servers are a list (older spelling)"),
-    key("command", Shape::Text, "Program to run, found on PATH; never passed to a shell"),
+    key("id", Text, "Name of the server where the servers are a list (older spelling)"),
+    key("command", Text, "Program to run, found on PATH; never passed to a shell"),
     key(
         "launch",
-        Shape::Object(&LAUNCH),
+        Object(&LAUNCH),
         "How the program is installed and started; instead of a `command`",
     ),
-    key("args", Shape::List(&Shape::Text), "Arguments, passed as they are"),
+    key("args", List(&Text), "Arguments, passed as they are"),
     key(
         "env",
-        Shape::Map(&Shape::Scalar),
+        Map(&Scalar),
         "Environment of the process, in addition to the safe list; null takes a variable of `envFile` out",
     ),
-    key("envFile", Shape::Text, "File of NAME=value lines added to the environment; `env` wins"),
-    key("cwd", Shape::Text, "Working directory; the folder of the file when not given"),
-    key("inheritEnv", Shape::Flag, "Pass the whole environment instead of the safe list")
-        .default("false"),
-    key("url", Shape::Text, "Address of a server that already runs"),
-    key("httpUrl", Shape::Text, "Address, Streamable HTTP (spelling of Gemini CLI)").alias("url"),
-    key("serverUrl", Shape::Text, "Address (spelling of Windsurf)").alias("url"),
-    key("headers", Shape::Map(&Shape::Text), "Extra HTTP headers"),
+    key("envFile", Text, "File of NAME=value lines added to the environment; `env` wins"),
+    key("cwd", Text, "Working directory; the folder of the file when not given"),
+    key("inheritEnv", Flag, "Pass the whole environment instead of the safe list").default("false"),
+    key("url", Text, "Address of a server that already runs"),
+    key("httpUrl", Text, "Address, Streamable HTTP (spelling of Gemini CLI)").alias("url"),
+    key("serverUrl", Text, "Address (spelling of Windsurf)").alias("url"),
+    key("headers", Map(&Text), "Extra HTTP headers"),
     key("oauth", OAUTH_SETTING, "Signing in where the server asks for it; false never does"),
-    key("tls", Shape::Object(&TLS), "Certificates besides those of the system"),
+    key("tls", Object(&TLS), "Certificates besides those of the system"),
     TIMEOUT.0,
     TIMEOUT.1,
     STARTUP.0,
     STARTUP.1,
     SHUTDOWN.0,
     SHUTDOWN.1,
-    key("dependencies", Shape::List(&Shape::Text), "Servers that must be ready first"),
-    key("dependsOn", Shape::List(&Shape::Text), "Servers that must be ready first")
-        .alias("dependencies"),
-    key("disabled", Shape::Flag, "Listed but not started").default("false"),
-    key("start", Shape::Word(STARTS), "When the server is started").default("\"auto\""),
+    key("dependencies", List(&Text), "Servers that must be ready first"),
+    key("dependsOn", List(&Text), "Servers that must be ready first").alias("dependencies"),
+    key("disabled", Flag, "Listed but not started").default("false"),
+    key("start", Word(STARTS), "When the server is started").default("\"auto\""),
     key(
         "idleStop",
-        Shape::Seconds,
+        Seconds,
         "Seconds without a call after which an `onDemand` server is stopped until the next one",
     ),
-    key("idleStopMs", Shape::Millis, "The same in milliseconds").alias("idleStop"),
-    key("stop", Shape::Object(&STOP), "How long each rung of a stop lasts; over `shutdownTimeout`"),
+    key("idleStopMs", Millis, "The same in milliseconds").alias("idleStop"),
+    key("stop", Object(&STOP), "How long each rung of a stop lasts; over `shutdownTimeout`"),
     key("restart", RESTART_SETTING, "What happens when the process ends unasked"),
-    key("onTimeout", Shape::Word(ON_TIMEOUT), "What a request without an answer in time means")
+    key("onTimeout", Word(ON_TIMEOUT), "What a request without an answer in time means")
         .default("\"unavailable\""),
-    key(
-        "retry",
-        Shape::Object(&RETRY),
-        "Attempts to start, and to repeat requests that may be repeated",
-    ),
-    key("breaker", Shape::Object(&BREAKER), "When calls are turned away because they fail"),
+    key("retry", Object(&RETRY), "Attempts to start, and to repeat requests that may be repeated"),
+    key("breaker", Object(&BREAKER), "When calls are turned away because they fail"),
     key("cache", CACHE_SETTING, "Cache of resources and prompts"),
-    key("limits", Shape::Object(&LIMITS), "Limits of the process and of what it may send"),
-    key("roots", Shape::List(&ROOT), "Folders shared with the server as roots"),
+    key("limits", Object(&LIMITS), "Limits of the process and of what it may send"),
+    key("roots", List(&ROOT), "Folders shared with the server as roots"),
     key(
         "protocol",
-        Shape::Version(PROTOCOLS),
+        Version(PROTOCOLS),
         "Protocol version to speak: a choice or a date such as `2025-11-25`",
     )
     .default("\"auto\""),
-    key("logLevel", Shape::Word(LOG_LEVELS), "Level asked of the server's own logging"),
+    key("logLevel", Word(LOG_LEVELS), "Level asked of the server's own logging"),
     key("tools", TOOLS_SETTING, "Which tools are offered; a list is that of `allow`"),
-    key("dev", Shape::Object(&DEV), "Development: restart when sources change"),
+    key("dev", Object(&DEV), "Development: restart when sources change"),
     key(
         "secrets",
-        Shape::List(&Shape::Text),
+        List(&Text),
         "Names of variables and headers whose values are masked whatever they look like",
     ),
-    key(
-        "public",
-        Shape::List(&Shape::Text),
-        "Names of variables and headers whose values are not secret",
-    ),
+    key("public", List(&Text), "Names of variables and headers whose values are not secret"),
     key("guard", GUARD_SETTING, "What happens to suspicious arguments").default("\"warn\""),
-    key("approvals", Shape::Object(&APPROVALS), "What happens to requests of the server"),
+    key("approvals", Object(&APPROVALS), "What happens to requests of the server"),
 ];
 
-const OAUTH_SETTING: Shape = Shape::Either(&[Shape::Flag, Shape::Object(&OAUTH)]);
-const RESTART_SETTING: Shape =
-    Shape::Either(&[Shape::Word(RESTART_POLICIES), Shape::Object(&RESTART)]);
-const TOOLS_SETTING: Shape = Shape::Either(&[Shape::List(&Shape::Text), Shape::Object(&TOOLS)]);
-const CACHE_SETTING: Shape = Shape::Either(&[Shape::Flag, Shape::Object(&CACHE)]);
-const GUARD_SETTING: Shape = Shape::Either(&[Shape::Word(GUARD_MODES), Shape::Object(&GUARD)]);
+const OAUTH_SETTING: Shape = Either(&[Flag, Object(&OAUTH)]);
+const RESTART_SETTING: Shape = Either(&[Word(RESTART_POLICIES), Object(&RESTART)]);
+const TOOLS_SETTING: Shape = Either(&[List(&Text), Object(&TOOLS)]);
+const CACHE_SETTING: Shape = Either(&[Flag, Object(&CACHE)]);
+const GUARD_SETTING: Shape = Either(&[Word(GUARD_MODES), Object(&GUARD)]);
 
 const TYPES: &[(&str, &str)] = &[
     ("stdio", "a child process"),
@@ -254,20 +238,20 @@ const RULES: &[(&str, &str)] =
 static LAUNCH: ObjectShape = ObjectShape::new("launch", "`launch`").keys(&[
     key(
         "uv",
-        Shape::Text,
+        Text,
         "A Python package such as `mcp-server-time==1.2`, run by uvx; `command` names its program \
              when that is called otherwise",
     ),
-    key("docker", Shape::Object(&DOCKER), "A container; `command` and `args` are given to it"),
+    key("docker", Object(&DOCKER), "A container; `command` and `args` are given to it"),
 ]);
 
 static DOCKER: ObjectShape = ObjectShape::new("docker", "`docker`")
     .keys(&[
-        key("image", Shape::Text, "The image"),
-        key("memory", Shape::Bytes, "Most memory"),
-        key("cpus", Shape::Number { min: 0.01, max: 1_024.0 }, "Most processors"),
-        key("network", Shape::Text, "Its network; `none` for none"),
-        key("mounts", Shape::List(&Shape::Text), "FROM:TO or FROM:TO:ro, each"),
+        key("image", Text, "The image"),
+        key("memory", Bytes, "Most memory"),
+        key("cpus", Number { min: 0.01, max: 1_024.0 }, "Most processors"),
+        key("network", Text, "Its network; `none` for none"),
+        key("mounts", List(&Text), "FROM:TO or FROM:TO:ro, each"),
     ])
     .required(&["image"]);
 
@@ -283,7 +267,7 @@ static STOP: ObjectShape = ObjectShape::new("stop", "`stop`").keys(&[
 ]);
 
 static RESTART: ObjectShape = ObjectShape::new("restart", "`restart`").keys(&[
-    key("policy", Shape::Word(RESTART_POLICIES), "When").default("\"never\""),
+    key("policy", Word(RESTART_POLICIES), "When").default("\"never\""),
     key("max", COUNT, "Restarts in a row before giving up").default("3"),
     key("backoff", DELAY_SECONDS, "First delay in seconds; grows with each attempt").default("2"),
     key("backoffMs", DELAY, "First delay in milliseconds").alias("backoff"),
@@ -293,7 +277,7 @@ static RETRY: ObjectShape = ObjectShape::new("retry", "`retry`").keys(&[
     key("maxRetries", COUNT, "Retries after the first attempt").default("3"),
     key("initial", DELAY_SECONDS, "First delay in seconds").default("1"),
     key("initialMs", DELAY, "First delay in milliseconds").alias("initial"),
-    key("factor", Shape::Number { min: 1.0, max: 100.0 }, "Growth of the delay").default("2"),
+    key("factor", Number { min: 1.0, max: 100.0 }, "Growth of the delay").default("2"),
     key("maxDelay", DELAY_SECONDS, "Longest delay in seconds").default("30"),
     key("maxDelayMs", DELAY, "Longest delay in milliseconds").alias("maxDelay"),
 ]);
@@ -304,53 +288,44 @@ static BREAKER: ObjectShape = ObjectShape::new("breaker", "`breaker`").keys(&[
     key("windowMs", DELAY, "The same in milliseconds").alias("window"),
     key("cooldown", DELAY_SECONDS, "Seconds until one call is let through to try").default("60"),
     key("cooldownMs", DELAY, "The same in milliseconds").alias("cooldown"),
-    key("errors", Shape::Flag, "JSON-RPC errors are failures").default("false"),
-    key("toolErrors", Shape::Flag, "Results with `isError` are failures").default("false"),
+    key("errors", Flag, "JSON-RPC errors are failures").default("false"),
+    key("toolErrors", Flag, "Results with `isError` are failures").default("false"),
 ]);
 
 static CACHE: ObjectShape = ObjectShape::new("cache", "`cache`").keys(&[
-    key("enabled", Shape::Flag, "Keep answers at all").default("true"),
-    key("ttl", Shape::Seconds, "Time to live in seconds, without a hint of the server")
-        .default("300"),
-    key("ttlMs", Shape::Millis, "Time to live in milliseconds").alias("ttl"),
-    key("staleIfUnavailable", Shape::Flag, "Serve an old answer when the server is down")
-        .default("true"),
+    key("enabled", Flag, "Keep answers at all").default("true"),
+    key("ttl", Seconds, "Time to live in seconds, without a hint of the server").default("300"),
+    key("ttlMs", Millis, "Time to live in milliseconds").alias("ttl"),
+    key("staleIfUnavailable", Flag, "Serve an old answer when the server is down").default("true"),
     key("maxEntries", AMOUNT, "Most entries").default("512"),
-    key("maxBytes", Shape::Bytes, "Most bytes").default("16777216"),
+    key("maxBytes", Bytes, "Most bytes").default("16777216"),
 ]);
 
-const ROOT: Shape = Shape::Either(&[Shape::Text, Shape::Object(&ROOT_OBJECT)]);
+const ROOT: Shape = Either(&[Text, Object(&ROOT_OBJECT)]);
 
 static ROOT_OBJECT: ObjectShape = ObjectShape::new("root", "a root")
-    .keys(&[
-        key("uri", Shape::Text, "A folder, or a `file://` URI"),
-        key("name", Shape::Text, "A name to show"),
-    ])
+    .keys(&[key("uri", Text, "A folder, or a `file://` URI"), key("name", Text, "A name to show")])
     .required(&["uri"]);
 
 static TOOLS: ObjectShape = ObjectShape::new("tools", "`tools`").keys(&[
-    key("allow", Shape::List(&Shape::Text), "Globs; a tool must match one; none allows all"),
-    key("deny", Shape::List(&Shape::Text), "Globs; a tool must match none; wins over `allow`"),
+    key("allow", List(&Text), "Globs; a tool must match one; none allows all"),
+    key("deny", List(&Text), "Globs; a tool must match none; wins over `allow`"),
 ]);
 
 static DEV: ObjectShape = ObjectShape::new("dev", "`dev`").keys(&[
     key(
         "watch",
-        Shape::Either(&[Shape::List(&Shape::Text), Shape::Text]),
+        Either(&[List(&Text), Text]),
         "Globs below the working directory; a change restarts the server",
     ),
-    key(
-        "build",
-        Shape::Either(&[Shape::List(&Shape::Text), Shape::Text]),
-        "Program and arguments to run before the restart",
-    ),
-    key("rerun", Shape::Flag, "Run the last call again after the restart").default("false"),
-    key("debug", Shape::Any, "Debugger settings of VS Code"),
+    key("build", Either(&[List(&Text), Text]), "Program and arguments to run before the restart"),
+    key("rerun", Flag, "Run the last call again after the restart").default("false"),
+    key("debug", Any, "Debugger settings of VS Code"),
 ]);
 
 static GUARD: ObjectShape = ObjectShape::new("guard", "`guard`").keys(&[
-    key("default", Shape::Word(GUARD_MODES), "For every tool").default("\"warn\""),
-    key("tools", Shape::Map(&Shape::Word(GUARD_MODES)), "For the named tools"),
+    key("default", Word(GUARD_MODES), "For every tool").default("\"warn\""),
+    key("tools", Map(&Word(GUARD_MODES)), "For the named tools"),
 ]);
 
 static APPROVALS: ObjectShape = ObjectShape::new("approvals", "`approvals`").keys(&[
@@ -358,34 +333,34 @@ static APPROVALS: ObjectShape = ObjectShape::new("approvals", "`approvals`").key
     key("elicitation", RULE, "For elicitation/create").default("\"ask\""),
     key(
         "outsideCalls",
-        Shape::Word(OUTSIDE_CALLS),
+        Word(OUTSIDE_CALLS),
         "For both while no call is in flight, with servers of versions up to 2025-11-25",
     )
     .default("\"deny\""),
 ]);
 
-const RULE: Shape = Shape::Either(&[Shape::Word(RULES), Shape::Object(&CANNED)]);
+const RULE: Shape = Either(&[Word(RULES), Object(&CANNED)]);
 
 static CANNED: ObjectShape = ObjectShape::new("canned", "a canned answer")
-    .keys(&[key("canned", Shape::Any, "The result every request is answered with")])
+    .keys(&[key("canned", Any, "The result every request is answered with")])
     .required(&["canned"]);
 
 static INPUT: ObjectShape = ObjectShape::new("input", "an input")
     .keys(&[
-        key("id", Shape::Text, "Its name in `${input:id}`"),
+        key("id", Text, "Its name in `${input:id}`"),
         key(
             "type",
-            Shape::Word(&[
+            Word(&[
                 ("promptString", "free text"),
                 ("pickString", "one of `options`"),
                 ("command", "refused: it runs a command of an editor"),
             ]),
             "How it is asked for",
         ),
-        key("description", Shape::Text, "What is asked"),
-        key("default", Shape::Text, "Offered value"),
-        key("password", Shape::Flag, "Hide what is typed").default("false"),
-        key("options", Shape::List(&OPTION), "The choices of `pickString`"),
+        key("description", Text, "What is asked"),
+        key("default", Text, "Offered value"),
+        key("password", Flag, "Hide what is typed").default("false"),
+        key("options", List(&OPTION), "The choices of `pickString`"),
     ])
     .required(&["id", "type"])
     .foreign(&[
@@ -393,10 +368,10 @@ static INPUT: ObjectShape = ObjectShape::new("input", "an input")
         ("args", "inputs of type `command` run inside an editor"),
     ]);
 
-const OPTION: Shape = Shape::Either(&[Shape::Text, Shape::Object(&OPTION_OBJECT)]);
+const OPTION: Shape = Either(&[Text, Object(&OPTION_OBJECT)]);
 
 static OPTION_OBJECT: ObjectShape = ObjectShape::new("option", "an option")
-    .keys(&[key("label", Shape::Text, "Shown"), key("value", Shape::Text, "Used")])
+    .keys(&[key("label", Text, "Shown"), key("value", Text, "Used")])
     .required(&["value"]);
 
 /// Keys other hosts write into an entry.
@@ -432,9 +407,9 @@ const FOREIGN: &[(&str, &str)] = &[
 // values in effect are `ProcessLimits`, `WireLimits` and `ContentLimits`.
 
 static LIMITS: ObjectShape = ObjectShape::new("limits", "`limits`").keys(&[
-    key("memory", Shape::Bytes, "Private memory of each process"),
-    key("cpu", Shape::Seconds, "CPU time of the process in seconds"),
-    key("cpuMs", Shape::Millis, "CPU time of the process in milliseconds").alias("cpu"),
+    key("memory", Bytes, "Private memory of each process"),
+    key("cpu", Seconds, "CPU time of the process in seconds"),
+    key("cpuMs", Millis, "CPU time of the process in milliseconds").alias("cpu"),
     key("openFiles", whole(16, 1_048_576), "Open files of the process"),
     key("lineBytes", whole(1_024, 256 << 20), "Longest message in bytes").default("4194304"),
     key("depth", whole(8, 512), "Deepest nesting of a message").default("128"),
@@ -451,14 +426,12 @@ static LIMITS: ObjectShape = ObjectShape::new("limits", "`limits`").keys(&[
         "Most bytes of stderr kept to say why the process ended",
     )
     .default("262144"),
-    key("maxCall", Shape::Seconds, "Longest call in seconds, whatever its progress").default("600"),
-    key("maxCallMs", Shape::Millis, "Longest call in milliseconds").alias("maxCall"),
+    key("maxCall", Seconds, "Longest call in seconds, whatever its progress").default("600"),
+    key("maxCallMs", Millis, "Longest call in milliseconds").alias("maxCall"),
     key("listPages", whole(1, 10_000), "Most pages of a list").default("100"),
     key("listEntries", whole(1, 1_000_000), "Most entries of a list").default("5000"),
-    key("refetch", Shape::Seconds, "Least time between two fetches of a list, in seconds")
-        .default("1"),
-    key("refetchMs", Shape::Millis, "Least time between two fetches, in milliseconds")
-        .alias("refetch"),
+    key("refetch", Seconds, "Least time between two fetches of a list, in seconds").default("1"),
+    key("refetchMs", Millis, "Least time between two fetches, in milliseconds").alias("refetch"),
     key("queueMessages", whole(1, 100_000), "Most messages that wait to be read by the server")
         .default("256"),
     key("queueBytes", whole(64 << 10, 256 << 20), "Most bytes that wait to be read by the server")
@@ -468,9 +441,8 @@ static LIMITS: ObjectShape = ObjectShape::new("limits", "`limits`").keys(&[
     key("approvals", whole(1, 10_000), "Most open requests of the server").default("32"),
     key("approvalsPerMinute", whole(1, 1_000_000), "Most requests of the server in a minute")
         .default("600"),
-    key("maxWaiting", Shape::Seconds, "Longest time a person may hold a call, in seconds")
-        .default("3600"),
-    key("maxWaitingMs", Shape::Millis, "Longest time a person may hold a call, in milliseconds")
+    key("maxWaiting", Seconds, "Longest time a person may hold a call, in seconds").default("3600"),
+    key("maxWaitingMs", Millis, "Longest time a person may hold a call, in milliseconds")
         .alias("maxWaiting"),
     key(
         "descriptionBytes",
@@ -480,8 +452,8 @@ static LIMITS: ObjectShape = ObjectShape::new("limits", "`limits`").keys(&[
     .default("4096"),
     key("schemaDepth", whole(1, 256), "Deepest nesting of a schema").default("32"),
     key("subschemas", whole(1, 100_000), "Most sub-schemas of a schema").default("2000"),
-    key("schemaTime", Shape::Seconds, "Longest validation of a value, in seconds").default("0.25"),
-    key("schemaTimeMs", Shape::Millis, "Longest validation of a value, in milliseconds")
+    key("schemaTime", Seconds, "Longest validation of a value, in seconds").default("0.25"),
+    key("schemaTimeMs", Millis, "Longest validation of a value, in milliseconds")
         .alias("schemaTime"),
     key("imagePixels", whole(1, 100_000_000), "Most pixels of a picture that is drawn")
         .default("4000000"),
@@ -492,29 +464,29 @@ static LIMITS: ObjectShape = ObjectShape::new("limits", "`limits`").keys(&[
 // Keys of servers reached by URL: signing in, certificates.
 
 static OAUTH: ObjectShape = ObjectShape::new("oauth", "how the host signs in").keys(&[
-    key("clientId", Shape::Text, "Client that was registered manually"),
-    key("clientSecret", Shape::Text, "Its secret"),
-    key("clientMetadataUrl", Shape::Text, "Address of a client metadata document"),
+    key("clientId", Text, "Client that was registered manually"),
+    key("clientSecret", Text, "Its secret"),
+    key("clientMetadataUrl", Text, "Address of a client metadata document"),
     key(
         "callbackPort",
         whole(1, 65_535),
         "Port of http://127.0.0.1:PORT/callback; otherwise one is chosen and remembered",
     ),
-    key("scopes", Shape::List(&Shape::Text), "Scopes to ask for, instead of the server's"),
+    key("scopes", List(&Text), "Scopes to ask for, instead of the server's"),
     key(
         "grant",
-        Shape::Word(&[
+        Word(&[
             ("authorization_code", "a person signs in with a browser"),
             ("client_credentials", "the client signs in for itself"),
         ]),
         "Who signs in",
     )
     .default("\"authorization_code\""),
-    key("privateKey", Shape::Text, "PEM of the key that signs the client's assertions"),
+    key("privateKey", Text, "PEM of the key that signs the client's assertions"),
 ]);
 
 static TLS: ObjectShape = ObjectShape::new("tls", "certificates").keys(&[
-    key("ca", Shape::Text, "PEM file of authorities to trust besides those of the system"),
-    key("cert", Shape::Text, "PEM file of the certificate the client shows"),
-    key("key", Shape::Text, "PEM file of its key"),
+    key("ca", Text, "PEM file of authorities to trust besides those of the system"),
+    key("cert", Text, "PEM file of the certificate the client shows"),
+    key("key", Text, "PEM file of its key"),
 ]);

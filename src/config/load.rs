@@ -12,10 +12,9 @@ use indexmap::IndexMap;
 
 use crate::base::ServerName;
 use crate::config::file::{self, FileContent, ParsedServer};
-use crate::config::origin::Origins;
 use crate::config::source::Source;
 use crate::config::{
-    Diagnostic, Environment, InputConfig, McpConfig, ServerConfig, Severity, graph,
+    Diagnostic, Environment, InputConfig, McpConfig, Origins, ServerConfig, Severity, graph,
 };
 
 /// A configuration with everything found out about it.
@@ -215,8 +214,7 @@ fn sorted(mut all: Vec<Diagnostic>, files: &[PathBuf]) -> Vec<Diagnostic> {
 }
 
 fn overridden(earlier: &ParsedServer, later: &ParsedServer) -> Diagnostic {
-    let file = earlier.key.diagnostic.as_ref().map(|d| d.at.to_string()).unwrap_or_default();
-    let message = format!("`{}` replaces the entry of {file}", later.name);
+    let message = format!("`{}` replaces the entry of {}", later.name, earlier.key.at());
     later.key.problem("config/overridden", Severity::Note, message)
 }
 

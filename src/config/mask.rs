@@ -40,7 +40,7 @@ pub fn is_secret_name(name: &str) -> bool {
 /// Byte ranges of `text` to hide, in order, not overlapping.
 pub(crate) fn hidden_ranges(text: &str) -> Vec<Range<usize>> {
     let mut tracker = Tracker::default();
-    let mut scanner = Scanner::new(text, &lenient());
+    let mut scanner = Scanner::new(text, &ScannerOptions::default());
     loop {
         match scanner.scan() {
             Ok(Some(token)) => {
@@ -60,6 +60,22 @@ pub(crate) fn hidden_ranges(text: &str) -> Vec<Range<usize>> {
     merged(tracker.hidden)
 }
 
+/// A text with these parts replaced, which stand in order and do not overlap. One over several lines
+/// keeps its line breaks, so that numbers of lines stay right.
+pub(crate) fn replaced(text: &str, parts: impl IntoIterator<Item = Range<usize>>) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    for part in parts {
+        out.push_str(text.get(at..part.start).unwrap_or_default());
+        out.push_str(MASK);
+        at = part.end;
+        let lines = text.get(part).unwrap_or_default().matches('\n').count();
+        out.extend(std::iter::repeat_n('\n', lines));
+    }
+    out.push_str(text.get(at..).unwrap_or_default());
+    out
+}
+
 fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges.retain(|range| !range.is_empty());
     ranges.sort_by_key(|range| range.start);
@@ -71,17 +87,6 @@ fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
         }
     }
     out
-}
-
-fn lenient() -> ScannerOptions {
-    ScannerOptions {
-        allow_single_quoted_strings: true,
-        allow_hexadecimal_numbers: true,
-        allow_unary_plus_numbers: true,
-        allow_bare_decimal_point_numbers: true,
-        allow_non_finite_numbers: true,
-        allow_extended_string_escapes: true,
-    }
 }
 
 /// Follows keys and brackets as far as they make sense.
@@ -297,48 +302,15 @@ const WORDS: [&str; 16] = [
 const STRONG: [&str; 5] = ["secret", "password", "passwd", "passphrase", "authorization"];
 
 /// How tokens of well-known services begin.
-const PREFIXES: [&str; 40] = [
-    "sk-",
-    "sk_",
-    "pk_",
-    "rk_",
-    "ghp_",
-    "gho_",
-    "ghu_",
-    "ghs_",
-    "ghr_",
-    "github_pat_",
-    "glpat-",
-    "xoxb-",
-    "xoxp-",
-    "xoxa-",
-    "xoxe.",
-    "xapp-",
-    "AKIA",
-    "ASIA",
-    "AIza",
-    "ya29.",
-    "eyJ",
-    "npm_",
-    "pypi-",
-    "hf_",
-    "SG.",
-    "dop_v1_",
-    "shpat_",
-    "sq0",
-    "AGE-SECRET-KEY",
-    "lin_api_",
-    "ntn_",
-    "tvly-",
-    "gsk_",
-    "r8_",
-    "figd_",
-    "pat-",
-    "key-",
-    "whsec_",
-    "dckr_pat_",
-    "Bearer ",
+const PREFIXES: [&str; 37] = [
+    "sk-", "sk_", "pk_", "rk_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "xoxb-", "xoxp-",
+    "xoxa-", "xoxe.", "xapp-", "AKIA", "ASIA", "AIza", "ya29.", "eyJ", "npm_", "pypi-", "hf_",
+    "SG.", "dop_v1_", "shpat_", "sq0", "lin_api_", "ntn_", "tvly-", "gsk_", "r8_", "figd_", "pat-",
+    "key-", "whsec_", "Bearer ",
 ];
+
+/// The longer of these beginnings.
+const LONG_PREFIXES: [&str; 3] = ["github_pat_", "AGE-SECRET-KEY", "dckr_pat_"];
 
 /// Shortest token behind such a beginning, and shortest value that is judged by its look, in bytes.
 const SHORTEST: (usize, usize) = (12, 20);
@@ -354,7 +326,7 @@ pub(crate) fn looks_secret(value: &str) -> bool {
     if value.contains("-----BEGIN") || has_user(value) {
         return true;
     }
-    let known = PREFIXES.iter().any(|prefix| value.starts_with(prefix));
+    let known = PREFIXES.iter().chain(&LONG_PREFIXES).any(|prefix| value.starts_with(prefix));
     (known && value.len() >= SHORTEST.0 && !is_place(value)) || is_random(value)
 }
 
@@ -460,19 +432,11 @@ fn secret_spots(text: &str) -> Vec<Range<usize>> {
 
 /// A text, such as an address, with those parts replaced: user, password and secret parameters.
 pub fn masked_address(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut at = 0;
-    for spot in secret_spots(text) {
-        out.push_str(text.get(at..spot.start).unwrap_or_default());
-        out.push_str(MASK);
-        at = spot.end;
-    }
-    out.push_str(text.get(at..).unwrap_or_default());
-    out
+    replaced(text, secret_spots(text))
 }
 
 /// Whether a value is nothing but a reference; a default may hold the secret itself.
-fn is_reference(text: &str) -> bool {
+pub(crate) fn is_reference(text: &str) -> bool {
     text.strip_prefix("${")
         .and_then(|rest| rest.strip_suffix('}'))
         .is_some_and(|inside| !inside.contains(":-") && !inside.contains(['{', '}']))
@@ -557,7 +521,7 @@ fn schemes(text: &str, found: &mut Vec<Range<usize>>) {
 }
 
 /// A value without the word of an authorisation scheme in front of it.
-fn behind_scheme(value: &str) -> &str {
+pub(crate) fn behind_scheme(value: &str) -> &str {
     let named = |scheme: &&&str| {
         value.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
     };

@@ -9,32 +9,31 @@ use crate::config::hazards::is_hidden;
 /// A small table of the scripts people are fooled with (Cyrillic, Greek, full width, digits for
 /// letters), not the whole of Unicode's confusables: this warns, it does not decide.
 pub fn skeleton(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
-    for c in name.chars().filter(|c| !is_hidden(*c) && !c.is_whitespace()) {
-        let c = match c {
-            '\u{ff01}'..='\u{ff5e}' => char::from_u32(c as u32 - 0xfee0).unwrap_or(c),
-            c => c,
-        };
-        for c in c.to_lowercase() {
-            out.push(alike(c));
-        }
-    }
-    out.replace("rn", "m").replace("vv", "w").replace("cl", "d")
+    let seen = name.chars().filter(|c| !is_hidden(*c) && !c.is_whitespace());
+    let drawn = seen.flat_map(char::to_lowercase).map(|c| match look(c) {
+        'i' => 'l',
+        '_' => '-',
+        other => other,
+    });
+    drawn.collect::<String>().replace("rn", "m").replace("vv", "w").replace("cl", "d")
 }
 
-fn alike(c: char) -> char {
+/// The ASCII letter a character is mistaken for; the common ones, not the whole of Unicode.
+pub(crate) fn look(c: char) -> char {
     match c {
-        '0' | 'о' | 'ο' | 'օ' => 'o',
-        '1' | '|' | 'і' | 'ι' | 'ӏ' | 'ı' | 'ⅼ' | 'l' | 'i' => 'l',
         'а' | 'α' => 'a',
+        'в' | 'β' => 'b',
         'с' | 'ϲ' => 'c',
         'ԁ' => 'd',
         'е' | 'ҽ' => 'e',
+        'ɡ' => 'g',
         'һ' => 'h',
+        'і' | 'ι' | 'ı' => 'i',
         'ј' => 'j',
         'к' | 'κ' => 'k',
         'м' => 'm',
         'п' | 'η' => 'n',
+        'ο' | 'о' | 'օ' | '0' | 'О' | 'Ο' | 'O' => 'o',
         'р' | 'ρ' => 'p',
         'ѕ' => 's',
         'т' | 'τ' => 't',
@@ -43,10 +42,21 @@ fn alike(c: char) -> char {
         'ѡ' | 'ω' => 'w',
         'х' | 'χ' => 'x',
         'у' | 'γ' => 'y',
-        'в' | 'β' => 'b',
-        'ɡ' => 'g',
-        '‐' | '‑' | '–' | '—' | '_' | '−' => '-',
-        other => other,
+        'А' | 'Α' => 'A',
+        'В' | 'Β' => 'B',
+        'С' => 'C',
+        'Е' | 'Ε' => 'E',
+        'Н' | 'Η' => 'H',
+        'К' | 'Κ' => 'K',
+        'М' | 'Μ' => 'M',
+        'Р' | 'Ρ' => 'P',
+        'Ѕ' => 'S',
+        'Т' | 'Τ' => 'T',
+        'Х' | 'Χ' => 'X',
+        'І' | 'Ι' | 'I' | '1' | '|' | 'ӏ' | 'ⅼ' => 'l',
+        '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xfee0).map_or(c, look),
+        '‐' | '‑' | '‒' | '–' | '—' | '−' => '-',
+        _ => c,
     }
 }
 

@@ -247,43 +247,37 @@ fn object(loaded: &Loaded, value: &Value, pointer: &str, default: Option<&Value>
     let kept: Map<String, Value> = parts
         .filter_map(|(key, value)| {
             let default = default.and_then(|all| all.get(key));
-            let part = Part { key, value, pointer: &child(pointer, key), default };
-            Some((key.clone(), part.kept(loaded)?))
+            Some((key.clone(), kept(loaded, (key, value), &child(pointer, key), default)?))
         })
         .collect();
     Value::Object(kept)
 }
 
-/// One value of an entry.
-struct Part<'a> {
-    key: &'a str,
-    value: &'a Value,
-    pointer: &'a str,
-    default: Option<&'a Value>,
-}
-
-impl Part<'_> {
-    fn kept(&self, loaded: &Loaded) -> Option<Value> {
-        let Self { key, value, pointer, default } = *self;
-        let said = loaded.origins.contains_key(pointer);
-        let differs = default != Some(value);
-        let keep = match value {
-            Value::Object(map) if !map.is_empty() => {
-                let kept = object(loaded, value, pointer, default);
-                let any = kept.as_object().is_some_and(|kept| !kept.is_empty());
-                // One word may say a whole object: `"cache": true`.
-                return if any { Some(kept) } else { said.then(|| value.clone()) };
-            }
-            // A list is one thing: half of the arguments would be another command.
-            Value::Array(list) if !list.is_empty() => {
-                let from_file = |i| loaded.origins.contains_key(&format!("{pointer}/{i}"));
-                said || differs || (0..list.len()).any(from_file)
-            }
-            Value::Object(_) | Value::Array(_) => said || (differs && default.is_some()),
-            // How it is reached shows, and it runs where its file is.
-            _ if matches!(key, "type" | "cwd") => said,
-            _ => said || differs,
-        };
-        keep.then(|| value.clone())
-    }
+/// What is kept of one value.
+fn kept(
+    loaded: &Loaded,
+    (key, value): (&str, &Value),
+    pointer: &str,
+    default: Option<&Value>,
+) -> Option<Value> {
+    let said = loaded.origins.contains_key(pointer);
+    let differs = default != Some(value);
+    let keep = match value {
+        Value::Object(map) if !map.is_empty() => {
+            let kept = object(loaded, value, pointer, default);
+            let any = kept.as_object().is_some_and(|kept| !kept.is_empty());
+            // One word may say a whole object: `"cache": true`.
+            return if any { Some(kept) } else { said.then(|| value.clone()) };
+        }
+        // A list is one thing: half of the arguments would be another command.
+        Value::Array(list) if !list.is_empty() => {
+            let from_file = |i| loaded.origins.contains_key(&format!("{pointer}/{i}"));
+            said || differs || (0..list.len()).any(from_file)
+        }
+        Value::Object(_) | Value::Array(_) => said || (differs && default.is_some()),
+        // How it is reached shows, and it runs where its file is.
+        _ if matches!(key, "type" | "cwd") => said,
+        _ => said || differs,
+    };
+    keep.then(|| value.clone())
 }

@@ -9,7 +9,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-use crate::config::{Diagnostic, Hold, Position};
+use crate::config::{Diagnostic, Position};
 
 mod policy;
 
@@ -131,6 +131,35 @@ pub struct ServerConfig {
     /// Where the entry stands.
     #[serde(skip)]
     pub at: Position,
+}
+
+/// What a server waits for before it may start. The engine lists such a server and starts it by no
+/// means, also not when it is asked to; another configuration without the hold lets it go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// The person has not approved what it would run.
+    Approval,
+    /// An input of this id has no answer.
+    Input(String),
+}
+
+impl Hold {
+    /// Its name among the settings that changed.
+    pub fn setting(&self) -> String {
+        match self {
+            Self::Approval => "approval".to_owned(),
+            Self::Input(id) => format!("input `{id}`"),
+        }
+    }
+}
+
+impl std::fmt::Display for Hold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Approval => f.write_str("awaiting your approval"),
+            Self::Input(id) => write!(f, "waiting for input `{id}`"),
+        }
+    }
 }
 
 /// How a server is reached.
@@ -378,6 +407,10 @@ pub struct RootConfig {
     /// A name to show.
     pub name: Option<String>,
 }
+
+/// The versions of the specification so far.
+pub(crate) const VERSIONS: [&str; 5] =
+    ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
 
 /// Which protocol to speak.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

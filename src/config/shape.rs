@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use crate::config::Severity;
 use crate::config::diagnostics::{Problems, child, closest};
 use crate::config::syntax::{Member, Node, NodeKind};
 
@@ -87,11 +88,11 @@ pub(crate) struct Key {
     pub(crate) alias_of: Option<&'static str>,
 }
 
-impl Key {
-    pub(crate) const fn new(name: &'static str, shape: Shape, doc: &'static str) -> Self {
-        Self { name, shape, doc, default: None, alias_of: None }
-    }
+pub(crate) const fn key(name: &'static str, shape: Shape, doc: &'static str) -> Key {
+    Key { name, shape, doc, default: None, alias_of: None }
+}
 
+impl Key {
     pub(crate) const fn default(mut self, json: &'static str) -> Self {
         self.default = Some(json);
         self
@@ -263,7 +264,8 @@ fn unknown_key(object: &ObjectShape, member: &Member, pointer: &str, out: &mut P
     }
     if let Some((_, whose)) = object.foreign.iter().find(|(name, _)| *name == key) {
         let message = format!("`{key}` is not used: {whose}");
-        out.note("config/foreign-key", &member.key_range, pointer, message);
+        let rule = ("config/foreign-key", Severity::Note);
+        out.report(rule, &member.key_range, pointer, message);
         return;
     }
     let message = format!("`{key}` is not a known key of {}", object.doc);

@@ -5,7 +5,6 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::base::secret::MASK;
 use crate::base::{self, SafeText};
 use crate::config::diagnostics::Mark;
 use crate::config::{Diagnostic, Position, Severity, env_file, mask};
@@ -86,18 +85,7 @@ impl Source {
 
     /// The text with its secrets replaced, line by line as it was.
     pub(crate) fn masked(&self) -> String {
-        let mut out = String::with_capacity(self.text.len());
-        let mut at = 0;
-        for range in &self.hidden {
-            out.push_str(self.text.get(at..range.start).unwrap_or_default());
-            out.push_str(MASK);
-            // A hidden text over several lines keeps its lines, so that numbers stay right.
-            let lines = self.text.get(range.clone()).unwrap_or_default().matches('\n').count();
-            out.extend(std::iter::repeat_n('\n', lines));
-            at = range.end;
-        }
-        out.push_str(self.text.get(at..).unwrap_or_default());
-        out
+        mask::replaced(&self.text, self.hidden.iter().cloned())
     }
 
     /// Line and column of a byte offset; an offset beyond the end is the end.
@@ -151,17 +139,12 @@ impl Source {
 
     /// A range as it may be shown: hidden parts replaced, control characters made visible.
     fn shown(&self, range: Range<usize>) -> String {
-        let mut out = String::new();
-        let mut at = range.start;
         let first = self.hidden.partition_point(|hidden| hidden.end <= range.start);
         let inside = self.hidden.iter().skip(first).take_while(|hidden| hidden.start < range.end);
-        for hidden in inside {
-            let from = hidden.start.max(range.start);
-            out.push_str(self.text.get(at..from).unwrap_or_default());
-            out.push_str(MASK);
-            at = hidden.end.min(range.end);
-        }
-        out.push_str(self.text.get(at..range.end).unwrap_or_default());
+        let parts = inside.map(|hidden| {
+            hidden.start.max(range.start) - range.start..hidden.end.min(range.end) - range.start
+        });
+        let out = mask::replaced(self.text.get(range.clone()).unwrap_or_default(), parts);
         SafeText::line(out.trim_end_matches(['\r', '\n'])).as_str().to_owned()
     }
 }

@@ -70,6 +70,11 @@ impl Node {
         if let NodeKind::Text(text) = &self.kind { Some(text) } else { None }
     }
 
+    /// Whether the value of a key is `true`.
+    pub(crate) fn is_true(&self, key: &str) -> bool {
+        matches!(self.get(key), Some(Node { kind: NodeKind::Bool(true), .. }))
+    }
+
     /// What it is, with its article, for messages.
     pub(crate) const fn type_name(&self) -> &'static str {
         match self.kind {
@@ -118,7 +123,7 @@ pub(crate) fn parse(source: &Source) -> (Option<Node>, Vec<Diagnostic>) {
         }
         Err(error) => {
             let mut problems = vec![syntax_error(source, &error)];
-            let root = match parse_with(source, &lenient()) {
+            let root = match parse_with(source, &ParseOptions::default()) {
                 Ok(root) => root,
                 Err(second) => {
                     problems.push(syntax_error(source, &second));
@@ -152,21 +157,6 @@ fn strict() -> ParseOptions {
         allow_bare_decimal_point_numbers: false,
         allow_non_finite_numbers: false,
         allow_extended_string_escapes: false,
-    }
-}
-
-fn lenient() -> ParseOptions {
-    ParseOptions {
-        allow_comments: true,
-        allow_trailing_commas: true,
-        allow_loose_object_property_names: true,
-        allow_missing_commas: true,
-        allow_single_quoted_strings: true,
-        allow_hexadecimal_numbers: true,
-        allow_unary_plus_numbers: true,
-        allow_bare_decimal_point_numbers: true,
-        allow_non_finite_numbers: true,
-        allow_extended_string_escapes: true,
     }
 }
 

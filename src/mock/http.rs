@@ -47,7 +47,7 @@ impl Hub {
         let streams = self.streams.borrow().clone();
         let mut reached = false;
         for stream in streams {
-            reached |= stream.send(Ok(event(text))).await.is_ok();
+            reached |= stream.send(Ok(data(event(text)))).await.is_ok();
         }
         self.streams.borrow_mut().retain(|stream| !stream.is_closed());
         if !reached {
@@ -60,11 +60,16 @@ impl Hub {
     }
 }
 
-fn event(text: &str) -> Frame<Bytes> {
-    Frame::data(Bytes::from(format!("event: message\ndata: {text}\n\n")))
+fn event(text: &str) -> String {
+    format!("event: message\ndata: {text}\n\n")
+}
+
+fn data(text: String) -> Frame<Bytes> {
+    Frame::data(Bytes::from(text))
 }
 
 /// One HTTP request and the answer to it.
+#[derive(Default)]
 pub(crate) struct Exchange {
     hub: Rc<Hub>,
     style_stream: bool,
@@ -102,13 +107,13 @@ impl Exchange {
             self.reply(StatusCode::OK, full(text));
             return;
         }
-        self.event_text(&format!("event: message\ndata: {text}\n\n")).await;
+        self.event_text(&event(&text)).await;
         self.stream.borrow_mut().take();
     }
 
     pub(crate) async fn message(&self, text: &str) {
         if self.expects && self.open() {
-            self.event_text(&format!("event: message\ndata: {text}\n\n")).await;
+            self.event_text(&event(text)).await;
         } else {
             self.hub.message(text).await;
         }
@@ -123,7 +128,7 @@ impl Exchange {
         }
         let stream = self.stream.borrow().clone();
         if let Some(stream) = stream {
-            let _ = stream.send(Ok(Frame::data(Bytes::from(text.to_owned())))).await;
+            let _ = stream.send(Ok(data(text.to_owned()))).await;
         }
     }
 
@@ -203,17 +208,8 @@ fn full(text: String) -> Body {
 /// Plays over HTTP until the script ends it; gives the exit code.
 pub(crate) async fn serve(stage: Rc<Stage>, listener: TcpListener) -> i32 {
     let hub = Rc::new(Hub::default());
-    let main = Rc::new(Exchange {
-        hub: Rc::clone(&hub),
-        style_stream: false,
-        expects: false,
-        asked: http::HeaderMap::new(),
-        headers: RefCell::default(),
-        head: RefCell::default(),
-        stream: RefCell::default(),
-        finished: Cell::new(true),
-    });
-    let sink = Sink::Http(main);
+    let main = Exchange { finished: Cell::new(true), hub: Rc::clone(&hub), ..Exchange::default() };
+    let sink = Sink::Http(Rc::new(main));
     stage.main.replace(Some(sink.clone()));
     crate::mock::os::handle_signals(&stage);
     let mut exit = stage.exit.subscribe();
@@ -255,10 +251,8 @@ async fn handle(
         expects: parts.method == Method::GET
             || (message["method"].is_string() && message.get("id").is_some()),
         asked: parts.headers,
-        headers: RefCell::default(),
         head: RefCell::new(Some(head)),
-        stream: RefCell::default(),
-        finished: Cell::new(false),
+        ..Exchange::default()
     });
     let path = parts.uri.path().to_owned();
     tokio::task::spawn_local(async move {
@@ -305,7 +299,7 @@ async fn route(
             if let Some(stream) = stream {
                 let backlog = std::mem::take(&mut *exchange.hub.backlog.borrow_mut());
                 for text in backlog {
-                    let _ = stream.send(Ok(event(&text))).await;
+                    let _ = stream.send(Ok(data(event(&text)))).await;
                 }
                 exchange.hub.streams.borrow_mut().push(stream);
             }

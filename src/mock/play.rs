@@ -79,6 +79,27 @@ impl Cx {
         self.sink.answer(text).await;
     }
 
+    async fn line(&self, to: Stream, text: &str) {
+        self.sink.bytes(to, format!("{text}\n").as_bytes(), 0, 0).await;
+    }
+
+    /// The parameters of a message behind its method.
+    fn params(&self, params: Option<&Value>) -> String {
+        let text = params.map(|params| format!(r#","params":{}"#, template::json(params, self)));
+        text.unwrap_or_default()
+    }
+
+    /// Keeps a value as `${saved.NAME}`.
+    fn save(&self, name: &str, value: Value) {
+        self.stage.saved.borrow_mut().insert(name.to_owned(), value);
+    }
+
+    /// The number of the next request to the host.
+    fn next_asked(&self) -> u64 {
+        self.stage.asked.set(self.stage.asked.get() + 1);
+        self.stage.asked.get()
+    }
+
     /// Waits; `OVER` when the host cancelled meanwhile and the script obeys.
     async fn pause(&self, millis: u64) -> Flow {
         let sleep = tokio::time::sleep(Duration::from_millis(millis));
@@ -105,7 +126,10 @@ impl Scope for Cx {
             "message" => template::follow(request?, rest),
             "params" => template::follow(params()?, rest),
             "arguments" => template::follow(&params()?["arguments"], rest),
-            "header" => self.sink.asked_header(rest),
+            "header" => match &self.sink {
+                Sink::Http(exchange) => exchange.asked_header(rest),
+                Sink::Stdio(_) => None,
+            },
             "name" | "uri" => params()?.get(root).cloned(),
             "token" => params()?["_meta"].get("progressToken").cloned(),
             _ => self.stage.lookup(path),
@@ -137,23 +161,16 @@ async fn perform(cx: &Cx, action: &Action) -> Flow {
             cx.answer(&answers::text_result(cx, &cx.text(text), true)).await;
         }
         Action::Send(message) => send(cx, message).await,
-        Action::Line(text) => {
-            let line = cx.text(text) + "\n";
-            cx.sink.bytes(Stream::Stdout, line.as_bytes(), 0, 0).await;
-        }
+        Action::Line(text) => cx.line(Stream::Stdout, &cx.text(text)).await,
         Action::Write(write) => self::write(cx, write).await,
-        Action::Stderr(text) => {
-            let line = cx.text(text) + "\n";
-            cx.sink.bytes(Stream::Stderr, line.as_bytes(), 0, 0).await;
-        }
+        Action::Stderr(text) => cx.line(Stream::Stderr, &cx.text(text)).await,
         Action::Notify(notify) => self::notify(cx, notify).await,
         Action::Progress(progress) => return self::progress(cx, progress).await,
         Action::Ask(ask) => return self::ask(cx, ask).await,
         Action::Set(lists) => set(cx, lists),
         Action::Save(values) => {
             for (name, value) in values {
-                let value = template::value(value, cx);
-                cx.stage.saved.borrow_mut().insert(name.clone(), value);
+                cx.save(name, template::value(value, cx));
             }
         }
         Action::Delay(millis) => return cx.pause(cx.number(millis)).await,
@@ -163,24 +180,36 @@ async fn perform(cx: &Cx, action: &Action) -> Flow {
         Action::Switch(switch) => return self::switch(cx, switch).await,
         Action::Background(reaction) => background(cx, reaction),
         Action::Flood(flood) => return self::flood(cx, flood).await,
+        other => {
+            if let Sink::Http(exchange) = &cx.sink {
+                on_http(cx, exchange, other).await;
+            }
+            return on_process(cx, other).await;
+        }
+    }
+    GO_ON
+}
+
+/// Actions that concern the HTTP answer; over stdio nothing happens.
+async fn on_http(cx: &Cx, exchange: &super::http::Exchange, action: &Action) {
+    match action {
         Action::Respond(respond) => {
             let body = respond.body.as_ref().map(|body| template::text(body, cx));
             if respond.body.as_ref().is_some_and(|body| !body.is_string()) {
-                cx.sink.header("content-type", "application/json");
+                exchange.header("content-type", "application/json");
             }
-            cx.sink.respond(respond, body.unwrap_or_default());
+            exchange.respond(respond, body.unwrap_or_default());
         }
         Action::Headers(headers) => {
             for (name, value) in headers {
-                cx.sink.header(name, &cx.text(value));
+                exchange.header(name, &cx.text(value));
             }
         }
-        Action::Sse(text) => cx.sink.event_text(&cx.text(text)).await,
-        Action::EndStream => cx.sink.end(),
-        Action::Disconnect => cx.sink.disconnect(),
-        process => return on_process(cx, process).await,
+        Action::Sse(text) => exchange.event_text(&cx.text(text)).await,
+        Action::EndStream => exchange.end(),
+        Action::Disconnect => exchange.disconnect(),
+        _ => {}
     }
-    GO_ON
 }
 
 /// Actions that concern the process rather than the protocol.
@@ -198,10 +227,7 @@ async fn on_process(cx: &Cx, action: &Action) -> Flow {
         Action::Ignore(name) => os::ignore(name),
         Action::Spawn(spawn) => self::spawn(cx, spawn).await,
         Action::Setsid => os::setsid(),
-        Action::Tty(text) => {
-            let outcome = os::write_tty(&cx.text(text));
-            cx.stage.saved.borrow_mut().insert("tty".to_owned(), outcome.into());
-        }
+        Action::Tty(text) => cx.save("tty", os::write_tty(&cx.text(text)).into()),
         Action::WriteFile(file) => {
             if let Err(error) = std::fs::write(cx.text(&file.path), cx.text(&file.text)) {
                 complain(cx, &format!("{}: {error}", file.path)).await;
@@ -222,8 +248,7 @@ async fn on_process(cx: &Cx, action: &Action) -> Flow {
 }
 
 async fn complain(cx: &Cx, text: &str) {
-    let line = format!("mock: {text}\n");
-    cx.sink.bytes(Stream::Stderr, line.as_bytes(), 0, 0).await;
+    cx.line(Stream::Stderr, &format!("mock: {text}")).await;
 }
 
 async fn default(cx: &Cx) {
@@ -237,8 +262,12 @@ async fn default(cx: &Cx) {
         cx.stage.listeners.borrow_mut().push((id, cx.sink.clone()));
         return;
     }
-    if method == "initialize" && !cx.stage.script.http.session.is_empty() {
-        cx.sink.header("mcp-session-id", &cx.stage.script.http.session);
+    let session = &cx.stage.script.http.session;
+    if let Sink::Http(exchange) = &cx.sink
+        && method == "initialize"
+        && !session.is_empty()
+    {
+        exchange.header("mcp-session-id", session);
     }
     let outcome: Result<String, Refusal> = answers::result(cx, method);
     match outcome {
@@ -293,9 +322,8 @@ async fn notify(cx: &Cx, notify: &Notify) {
         return;
     }
     let method = Value::String(notify.method.clone());
-    let rest = params.map(|params| format!(r#","params":{}"#, template::json(params, cx)));
-    let text = format!(r#"{{"jsonrpc":"2.0","method":{method}{}}}"#, rest.unwrap_or_default());
-    cx.sink.message(text).await;
+    let params = cx.params(params);
+    cx.sink.message(format!(r#"{{"jsonrpc":"2.0","method":{method}{params}}}"#)).await;
 }
 
 async fn progress(cx: &Cx, progress: &Progress) -> Flow {
@@ -329,8 +357,7 @@ async fn progress(cx: &Cx, progress: &Progress) -> Flow {
 }
 
 async fn ask(cx: &Cx, ask: &Ask) -> Flow {
-    let number = cx.stage.asked.get() + 1;
-    cx.stage.asked.set(number);
+    let number = cx.next_asked();
     let id = match &ask.id {
         Some(id) => template::json(id, cx),
         None => format!("\"mock-{number}\""),
@@ -338,8 +365,7 @@ async fn ask(cx: &Cx, ask: &Ask) -> Flow {
     let (answered, answer) = tokio::sync::oneshot::channel();
     cx.stage.asks.borrow_mut().insert(id.clone(), answered);
     let method = Value::String(ask.method.clone());
-    let params = ask.params.as_ref().map(|params| template::json(params, cx));
-    let params = params.map(|params| format!(r#","params":{params}"#)).unwrap_or_default();
+    let params = cx.params(ask.params.as_ref());
     cx.sink.message(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method}{params}}}"#)).await;
     let got = match ask.wait {
         Some(0) => return GO_ON,
@@ -357,23 +383,23 @@ async fn ask(cx: &Cx, ask: &Ask) -> Flow {
         );
         cx.sink.message(text).await;
     }
-    let name = ask.save_as.clone().unwrap_or_else(|| "answer".to_owned());
-    cx.stage.saved.borrow_mut().insert(name, got.unwrap_or_default());
+    cx.save(ask.save_as.as_deref().unwrap_or("answer"), got.unwrap_or_default());
     GO_ON
 }
 
 fn set(cx: &Cx, new: &Lists) {
-    fn replace(slot: &mut Option<Value>, value: Option<&Value>) {
+    let now = &mut *cx.stage.lists.borrow_mut();
+    for (slot, value) in [
+        (&mut now.tools, &new.tools),
+        (&mut now.prompts, &new.prompts),
+        (&mut now.resources, &new.resources),
+        (&mut now.resource_templates, &new.resource_templates),
+        (&mut now.instructions, &new.instructions),
+    ] {
         if value.is_some() {
-            *slot = value.cloned();
+            slot.clone_from(value);
         }
     }
-    let mut now = cx.stage.lists.borrow_mut();
-    replace(&mut now.tools, new.tools.as_ref());
-    replace(&mut now.prompts, new.prompts.as_ref());
-    replace(&mut now.resources, new.resources.as_ref());
-    replace(&mut now.resource_templates, new.resource_templates.as_ref());
-    replace(&mut now.instructions, new.instructions.as_ref());
 }
 
 async fn wait(cx: &Cx, until: Until) -> Flow {
@@ -430,8 +456,7 @@ async fn spawn(cx: &Cx, spawn: &Spawn) {
             let _ = tokio::task::spawn_blocking(move || child.wait()).await;
         }
         Ok(child) => {
-            let saved = json!({"pid": child.id()});
-            cx.stage.saved.borrow_mut().insert("child".to_owned(), saved);
+            cx.save("child", json!({"pid": child.id()}));
             cx.stage.hoard.borrow_mut().push(Box::new(child));
         }
         Err(error) => complain(cx, &format!("cannot spawn: {error}")).await,
@@ -449,7 +474,7 @@ pub(crate) async fn replay(cx: &Cx, recorded: &Recorded, request: &Value) {
         return;
     }
     if faults.junk == step {
-        cx.sink.bytes(Stream::Stdout, b"this line is no message\n", 0, 0).await;
+        cx.line(Stream::Stdout, "this line is no message").await;
     }
     tokio::time::sleep(faults.delay).await;
     let Some(exchange) = recorded.find(request) else {
@@ -463,12 +488,8 @@ pub(crate) async fn replay(cx: &Cx, recorded: &Recorded, request: &Value) {
         }
         match sent {
             Sent::Message(message) => send_again(cx, &exchange, message, request).await,
-            Sent::Junk(line) => {
-                cx.sink.bytes(Stream::Stdout, format!("{line}\n").as_bytes(), 0, 0).await;
-            }
-            Sent::Stderr(line) => {
-                cx.sink.bytes(Stream::Stderr, format!("{line}\n").as_bytes(), 0, 0).await;
-            }
+            Sent::Junk(line) => cx.line(Stream::Stdout, line).await,
+            Sent::Stderr(line) => cx.line(Stream::Stderr, line).await,
             Sent::End(Ok(code)) => return cx.stage.exit(*code),
             Sent::End(Err(signal)) => return os::signal_self(signal),
         }
@@ -494,8 +515,7 @@ async fn send_again(cx: &Cx, exchange: &Exchange, message: &Value, request: &Val
             cx.sink.message(message.to_string()).await;
         }
         (true, true) => {
-            let asked = cx.stage.asked.get() + 1;
-            cx.stage.asked.set(asked);
+            let asked = cx.next_asked();
             message["id"] = asked.into();
             let (answered, answer) = tokio::sync::oneshot::channel();
             cx.stage.asks.borrow_mut().insert(asked.to_string(), answered);
@@ -513,13 +533,13 @@ const BLOCK: usize = 64 << 10;
 const TICK: Duration = Duration::from_millis(10);
 
 /// Writes what the flood asks for. Its time is looked at between blocks, so that no line is cut.
-pub(crate) async fn flood(cx: &Cx, flood: &Flood) -> Flow {
+async fn flood(cx: &Cx, flood: &Flood) -> Flow {
     if flood.bytes > 0 {
         unbroken(cx, flood).await;
     } else {
         lines(cx, flood).await;
     }
-    ControlFlow::Continue(())
+    GO_ON
 }
 
 async fn unbroken(cx: &Cx, flood: &Flood) {
@@ -565,8 +585,7 @@ fn line(cx: &Cx, flood: &Flood, index: u64, out: &mut Vec<u8>) {
     let text = match (&flood.json, &flood.line) {
         (Some(json), _) => template::json(json, &template::counted(cx, index)),
         (None, Some(text)) if text.contains("${") => {
-            let text = serde_json::Value::String(text.clone());
-            template::text(&text, &template::counted(cx, index))
+            template::text(&text.as_str().into(), &template::counted(cx, index))
         }
         (None, Some(text)) => text.clone(),
         (None, None) => format!("flood {index}"),

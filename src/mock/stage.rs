@@ -15,10 +15,11 @@ use super::answers;
 use super::http::Exchange;
 use super::play::{Cx, play, replay};
 use super::recorded::Recorded;
-use super::script::{Action, Lists, Reaction, Respond, Script, Stream};
+use super::script::{Action, Lists, Reaction, Script, Stream};
 use super::stdio::Pipes;
 
 /// What a playing server knows.
+#[derive(Default)]
 pub(crate) struct Stage {
     pub(crate) script: Script,
     /// A recording that is played instead of the script.
@@ -36,8 +37,8 @@ pub(crate) struct Stage {
     pub(crate) listeners: RefCell<Vec<(Value, Sink)>>,
     /// How often each `turns` was reached, by its address in the script.
     pub(crate) turns: RefCell<HashMap<usize, usize>>,
-    /// How often each method was received: `${count}`.
-    counts: RefCell<HashMap<String, u64>>,
+    /// How often each cue came: `${count}`.
+    counts: RefCell<HashMap<Cue, u64>>,
     /// Requests of the host under way, by their id as JSON text.
     running: RefCell<HashMap<String, CancellationToken>>,
     /// Memory and files taken on purpose.
@@ -52,7 +53,7 @@ pub(crate) struct Stage {
 }
 
 /// Which reaction of the script is meant.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Cue {
     Call(String),
     Read(String),
@@ -69,24 +70,8 @@ impl Stage {
             resource_templates: script.resource_templates.clone(),
             instructions: script.instructions.clone(),
         };
-        Rc::new(Self {
-            script,
-            recorded,
-            lists: RefCell::new(lists),
-            saved: RefCell::default(),
-            argv,
-            asks: RefCell::default(),
-            asked: Cell::new(0),
-            listeners: RefCell::default(),
-            turns: RefCell::default(),
-            counts: RefCell::default(),
-            running: RefCell::default(),
-            hoard: RefCell::default(),
-            stdin_closed: CancellationToken::new(),
-            reading: watch::Sender::new(true),
-            exit: watch::Sender::new(None),
-            main: RefCell::default(),
-        })
+        let (lists, reading) = (RefCell::new(lists), watch::Sender::new(true));
+        Rc::new(Self { script, recorded, lists, argv, reading, ..Self::default() })
     }
 
     /// The reaction for a cue, if the script has one.
@@ -178,10 +163,10 @@ impl Stage {
             self.cancel(&message["params"]["requestId"]);
         }
         let cue = self.cue(&method, &message);
-        *self.counts.borrow_mut().entry(count_key(&cue)).or_default() += 1;
+        *self.counts.borrow_mut().entry(cue.clone()).or_default() += 1;
         let key = message.get("id").map(Value::to_string);
         let mut cx = Cx::new(self, sink, Some(message));
-        cx.count = self.counts.borrow()[&count_key(&cue)];
+        cx.count = self.counts.borrow()[&cue];
         if let Some(key) = &key {
             self.running.borrow_mut().insert(key.clone(), cx.cancelled.clone());
         }
@@ -240,15 +225,6 @@ impl Stage {
     /// Ends the play with this exit code; what is queued is written first.
     pub(crate) fn exit(&self, code: i32) {
         self.exit.send_replace(Some(code));
-    }
-}
-
-fn count_key(cue: &Cue) -> String {
-    match cue {
-        Cue::Call(name) => format!("call {name}"),
-        Cue::Read(uri) => format!("read {uri}"),
-        Cue::Get(name) => format!("get {name}"),
-        Cue::On(what) => what.clone(),
     }
 }
 
@@ -318,49 +294,6 @@ impl Sink {
     pub(crate) async fn finish(&self, expected: bool) {
         if let Self::Http(exchange) = self {
             exchange.finish(expected);
-        }
-    }
-
-    /// HTTP: this answer, as a whole. Over stdio nothing happens.
-    pub(crate) fn respond(&self, respond: &Respond, body: String) {
-        if let Self::Http(exchange) = self {
-            exchange.respond(respond, body);
-        }
-    }
-
-    /// HTTP: a header of the answer to come.
-    pub(crate) fn header(&self, name: &str, value: &str) {
-        if let Self::Http(exchange) = self {
-            exchange.header(name, value);
-        }
-    }
-
-    /// HTTP: raw text in the event stream.
-    pub(crate) async fn event_text(&self, text: &str) {
-        if let Self::Http(exchange) = self {
-            exchange.event_text(text).await;
-        }
-    }
-
-    /// HTTP: ends the event stream.
-    pub(crate) fn end(&self) {
-        if let Self::Http(exchange) = self {
-            exchange.end();
-        }
-    }
-
-    /// HTTP: a header of the request at hand.
-    pub(crate) fn asked_header(&self, name: &str) -> Option<serde_json::Value> {
-        match self {
-            Self::Stdio(_) => None,
-            Self::Http(exchange) => exchange.asked_header(name),
-        }
-    }
-
-    /// HTTP: cuts the connection.
-    pub(crate) fn disconnect(&self) {
-        if let Self::Http(exchange) = self {
-            exchange.disconnect();
         }
     }
 

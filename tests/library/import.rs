@@ -156,7 +156,7 @@ fn what_has_no_counterpart_is_named_and_no_value_is() {
 
 #[test]
 fn what_is_imported_loads_here_without_a_problem() {
-    for host in Host::ALL {
+    for &host in Host::ALL {
         let (text, notes) = import::merged("", &imported(host), Conflict::Keep).expect("merged");
         assert!(notes.is_empty());
         let loaded = load_text(Path::new("mcp.json"), &text, &environment()).expect("loads");
@@ -181,7 +181,7 @@ const OURS: &str = "\
 
 #[test]
 fn our_file_keeps_every_byte_and_only_grows() {
-    for host in Host::ALL {
+    for &host in Host::ALL {
         let (text, _) = import::merged(OURS, &imported(host), Conflict::Keep).expect("merged");
         let diff = similar::TextDiff::from_lines(OURS, &text);
         let gone: Vec<_> = diff
@@ -220,7 +220,7 @@ fn files_are_known_by_their_place_and_listed() {
     env.home = Some("/home/user".into());
     env.config_dir = Some("/home/user/.config".into());
     let places = import::places(&env);
-    for host in Host::ALL {
+    for &host in Host::ALL {
         assert!(places.iter().any(|place| place.host == host), "{}", host.name());
     }
     for place in places {

@@ -6,24 +6,15 @@ use crate::base::human::{Dur, count};
 use crate::check::model::{Finding, Report, ServerReport, StepStatus, Verdict};
 use crate::check::subject::brief;
 use crate::config::Severity;
+use crate::config::diagnostics::summary;
 
 /// How to write it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
     /// Whether escape sequences for colour are wanted.
-    pub colour: Colour,
+    pub colour: bool,
     /// Whether everything is told, or only what is wrong.
     pub detail: Detail,
-}
-
-/// Colour or none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Colour {
-    /// None.
-    #[default]
-    Off,
-    /// ANSI colours.
-    On,
 }
 
 /// How much is told.
@@ -56,10 +47,7 @@ impl Style {
             Ink::Dim => "2",
             Ink::Bold => "1",
         };
-        match self.colour {
-            Colour::Off => text.to_owned(),
-            Colour::On => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
-        }
+        if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
     fn shows(self, finding: &Finding) -> bool {
@@ -204,16 +192,8 @@ fn table(out: &mut String, style: Style, report: &Report) {
 }
 
 fn closing(out: &mut String, style: Style, report: &Report) {
-    let mut parts = Vec::new();
-    for (severity, word) in
-        [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Note, "note")]
-    {
-        let n = report.all().filter(|(_, f)| f.severity == severity).count();
-        if n > 0 {
-            parts.push(count(n, word).to_string());
-        }
-    }
-    let found = if parts.is_empty() { "nothing to report".to_owned() } else { parts.join(", ") };
+    let found = summary(report.all().map(|(_, f)| f.severity));
+    let found = found.unwrap_or_else(|| "nothing to report".to_owned());
     let _ = write!(
         out,
         "{}: {found} in {}, {}",

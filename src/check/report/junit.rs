@@ -28,8 +28,13 @@ struct Case {
 enum Outcome {
     Passed,
     Skipped,
-    Failed { kind: String, message: String, text: String },
-    Broken { kind: String, message: String, text: String },
+    /// With the element that says so: `failure`, or `error` where nothing could be established.
+    Failed {
+        tag: &'static str,
+        kind: String,
+        message: String,
+        text: String,
+    },
 }
 
 /// Writes the report.
@@ -87,7 +92,8 @@ fn step_case(class: &str, server: &ServerReport, step: &crate::check::model::Ste
         StepStatus::Ok => Outcome::Passed,
         // The finding that explains a failed step carries the failure; the step is counted apart
         // only when nothing else does.
-        StepStatus::Failed if server.findings.is_empty() => Outcome::Broken {
+        StepStatus::Failed if server.findings.is_empty() => Outcome::Failed {
+            tag: "error",
             kind: step.name.to_string(),
             message: step.detail.clone(),
             text: String::new(),
@@ -118,28 +124,13 @@ fn case_of(report: &Report, class: &str, server: Option<&ServerReport>, finding:
         }
     }
     let (kind, message) = (finding.rule.to_string(), finding.message.clone());
-    let outcome = if broken {
-        Outcome::Broken { kind, message, text }
-    } else if finding.severity >= report.fail_on {
-        Outcome::Failed { kind, message, text }
+    let tag = if broken { "error" } else { "failure" };
+    let outcome = if broken || finding.severity >= report.fail_on {
+        Outcome::Failed { tag, kind, message, text }
     } else {
         Outcome::Passed
     };
     Case { class: class.to_owned(), name, took: Duration::ZERO, outcome }
-}
-
-fn count<'a>(cases: impl Iterator<Item = &'a Case>) -> (String, String, String, String) {
-    let (mut tests, mut failures, mut errors, mut skipped) = (0, 0, 0, 0);
-    for case in cases {
-        tests += 1;
-        match case.outcome {
-            Outcome::Passed => {}
-            Outcome::Skipped => skipped += 1,
-            Outcome::Failed { .. } => failures += 1,
-            Outcome::Broken { .. } => errors += 1,
-        }
-    }
-    (tests.to_string(), failures.to_string(), errors.to_string(), skipped.to_string())
 }
 
 fn suite(
@@ -148,7 +139,12 @@ fn suite(
     suite: &Suite,
     began: &str,
 ) -> io::Result<()> {
-    let (tests, failures, errors, skipped) = count(suite.cases.iter());
+    let count = |is: &dyn Fn(&Outcome) -> bool| {
+        suite.cases.iter().filter(|case| is(&case.outcome)).count().to_string()
+    };
+    let failed = |element| count(&|o| matches!(o, Outcome::Failed { tag, .. } if *tag == element));
+    let (failures, errors) = (failed("failure"), failed("error"));
+    let skipped = count(&|outcome| matches!(outcome, Outcome::Skipped));
     let name = clean(&suite.name);
     let head = writer.create_element("testsuite").with_attributes([
         ("id", &*index.to_string()),
@@ -156,7 +152,7 @@ fn suite(
         ("name", &*name),
         ("timestamp", began),
         ("hostname", "localhost"),
-        ("tests", &*tests),
+        ("tests", &*suite.cases.len().to_string()),
         ("failures", &*failures),
         ("errors", &*errors),
         ("skipped", &*skipped),
@@ -186,14 +182,12 @@ fn write_case(writer: &mut Writer<&mut Vec<u8>>, case: &Case) -> io::Result<()> 
     let (tag, kind, message, text) = match &case.outcome {
         Outcome::Passed => return element.write_empty().map(drop),
         Outcome::Skipped => {
-            return element
-                .write_inner_content(|writer| {
-                    writer.create_element("skipped").write_empty().map(drop)
-                })
-                .map(drop);
+            let skipped = |writer: &mut Writer<&mut Vec<u8>>| {
+                writer.create_element("skipped").write_empty().map(drop)
+            };
+            return element.write_inner_content(skipped).map(drop);
         }
-        Outcome::Failed { kind, message, text } => ("failure", kind, message, text),
-        Outcome::Broken { kind, message, text } => ("error", kind, message, text),
+        Outcome::Failed { tag, kind, message, text } => (*tag, kind, message, text),
     };
     element.write_inner_content(|writer| {
         let (kind, message, text) = (clean(kind), clean(message), clean(text));

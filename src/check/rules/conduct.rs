@@ -7,11 +7,9 @@ use serde_json::Value;
 use crate::check::rule::finding;
 use crate::check::subject::{Subject, brief};
 use crate::check::{Finding, Severity};
+use crate::config::schema::VERSIONS;
 use crate::host::{ServerState, StartStep, StepStatus};
 use crate::mcp::{Era, FindingKind, ListKind};
-
-/// Versions the specification has published.
-const VERSIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
 
 /// Checks the conduct of one server.
 pub(super) fn check(subject: &Subject) -> Vec<Finding> {

@@ -9,6 +9,7 @@ use crate::check::expect::Budgets;
 use crate::check::rule::finding;
 use crate::check::subject::{Entry, Subject, brief};
 use crate::check::{Finding, Severity};
+use crate::config::names::look;
 use crate::mcp::ListKind;
 
 /// Longest tool name (MCP, server features, tools, tool names), in characters.
@@ -96,43 +97,6 @@ fn loose_shape(name: &str) -> String {
 /// A name with every character replaced by the ASCII one it looks like.
 pub(super) fn shape(name: &str) -> String {
     name.chars().filter(|c| !crate::base::text::inspect::is_hidden(*c)).map(look).collect()
-}
-
-/// The ASCII letter a character is mistaken for; the common ones, not the whole of Unicode.
-fn look(c: char) -> char {
-    match c {
-        'а' | 'α' => 'a',
-        'с' | 'ϲ' => 'c',
-        'ԁ' => 'd',
-        'е' => 'e',
-        'һ' => 'h',
-        'і' | 'ι' | 'ı' => 'i',
-        'ј' => 'j',
-        'ο' | 'о' | '0' | 'О' | 'Ο' | 'O' => 'o',
-        'р' | 'ρ' => 'p',
-        'ѕ' => 's',
-        'ν' => 'v',
-        'ѡ' => 'w',
-        'х' | 'χ' => 'x',
-        'у' | 'γ' => 'y',
-        'А' | 'Α' => 'A',
-        'В' | 'Β' => 'B',
-        'С' => 'C',
-        'Е' | 'Ε' => 'E',
-        'Н' | 'Η' => 'H',
-        'К' | 'Κ' => 'K',
-        'М' | 'Μ' => 'M',
-        'Р' | 'Ρ' => 'P',
-        'Ѕ' => 'S',
-        'Т' | 'Τ' => 'T',
-        'Х' | 'Χ' => 'X',
-        'І' | 'Ι' | 'I' | '1' | '|' => 'l',
-        '\u{ff01}'..='\u{ff5e}' => {
-            char::from_u32(u32::from(c) - 0xff01 + 0x21).map_or(c, |ascii| ascii)
-        }
-        '‐' | '‑' | '‒' | '–' | '—' | '−' => '-',
-        _ => c,
-    }
 }
 
 // Annotations of tools that contradict each other or the tool's own name.

@@ -10,6 +10,7 @@ use crate::check::Finding;
 use crate::check::expect::Budgets;
 use crate::check::rule::finding;
 use crate::check::subject::{Entry, Subject, brief};
+use crate::config::diagnostics::child;
 use crate::host::validate::{Limits, SchemaProblem, SchemaProblemKind, schema_problems};
 use crate::mcp::{Era, ListKind};
 
@@ -23,30 +24,29 @@ pub(super) fn texts(subject: &Subject, budgets: &Budgets) -> Vec<Finding> {
     let mut findings = Vec::new();
     let longest = budgets.description_bytes.unwrap_or(subject.limits.description_bytes);
     for entry in subject.entries() {
-        let mut own = Vec::new();
-        walk(entry.raw, &mut String::new(), 0, &mut |pointer, text| {
-            judge(&entry.place_of(pointer), text, speaks(pointer), &mut own);
-        });
-        cap(&entry.place(), own, &mut findings);
+        of_entry(&entry, &mut findings);
         descriptions(&entry, longest, &mut findings);
     }
     for rejected in &subject.rejected {
-        let entry = Entry { list: rejected.list, raw: rejected.raw.as_ref() };
-        let mut own = Vec::new();
-        walk(entry.raw, &mut String::new(), 0, &mut |pointer, text| {
-            judge(&entry.place_of(pointer), text, speaks(pointer), &mut own);
-        });
-        cap(&entry.place(), own, &mut findings);
+        of_entry(&Entry { list: rejected.list, raw: rejected.raw.as_ref() }, &mut findings);
     }
     if let Some(text) = &subject.instructions {
         judge("instructions", text, true, &mut findings);
     }
     if let Some(info) = &subject.server_info {
-        walk(info, &mut String::new(), 0, &mut |pointer, text| {
+        walk(info, "", 0, &mut |pointer, text| {
             judge(&format!("serverInfo#{}", brief(pointer, 80)), text, true, &mut findings);
         });
     }
     findings
+}
+
+fn of_entry(entry: &Entry<'_>, findings: &mut Vec<Finding>) {
+    let mut own = Vec::new();
+    walk(entry.raw, "", 0, &mut |pointer, text| {
+        judge(&entry.place_of(pointer), text, speaks(pointer), &mut own);
+    });
+    cap(&entry.place(), own, findings);
 }
 
 /// Whether the text at this pointer is prose meant for a model or a person.
@@ -98,27 +98,20 @@ fn cap(place: &str, mut own: Vec<Finding>, findings: &mut Vec<Finding>) {
 }
 
 /// Every string of a value, keys included, with its JSON pointer.
-fn walk(value: &Value, pointer: &mut String, depth: usize, see: &mut dyn FnMut(&str, &str)) {
-    if depth > DEEPEST {
-        return;
-    }
-    let length = pointer.len();
+fn walk(value: &Value, pointer: &str, depth: usize, see: &mut dyn FnMut(&str, &str)) {
     match value {
+        _ if depth > DEEPEST => {}
         Value::String(text) => see(pointer, text),
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                let _ = write!(pointer, "/{index}");
-                walk(item, pointer, depth + 1, see);
-                pointer.truncate(length);
+                walk(item, &format!("{pointer}/{index}"), depth + 1, see);
             }
         }
         Value::Object(map) => {
             for (key, item) in map {
-                pointer.push('/');
-                pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
-                see(pointer, key);
-                walk(item, pointer, depth + 1, see);
-                pointer.truncate(length);
+                let at = child(pointer, key);
+                see(&at, key);
+                walk(item, &at, depth + 1, see);
             }
         }
         _ => {}
@@ -230,9 +223,10 @@ fn locate(schema: &Value, problem: SchemaProblem) -> Vec<SchemaProblem> {
         _ => return vec![problem],
     };
     let mut places = Vec::new();
-    references(schema, &mut String::new(), 0, &mut |pointer, reference| {
-        let local = reference.strip_prefix('#');
-        let broken = match local {
+    walk(schema, "", 0, &mut |pointer, reference| {
+        // The key itself is seen too, at the same place.
+        let broken = match reference.strip_prefix('#') {
+            _ if !pointer.ends_with("/$ref") || reference == "$ref" => false,
             None => remote,
             Some(path) => !remote && path.starts_with('/') && schema.pointer(path).is_none(),
         };
@@ -242,27 +236,6 @@ fn locate(schema: &Value, problem: SchemaProblem) -> Vec<SchemaProblem> {
         }
     });
     if places.is_empty() { vec![problem] } else { places }
-}
-
-fn references(value: &Value, pointer: &mut String, depth: usize, see: &mut dyn FnMut(&str, &str)) {
-    let length = pointer.len();
-    let mut step = |key: &str, item: &Value| {
-        pointer.push('/');
-        pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
-        match item {
-            Value::String(reference) if key == "$ref" => see(pointer, reference),
-            _ if depth < 128 => references(item, pointer, depth + 1, see),
-            _ => {}
-        }
-        pointer.truncate(length);
-    };
-    match value {
-        Value::Object(map) => map.iter().for_each(|(key, item)| step(key, item)),
-        Value::Array(items) => {
-            items.iter().enumerate().for_each(|(index, item)| step(&index.to_string(), item));
-        }
-        _ => {}
-    }
 }
 
 fn describe(tool: &Entry<'_>, key: &str, problem: &SchemaProblem) -> Finding {

@@ -15,8 +15,9 @@ use super::{Plan, Signals};
 use crate::base::ServerName;
 use crate::check::Finding;
 use crate::check::calls::PlannedCall;
-use crate::check::expect::{Target, sample};
+use crate::check::expect::{Target, misfit, sample};
 use crate::check::subject::brief;
+use crate::config::ServerConfig;
 use crate::error::Error;
 use crate::host::{
     CallOptions, CallOutcome, Host, HostView, Origin, ServerState, ServerView, StepStatus,
@@ -47,6 +48,7 @@ enum Done {
 }
 
 /// Which servers are where.
+#[derive(Default)]
 struct Board {
     /// Calls that are still to be made; they may build on each other.
     queues: BTreeMap<ServerName, VecDeque<PlannedCall>>,
@@ -141,12 +143,8 @@ impl Board {
     fn new(plan: &Plan) -> Self {
         let queue = |name: &ServerName| plan.calls.get(name.as_str()).cloned().unwrap_or_default();
         let names = plan.config.servers.keys();
-        Self {
-            queues: names.map(|name| (name.clone(), queue(name).into())).collect(),
-            calling: BTreeSet::new(),
-            stopping: BTreeSet::new(),
-            stopped: BTreeSet::new(),
-        }
+        let queues = names.map(|name| (name.clone(), queue(name).into())).collect();
+        Self { queues, ..Self::default() }
     }
 
     /// Notes what every server was at that had not come to its end.
@@ -186,7 +184,11 @@ impl Board {
                 && let Some(call) = self.queues.get_mut(name).and_then(VecDeque::pop_front)
             {
                 self.calling.insert(name.clone());
-                tasks.push(Box::pin(call_one(host.clone(), name.clone(), call)));
+                let (host, name) = (host.clone(), name.clone());
+                tasks.push(Box::pin(async move {
+                    let called = make(&host, &name, &call).await;
+                    Done::Called(name, called)
+                }));
             }
             if self.is_called(name)
                 && !self.is_needed(plan, seen, name)
@@ -200,18 +202,12 @@ impl Board {
 
     /// Whether a server that depends on this one is still to run.
     fn is_needed(&self, plan: &Plan, seen: &Seen, name: &ServerName) -> bool {
-        plan.config.servers.values().filter(|other| other.dependencies.contains(name)).any(
-            |other| {
-                let over = match seen.settled.get(&other.name) {
-                    Some(view) if view.state == ServerState::Ready => {
-                        self.stopped.contains(&other.name)
-                    }
-                    Some(_) => true,
-                    None => other.disabled,
-                };
-                !over
-            },
-        )
+        let over = |other: &ServerConfig| match seen.settled.get(&other.name) {
+            Some(view) => view.state != ServerState::Ready || self.stopped.contains(&other.name),
+            None => other.disabled,
+        };
+        let mut servers = plan.config.servers.values();
+        servers.any(|other| other.dependencies.contains(name) && !over(other))
     }
 }
 
@@ -221,11 +217,6 @@ fn idle(plan: &Plan, seen: &Seen) -> usize {
         seen.settled.get(*name).is_some_and(|view| view.state != ServerState::Ready)
     };
     plan.config.servers.keys().filter(failed).count()
-}
-
-async fn call_one(host: Host, name: ServerName, call: PlannedCall) -> Done {
-    let called = make(&host, &name, &call).await;
-    Done::Called(name, called)
 }
 
 async fn stop(host: Host, name: ServerName) -> Done {
@@ -293,8 +284,7 @@ fn judge(call: &PlannedCall, outcome: Result<CallOutcome, Error>) -> Vec<Finding
         Err(error) => {
             let mut message = format!("the call failed: {}", brief(&error.message, 300));
             for violation in error.violations.iter().take(3) {
-                let at = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
-                let _ = write!(message, "; {}: {}", brief(at, 80), brief(&violation.message, 120));
+                let _ = write!(message, "; {}", misfit(&violation.pointer, &violation.message));
             }
             return vec![named(message)];
         }
@@ -302,11 +292,9 @@ fn judge(call: &PlannedCall, outcome: Result<CallOutcome, Error>) -> Vec<Finding
     let found = call.expect.judge(&call.target, &outcome.result, outcome.duration);
     let mut findings: Vec<Finding> = found.into_iter().map(|found| named(found.message)).collect();
     findings.extend(outcome.output_violations.iter().take(3).map(|violation| {
-        let at = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
         named(format!(
-            "`structuredContent` does not fit `outputSchema`: {}: {}",
-            brief(at, 80),
-            brief(&violation.message, 200)
+            "`structuredContent` does not fit `outputSchema`: {}",
+            misfit(&violation.pointer, &violation.message)
         ))
     }));
     findings

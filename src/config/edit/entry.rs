@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::{EditError, find, parsed};
+use super::{EditError, named, parsed};
 use crate::base::ServerName;
 use crate::base::secret::MASK;
 use crate::config::json_schema;
-use crate::config::mask::{masked_address, masked_arguments};
+use crate::config::mask::{self, behind_scheme, masked_address, masked_arguments};
 
 /// An entry as it may be shown.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ pub fn shown(file: &Path, name: &ServerName) -> Result<ShownEntry, EditError> {
 /// The entry as it stands in a text.
 pub(super) fn written(text: &str, name: &ServerName) -> Result<Value, EditError> {
     let doc = parsed(text.strip_prefix('\u{feff}').unwrap_or(text))?;
-    let found = find(&doc.root, name).ok_or_else(|| EditError::NoSuchServer(name.clone()))?;
+    let found = named(&doc.root, name)?;
     let mut value = found.node.to_json();
     if found.parent.is_list()
         && let Some(entry) = value.as_object_mut()
@@ -104,15 +104,8 @@ fn hide(value: &mut Value) {
 
 /// Whether a value is nothing but a reference, perhaps behind the word of an authorisation scheme.
 fn is_reference(value: &str) -> bool {
-    let value = ["Bearer ", "Basic ", "token "]
-        .iter()
-        .find_map(|scheme| value.strip_prefix(scheme))
-        .unwrap_or(value);
-    value.is_empty()
-        || value.strip_prefix("${").and_then(|v| v.strip_suffix('}')).is_some_and(|inside| {
-            // A default may hold the secret itself.
-            !inside.contains(['{', '}']) && !inside.contains(":-")
-        })
+    let value = behind_scheme(value);
+    value.is_empty() || mask::is_reference(value)
 }
 
 /// An argument as it is compared: text as it is, anything else as JSON.

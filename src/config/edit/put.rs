@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::parsed;
-use super::splice::{insert_element, insert_member, replace_range};
+use super::splice::{insert, replace_range};
 
 /// `text` with `value` under `key` of the object `of` at the top; one of the same name is replaced.
 /// `None` when that cannot be done without harm.
@@ -12,11 +12,11 @@ pub fn member(text: &str, of: &str, key: &str, value: &Value) -> Option<String> 
     let doc = parsed(text).ok()?;
     let put = match doc.root.get(of) {
         None if doc.root.is_object() => {
-            insert_member(&doc, &doc.root, (of, &json!({ key: value })), None)
+            insert(&doc, &doc.root, (Some(of), &json!({ key: value })), None)
         }
         Some(all) if all.is_object() => match all.get(key) {
             Some(old) => replace_range(&doc, all, old.range.clone(), value),
-            None => insert_member(&doc, all, (key, value), None),
+            None => insert(&doc, all, (Some(key), value), None),
         },
         _ => return None,
     };
@@ -29,12 +29,12 @@ pub fn element(text: &str, of: &str, at: Option<usize>, value: &Value) -> Option
     let doc = parsed(text).ok()?;
     let put = match (doc.root.get(of), at) {
         (None, None) if doc.root.is_object() => {
-            insert_member(&doc, &doc.root, (of, &json!([value])), None)
+            insert(&doc, &doc.root, (Some(of), &json!([value])), None)
         }
         (Some(all), Some(at)) => {
             replace_range(&doc, all, all.elements().get(at)?.range.clone(), value)
         }
-        (Some(all), None) if all.is_list() => insert_element(&doc, all, value, None),
+        (Some(all), None) if all.is_list() => insert(&doc, all, (None, value), None),
         _ => return None,
     };
     sound(put, |all| {

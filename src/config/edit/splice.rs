@@ -31,27 +31,53 @@ fn children(parent: &Node) -> Vec<Range<usize>> {
     members.chain(parent.elements().iter().map(|e| e.range.clone())).collect()
 }
 
-/// Inserts a member behind the child `after`, or at the end.
-pub(super) fn insert_member(
+/// Inserts a value behind the child `after`, or at the end; with a key in an object.
+pub(super) fn insert(
     doc: &Doc,
     parent: &Node,
-    (key, value): (&str, &Value),
+    (key, value): (Option<&str>, &Value),
     after: Option<usize>,
 ) -> String {
-    insert(doc, parent, after, &|indent, manner, flat| {
-        let key = Value::String(key.to_owned());
-        format!("{key}: {}", value_text(value, indent, manner, flat))
-    })
-}
-
-/// Inserts an element behind the child `after`, or at the end.
-pub(super) fn insert_element(
-    doc: &Doc,
-    parent: &Node,
-    value: &Value,
-    after: Option<usize>,
-) -> String {
-    insert(doc, parent, after, &|indent, manner, flat| value_text(value, indent, manner, flat))
+    let key = key.map(|key| format!("{}: ", Value::from(key))).unwrap_or_default();
+    let manner = manner(doc);
+    let write = |indent: &str, flat| key.clone() + &value_text(value, indent, &manner, flat);
+    let children = children(parent);
+    let mut text = doc.text.clone();
+    let Some(last) = children.len().checked_sub(1) else {
+        // The first child; comments stay before it.
+        let (open, close) = (parent.range.start + 1, parent.range.end - 1);
+        let outer = indent_at(&text, parent.range.start);
+        let indent = format!("{outer}{}", manner.unit);
+        let written = write(&indent, false);
+        let kept = text.get(open..close).unwrap_or_default().trim_end().len();
+        let end = manner.newline;
+        text.replace_range(open + kept..close, &format!("{end}{indent}{written}{end}{outer}"));
+        return text;
+    };
+    let after = after.unwrap_or(last).min(last);
+    let child = children[after].clone();
+    let limit = children.get(after + 1).map_or(parent.range.end - 1, |next| next.start);
+    let comma = comma_in(&text, child.end..limit);
+    if is_flat(doc, parent) {
+        let written = write("", true);
+        // With a comma behind the child already, one more is needed behind the new one only when
+        // something follows, or when the file likes it there.
+        match comma {
+            Some(at) => text.insert_str(at + 1, &format!(" {written},")),
+            None => text.insert_str(child.end, &format!(", {written}")),
+        }
+        return text;
+    }
+    let indent = indent_at(&text, child.start);
+    let written = write(&indent, false);
+    let from = comma.map_or(child.end, |at| at + 1);
+    let line_end = end_of_line(&text, from, limit);
+    let tail = if comma.is_some() { "," } else { "" };
+    text.insert_str(line_end, &format!("{}{indent}{written}{tail}", manner.newline));
+    if comma.is_none() {
+        text.insert(child.end, ',');
+    }
+    text
 }
 
 /// Replaces a value.
@@ -65,63 +91,6 @@ pub(super) fn replace_range(
     let written = value_text(value, &indent_at(&doc.text, range.start), &manner(doc), flat);
     let mut text = doc.text.clone();
     text.replace_range(range, &written);
-    text
-}
-
-fn insert(
-    doc: &Doc,
-    parent: &Node,
-    after: Option<usize>,
-    write: &dyn Fn(&str, &Manner, bool) -> String,
-) -> String {
-    let manner = manner(doc);
-    let children = children(parent);
-    let mut text = doc.text.clone();
-    let Some(last) = children.len().checked_sub(1) else {
-        return insert_first(doc, parent, &manner, write);
-    };
-    let after = after.unwrap_or(last).min(last);
-    let child = children[after].clone();
-    let limit = children.get(after + 1).map_or(parent.range.end - 1, |next| next.start);
-    let comma = comma_in(&text, child.end..limit);
-    if is_flat(doc, parent) {
-        let written = write("", &manner, true);
-        // With a comma behind the child already, one more is needed behind the new one only when
-        // something follows, or when the file likes it there.
-        match comma {
-            Some(at) => text.insert_str(at + 1, &format!(" {written},")),
-            None => text.insert_str(child.end, &format!(", {written}")),
-        }
-        return text;
-    }
-    let indent = indent_at(&text, child.start);
-    let written = write(&indent, &manner, false);
-    let from = comma.map_or(child.end, |at| at + 1);
-    let line_end = end_of_line(&text, from, limit);
-    let tail = if comma.is_some() { "," } else { "" };
-    text.insert_str(line_end, &format!("{}{indent}{written}{tail}", manner.newline));
-    if comma.is_none() {
-        text.insert(child.end, ',');
-    }
-    text
-}
-
-/// The first child of an empty object or list; comments in it stay before it.
-fn insert_first(
-    doc: &Doc,
-    parent: &Node,
-    manner: &Manner,
-    write: &dyn Fn(&str, &Manner, bool) -> String,
-) -> String {
-    let mut text = doc.text.clone();
-    let (open, close) = (parent.range.start + 1, parent.range.end - 1);
-    let outer = indent_at(&text, parent.range.start);
-    let indent = format!("{outer}{}", manner.unit);
-    let written = write(&indent, manner, false);
-    let inside = text.get(open..close).unwrap_or_default();
-    let kept = inside.trim_end().len();
-    let newline = manner.newline;
-    text.replace_range(open + kept..close, &format!("{newline}{indent}{written}{newline}{outer}"));
     text
 }
 

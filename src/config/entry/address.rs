@@ -119,27 +119,25 @@ fn address(
 fn headers(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<IndexMap<String, Secret>> {
     let mut headers: IndexMap<String, Secret> = IndexMap::new();
     let mut sound = true;
-    let mut known: HashSet<String> = HashSet::new();
+    let mut known = HashSet::new();
     let pointer = child(&entry.pointer, "headers");
     let effective = child(&entry.effective, "headers");
     for m in entry.node.get("headers").map(Node::members).unwrap_or_default() {
         let at = child(&pointer, &m.key);
-        let Ok(name) = http::HeaderName::from_bytes(m.key.as_bytes()) else {
-            let message = format!("`{}` is not the name of a header", m.key.escape_debug());
-            reader.problems.error("config/header", &m.key_range, &at, message);
-            sound = false;
-            continue;
+        let wrong = match http::HeaderName::from_bytes(m.key.as_bytes()) {
+            Err(_) => format!("`{}` is not the name of a header", m.key.escape_debug()),
+            Ok(name) if HttpConfig::OWN_HEADERS.contains(&name.as_str()) => {
+                format!("`{}` is set by the client itself", m.key)
+            }
+            Ok(_) if !known.insert(m.key.to_ascii_lowercase()) => {
+                format!("the header `{}` is given twice", m.key)
+            }
+            Ok(_) => String::new(),
         };
-        if HttpConfig::OWN_HEADERS.contains(&name.as_str()) {
-            let message = format!("`{}` is set by the client itself", m.key);
-            reader.problems.error("config/header", &m.key_range, &at, message);
+        if !wrong.is_empty() {
+            reader.problems.error("config/header", &m.key_range, &at, wrong);
             sound = false;
             continue;
-        }
-        if !known.insert(m.key.to_ascii_lowercase()) {
-            let message = format!("the header `{}` is given twice", m.key);
-            reader.problems.error("config/header", &m.key_range, &at, message);
-            sound = false;
         }
         match reader.expanded(&m.value, &at, &child(&effective, &m.key)) {
             Some(value) if http::HeaderValue::from_str(&value).is_err() => {

@@ -11,6 +11,7 @@ use crate::base::ServerName;
 use crate::config::diagnostics::child;
 use crate::config::entry::{Entry, Reader};
 use crate::config::keys::SERVER;
+use crate::config::schema::VERSIONS;
 use crate::config::shape::{Key, Shape};
 use crate::config::syntax::NodeKind;
 use crate::config::{Diagnostic, ProtocolChoice, RootConfig, ServerConfig, TransportConfig};
@@ -98,14 +99,12 @@ where
     })
 }
 
-/// The versions of the specification so far.
-const VERSIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
-
 /// The entry of an object within an entry.
 pub(crate) fn inner<'n>(entry: &Entry<'n>, key: &str) -> Option<Entry<'n>> {
     let node = entry.node.get(key)?;
     matches!(node.kind, NodeKind::Object(_)).then(|| Entry {
         name: entry.name.clone(),
+        key_range: entry.key_range.clone(),
         node,
         pointer: child(&entry.pointer, key),
         effective: child(&entry.effective, key),

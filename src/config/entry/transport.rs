@@ -1,6 +1,6 @@
 //! How an entry's server is reached: its process, or its address.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use indexmap::IndexMap;
 
@@ -10,16 +10,14 @@ use crate::config::diagnostics::child;
 use crate::config::entry::{
     ENTRY_LABEL, Entry, HOST_LABEL, ID_FILE, Reader, address, number, settings,
 };
-use crate::config::env_file::{self, EnvProblem};
+use crate::config::env_file;
 use crate::config::hazards::{is_hidden, is_hook};
 use crate::config::keys::SERVER;
 use crate::config::mask::masked_address;
 use crate::config::shape::meant;
 use crate::config::source::Source;
 use crate::config::syntax::{Node, NodeKind};
-use crate::config::{
-    Diagnostic, Origin, ProcessLimits, Severity, StdioConfig, TransportConfig, TransportKind,
-};
+use crate::config::{Origin, ProcessLimits, Severity, StdioConfig, TransportConfig, TransportKind};
 
 /// Reads the transport. `None` when it cannot be told or used.
 pub(crate) fn read(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<TransportConfig> {
@@ -319,70 +317,27 @@ fn env_file(
         Ok(source) => source,
         Err(problem) => {
             let message = format!("the env file cannot be used: {}", problem.message);
-            let help = problem.help.unwrap_or_else(|| format!("looked for {}", shown(&path)));
+            let help = problem.help.unwrap_or_else(|| format!("looked for {}", path.display()));
             reader.problems.error("config/env-file", &node.range, &pointer, message).help(help);
             return false;
         }
     };
     let (lines, problems) = env_file::parse(&source, reader.scope.env);
     let sound = problems.is_empty();
-    for problem in problems {
-        let mut diagnostic = env_problem(&source, problem);
-        diagnostic.pointer.clone_from(&pointer);
-        diagnostic.server = Some(entry.name.clone());
-        reader.problems.list.push(diagnostic);
+    let hooks = lines.iter().filter(|line| is_hook(&line.name, "/")).map(|line| {
+        let message = format!("`{}` makes a loader or interpreter run other code", line.name);
+        source.diagnostic("config/env-hook", Severity::Warning, line.range.clone(), message)
+    });
+    for mut problem in problems.into_iter().chain(hooks) {
+        problem.pointer.clone_from(&pointer);
+        problem.server = Some(entry.name.clone());
+        reader.problems.list.push(problem);
     }
     for line in lines {
-        if is_hook(&line.name, "/") {
-            let message = format!("`{}` makes a loader or interpreter run other code", line.name);
-            let mut warning = source.diagnostic(
-                "config/env-hook",
-                Severity::Warning,
-                line.range.clone(),
-                message,
-            );
-            warning.pointer.clone_from(&pointer);
-            warning.server = Some(entry.name.clone());
-            reader.problems.list.push(warning);
-        }
         let at = source.position(line.range.start);
         let effective = child(&child(&entry.effective, "env"), &line.name);
         reader.origins.insert(effective, Origin { at, via: line.via, written: line.written });
         env.insert(line.name, Secret::new(line.value));
     }
     sound
-}
-
-fn env_problem(source: &Source, problem: EnvProblem) -> Diagnostic {
-    let (rule, range, message, help) = match problem {
-        EnvProblem::NoEquals(range) => (
-            "config/env-file",
-            range,
-            "this line has no `=`".to_owned(),
-            "write NAME=value".to_owned(),
-        ),
-        EnvProblem::BadName(range) => (
-            "config/env-name",
-            range,
-            "this is not the name of a variable".to_owned(),
-            "write NAME=value".to_owned(),
-        ),
-        EnvProblem::Unclosed(range) => (
-            "config/env-file",
-            range,
-            "this quote is never closed".to_owned(),
-            "close it, or leave it out".to_owned(),
-        ),
-        EnvProblem::Reference(range, cause) => {
-            let (rule, message, help) = cause.words();
-            (rule, range, message, help)
-        }
-    };
-    let mut diagnostic = source.diagnostic(rule, Severity::Error, range, message);
-    diagnostic.help = Some(help);
-    diagnostic
-}
-
-fn shown(path: &Path) -> String {
-    path.display().to_string()
 }

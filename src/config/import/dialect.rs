@@ -17,7 +17,7 @@ pub(super) fn convert(
     transport(host, &mut left, &mut out)?;
     common(&mut left, &mut out);
     match host {
-        Host::Cline => cline(&mut left, &mut out),
+        Host::Cline => insert(&mut out, "timeout", left.remove("timeout")),
         Host::GeminiCli => gemini(&mut left, &mut out),
         Host::Codex => codex(&mut left, &mut out, (name, notes)),
         Host::Windsurf => tools(&mut left, &mut out, (&[], &["disabledTools"])),
@@ -107,10 +107,6 @@ fn own_keys(left: &mut Map<String, Value>, out: &mut Map<String, Value>) {
     for key in known {
         insert(out, &key, left.remove(&key));
     }
-}
-
-fn cline(left: &mut Map<String, Value>, out: &mut Map<String, Value>) {
-    insert(out, "timeout", left.remove("timeout"));
 }
 
 fn gemini(left: &mut Map<String, Value>, out: &mut Map<String, Value>) {
