@@ -54,11 +54,10 @@ pub fn main() -> std::process::ExitCode {
         }
     };
     // Servers own their standard streams and start in a moment: no logging of ours for them.
-    let cli = match serve(cli) {
+    let mut cli = match serve(cli) {
         Ok(code) => return code,
         Err(cli) => *cli,
     };
-    let mut cli = cli;
     let no_command = std::env::args_os().next_back().is_some_and(|last| last == "--");
     let settled = match load::settle(&mut cli) {
         Ok(()) if no_command => Err("no command follows the two dashes".to_owned()),
@@ -110,8 +109,10 @@ fn serve(cli: Cli) -> Result<std::process::ExitCode, Box<Cli>> {
         }
         #[cfg(feature = "mock")]
         Some(Verb::Mock(args)) => {
+            use crate::deck::recording::Recording;
             use crate::mock::recorded::{Faults, PlayOptions};
-            let is_recording = args.file.as_deref().is_some_and(is_recording);
+            let is_recording =
+                args.file.as_deref().is_some_and(|file| Recording::open(file).is_ok());
             let recording = is_recording.then(|| PlayOptions {
                 server: args.server,
                 speed: args.speed,
@@ -132,12 +133,6 @@ fn serve(cli: Cli) -> Result<std::process::ExitCode, Box<Cli>> {
         Some(Verb::DemoServer { name }) => Ok(crate::demo::run(&name)),
         verb => Err(Box::new(Cli { verb, ..cli })),
     }
-}
-
-/// Whether a file is a recording and not a script.
-#[cfg(feature = "mock")]
-fn is_recording(path: &std::path::Path) -> bool {
-    crate::deck::recording::Recording::open(path).is_ok()
 }
 
 fn log_options(cli: &Cli) -> LogOptions {
@@ -172,9 +167,9 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
         #[cfg(feature = "chat")]
         Some(Verb::Chat(args)) => chat::chat(&cli.common, &args, telemetry).into(),
         #[cfg(feature = "gateway")]
-        Some(Verb::Serve(args)) => serve::serve(&cli.common, &args, telemetry),
+        Some(Verb::Serve(args)) => serve::serve(&cli.common, &args, telemetry).into(),
         #[cfg(feature = "gateway")]
-        Some(Verb::Token(args)) => serve::token(&args),
+        Some(Verb::Token(args)) => serve::token(&args).into(),
         Some(Verb::Scrub(args)) => recording::scrub(&args).into(),
         Some(Verb::Report(args)) => recording::report(&args).into(),
         Some(Verb::Replay(args)) => recording::replay(&cli.common, &args, telemetry).into(),

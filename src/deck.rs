@@ -7,6 +7,7 @@ pub mod chats;
 pub mod clients;
 mod definitions;
 mod edits;
+pub(crate) mod files;
 mod handle;
 pub mod history;
 mod inputs;

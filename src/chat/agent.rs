@@ -17,7 +17,7 @@ use crate::base::human::{self, Bytes};
 use crate::base::text::SafeText;
 use crate::chat::catalog::{Catalog, Entry};
 use crate::chat::context::{self, Fit};
-use crate::chat::event::{ChatEvent, DoneReason, StatusKind};
+use crate::chat::event::{ChatEvent, DoneReason, StatusKind, word};
 use crate::chat::llm::{
     Delta, LlmError, LlmErrorKind, Message, Model, Prompt, Reply, Stop, ToolCall, Usage,
 };
@@ -163,10 +163,7 @@ impl Agent {
     /// Cancels one running call; the turn goes on. Gives whether there was one.
     pub fn cancel_call(&self, id: &str) -> bool {
         let running = self.running.lock().get(id).cloned();
-        running.is_some_and(|call| {
-            call.cancel();
-            true
-        })
+        running.inspect(CancellationToken::cancel).is_some()
     }
 
     /// The system prompt as the model would get it now, with its costs.
@@ -208,11 +205,8 @@ impl Agent {
             Ok(reason) => reason,
             Err(error) => {
                 tracing::warn!(target: "mcpdeck::chat", action = "model failed", "{error}");
-                let code = serde_json::to_value(error.kind).ok();
                 tell(ChatEvent::Error {
-                    code: code
-                        .and_then(|code| code.as_str().map(str::to_owned))
-                        .unwrap_or_default(),
+                    code: word(&error.kind),
                     message: error.message.to_string(),
                     attempts: error.attempts,
                     tokens: error.tokens,
@@ -256,12 +250,8 @@ struct Turn<'a> {
     failures: HashMap<String, u32>,
 }
 
-/// A call that is over.
-struct Ended {
-    message: Message,
-    /// What it stops the turn for.
-    stop: Option<DoneReason>,
-}
+/// A call that is over: its result, and what it stops the turn for.
+type Ended = (Message, Option<DoneReason>);
 
 impl Turn<'_> {
     async fn run(&mut self, talk: &mut Conversation) -> Result<DoneReason, LlmError> {
@@ -279,11 +269,8 @@ impl Turn<'_> {
             let mut prompt = Prompt { system: system.text, messages: Vec::new(), tools };
             self.costs = system.costs;
             if self.rounds == 1 {
-                (self.tell)(ChatEvent::Status {
-                    status: StatusKind::Processing,
-                    tool: None,
-                    message: None,
-                });
+                let status = StatusKind::Processing;
+                (self.tell)(ChatEvent::Status { status, tool: None, message: None });
             }
             self.fit(talk, &prompt).await?;
             prompt.messages.clone_from(&talk.messages);
@@ -478,16 +465,16 @@ impl Turn<'_> {
             }
             let this = &*self;
             let ended = join_all(batch.iter().map(|call| this.call(catalog, call))).await;
-            for (call, ended) in batch.iter().zip(ended) {
+            for (call, (message, stops)) in batch.iter().zip(ended) {
                 self.calls += 1;
                 if let Some(entry) = catalog.find(&call.name) {
                     let (calls, tokens) = self.results.entry(entry.server.clone()).or_default();
                     *calls += 1;
-                    *tokens += context::of_messages(std::slice::from_ref(&ended.message));
+                    *tokens += context::of_messages(std::slice::from_ref(&message));
                 }
-                let reason = ended.stop.or_else(|| self.count(call, &ended.message));
+                let reason = stops.or_else(|| self.count(call, &message));
                 stop = stop.or(reason);
-                talk.messages.push(ended.message);
+                talk.messages.push(message);
             }
         }
         stop
@@ -539,12 +526,8 @@ impl Turn<'_> {
         };
         if let Some(problem) = &call.problem {
             (self.tell)(status(StatusKind::MalformedCall, Some(problem.clone())));
-            return self.ended(
-                call,
-                Err(format!("{problem}; nothing was called")),
-                [Duration::ZERO; 2],
-                None,
-            );
+            let text = format!("{problem}; nothing was called");
+            return self.ended(call, Err(text), [Duration::ZERO; 2], None);
         }
         let Some(entry) = found else {
             let count = self.count_unknown(&call.name);
@@ -624,7 +607,7 @@ impl Turn<'_> {
             human_ms: human.as_millis() as u64,
         });
         let (id, name) = (call.id.clone(), call.name.clone());
-        Ended { message: Message::Tool { id, name, text: marked(&text), is_error }, stop }
+        (Message::Tool { id, name, text: marked(&text), is_error }, stop)
     }
 }
 

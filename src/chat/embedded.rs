@@ -1,12 +1,11 @@
 //! A model that needs no network: for the demo and for trying things out. It does what it is asked
 //! in its own few words, always the same for the same conversation.
 
-use futures::future::BoxFuture;
 use serde_json::Value;
 
 use crate::chat::context;
 use crate::chat::llm::{
-    Delta, LlmError, Message, Model, Prompt, Reply, ToolCall, ToolSpec, Usage, call_id,
+    Answering, Delta, Message, Model, OnDelta, Prompt, Reply, ToolCall, ToolSpec, Usage, call_id,
 };
 use crate::chat::prompt::inner;
 
@@ -27,11 +26,7 @@ impl Model for Embedded {
         32_000
     }
 
-    fn reply<'a>(
-        &'a self,
-        prompt: &'a Prompt,
-        on: &'a mut (dyn FnMut(Delta) + Send),
-    ) -> BoxFuture<'a, Result<Reply, LlmError>> {
+    fn reply<'a>(&'a self, prompt: &'a Prompt, on: OnDelta<'a>) -> Answering<'a> {
         Box::pin(async move {
             let mut reply = answer(prompt);
             for word in reply.text.split_inclusive(' ') {

@@ -93,6 +93,12 @@ impl ChatEvent {
     }
 }
 
+/// A kind, a reason or a status as it is written in events.
+pub(crate) fn word(kind: &impl Serialize) -> String {
+    let word = serde_json::to_value(kind).unwrap_or_default();
+    word.as_str().unwrap_or_default().to_owned()
+}
+
 /// What a status tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -173,6 +173,11 @@ pub enum Delta {
     },
 }
 
+/// Is told what happens while a model answers.
+pub(crate) type OnDelta<'a> = &'a mut (dyn FnMut(Delta) + Send);
+/// An answer that is on its way.
+pub(crate) type Answering<'a> = BoxFuture<'a, Result<Reply, LlmError>>;
+
 /// A language model. Dropping the future aborts the answer.
 pub trait Model: Send + Sync + 'static {
     /// What it is called.
@@ -187,11 +192,7 @@ pub trait Model: Send + Sync + 'static {
     }
 
     /// Answers a prompt, telling `on` of what comes meanwhile.
-    fn reply<'a>(
-        &'a self,
-        prompt: &'a Prompt,
-        on: &'a mut (dyn FnMut(Delta) + Send),
-    ) -> BoxFuture<'a, Result<Reply, LlmError>>;
+    fn reply<'a>(&'a self, prompt: &'a Prompt, on: OnDelta<'a>) -> Answering<'a>;
 }
 
 /// What went wrong with a model.

@@ -7,7 +7,6 @@
 //! request; it brings 21 packages. What is needed of it, three formats, is the three files here.
 
 mod anthropic;
-mod frames;
 mod gemini;
 mod openai;
 mod wire;
@@ -16,7 +15,6 @@ use std::fmt;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use futures::future::BoxFuture;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, StatusCode};
 use serde_json::Value;
@@ -25,11 +23,12 @@ use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
 use crate::chat::context;
 use crate::chat::fence::{self, Fence};
-use crate::chat::llm::{Delta, LlmError, LlmErrorKind, Message, Model, Prompt, Reply, Stop};
+use crate::chat::llm::{
+    Answering, Delta, LlmError, LlmErrorKind, Message, Model, OnDelta, Prompt, Reply, Stop,
+};
 use crate::config::TlsConfig;
 use crate::mcp::transport::remote;
-use frames::Frames;
-use wire::{Fault, Outgoing, Reader};
+use wire::{Fault, Frames, Outgoing, Reader};
 pub use wire::{Provider, RemoteConfig};
 
 /// A model of a provider.
@@ -142,11 +141,7 @@ impl Remote {
     }
 
     /// One attempt.
-    async fn once(
-        &self,
-        outgoing: &Outgoing,
-        on: &mut (dyn FnMut(Delta) + Send),
-    ) -> Result<Reply, Fault> {
+    async fn once(&self, outgoing: &Outgoing, on: OnDelta<'_>) -> Result<Reply, Fault> {
         let mut body = self.send(outgoing).await?.bytes_stream();
         let mut frames = Frames::default();
         let mut reader = self.reader();
@@ -155,9 +150,8 @@ impl Remote {
         loop {
             let silent = |_| Fault::new(LlmErrorKind::Timeout, "the answer stopped coming");
             let next = tokio::time::timeout(self.config.idle, body.next()).await.map_err(silent)?;
-            let Some(chunk) = next else { break };
             // How the connection ended matters only when the answer was not complete.
-            let Ok(chunk) = chunk else { break };
+            let Some(Ok(chunk)) = next else { break };
             frames.push(&chunk)?;
             while let Some(data) = frames.next() {
                 let data: Value = match serde_json::from_str(&data) {
@@ -179,7 +173,7 @@ impl Remote {
                         }
                     }
                     (_, delta) => on(delta),
-                })?;
+                });
             }
         }
         if !reader.finish(&mut reply) {
@@ -203,24 +197,16 @@ impl Remote {
         Ok(reply)
     }
 
-    async fn attempts(
-        &self,
-        prompt: &Prompt,
-        on: &mut (dyn FnMut(Delta) + Send),
-    ) -> Result<Reply, LlmError> {
-        let written;
-        let sent = if self.config.fenced {
-            written = in_blocks(prompt);
-            &written
-        } else {
-            prompt
-        };
+    async fn attempts(&self, prompt: &Prompt, on: OnDelta<'_>) -> Result<Reply, LlmError> {
+        let written = self.config.fenced.then(|| in_blocks(prompt));
+        let sent = written.as_ref().unwrap_or(prompt);
         let tokens = context::of_prompt(sent);
-        let outgoing = match self.config.provider {
-            Provider::Gemini => gemini::request(&self.config, sent),
-            Provider::Anthropic => anthropic::request(&self.config, sent),
-            _ => openai::request(&self.config, sent),
+        let request = match self.config.provider {
+            Provider::Gemini => gemini::request,
+            Provider::Anthropic => anthropic::request,
+            _ => openai::request,
         };
+        let outgoing = request(&self.config, sent);
         let most = self.config.attempts.clamp(1, Self::ATTEMPTS);
         let mut attempt = 1;
         loop {
@@ -270,11 +256,7 @@ impl Model for Remote {
         self.config.fenced
     }
 
-    fn reply<'a>(
-        &'a self,
-        prompt: &'a Prompt,
-        on: &'a mut (dyn FnMut(Delta) + Send),
-    ) -> BoxFuture<'a, Result<Reply, LlmError>> {
+    fn reply<'a>(&'a self, prompt: &'a Prompt, on: OnDelta<'a>) -> Answering<'a> {
         Box::pin(self.attempts(prompt, on))
     }
 }

@@ -96,21 +96,14 @@ pub enum Refusal {
 }
 
 impl Session {
-    /// Begins a turn. `at` replaces that message of the person, counted from 0, and what followed.
+    /// Begins a turn. `at` replaces that message of the person, counted from 0, and what followed. The
+    /// model may be given more than is `shown`: the text of files.
     ///
     /// # Errors
     /// Why it is not taken.
-    pub fn begin(self: &Arc<Self>, text: String, at: Option<usize>) -> Result<(), Refusal> {
-        self.begin_with(text.clone(), text, at)
-    }
-
-    /// The same, where the model is given more than is shown: the text of files.
-    ///
-    /// # Errors
-    /// Why it is not taken.
-    pub fn begin_with(
+    pub fn begin(
         self: &Arc<Self>,
-        shown: String,
+        shown: &str,
         text: String,
         at: Option<usize>,
     ) -> Result<(), Refusal> {
@@ -129,16 +122,14 @@ impl Session {
         let session = Arc::clone(self);
         tokio::spawn(async move {
             let done = Mutex::new(None);
-            let tell = |event: ChatEvent| match event {
+            let tell = |mut event: ChatEvent| match &mut event {
                 // Sent once the session takes the next message.
-                end @ ChatEvent::Done { .. } => *done.lock() = Some(end),
-                ChatEvent::ToolResult { id, name, is_error, mut text, duration_ms, human_ms } => {
-                    crate::chat::context::shorten(&mut text, RESULT);
-                    let event =
-                        ChatEvent::ToolResult { id, name, is_error, text, duration_ms, human_ms };
+                ChatEvent::Done { .. } => *done.lock() = Some(event),
+                ChatEvent::ToolResult { text, .. } => {
+                    crate::chat::context::shorten(text, RESULT);
                     session.push(&event);
                 }
-                event => session.push(&event),
+                _ => session.push(&event),
             };
             let agent = session.agent();
             if session.store.is_some() {
@@ -160,11 +151,7 @@ impl Session {
 
     /// Stops the turn under way; gives whether there was one.
     pub fn abort(&self) -> bool {
-        let turn = self.turn.lock();
-        if let Some(turn) = &*turn {
-            turn.cancel();
-        }
-        turn.is_some()
+        self.turn.lock().as_ref().inspect(|turn| turn.cancel()).is_some()
     }
 
     /// Keeps the conversation where sessions are kept, if anywhere; so many events are still to
@@ -346,12 +333,9 @@ impl Sessions {
             all.remove(&id);
         }
         who.session = Some(id.as_str().into());
+        let agent = Agent::new(self.host.clone(), who, Arc::clone(&self.model));
         let session = Arc::new(Session {
-            agent: RwLock::new(Arc::new(Agent::new(
-                self.host.clone(),
-                who,
-                Arc::clone(&self.model),
-            ))),
+            agent: RwLock::new(Arc::new(agent)),
             store: self.store.clone(),
             id: id.clone(),
             epoch: Arc::clone(&self.epoch),

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use serde::Deserialize;
 use url::Url;
 
-use crate::base::file::read_text;
 use crate::base::secret::Secret;
 use crate::base::text::path::spelled;
 use crate::chat::{Embedded, Model, Provider, Remote, RemoteConfig};
 use crate::config::Environment;
+use crate::deck::files::{json, load};
 
 /// Name of the file in the user's configuration folder.
 pub const SETTINGS: &str = "settings.json";
@@ -56,18 +56,15 @@ impl ChatSettings {
     pub fn read(env: &Environment) -> Result<Self, String> {
         let Some(folder) = &env.config_dir else { return Ok(Self::default()) };
         let path = folder.join("mcpdeck").join(SETTINGS);
-        let wrong = |what: String| format!("{}: {what}", spelled(&path));
-        let text = read_text(&path, LARGEST).map_err(|error| wrong(error.to_string()))?;
-        let Some(text) = text else { return Ok(Self::default()) };
-        let file: File = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-        let mut settings = file.chat;
+        let file: Option<File> = load(&path, LARGEST, |text| json(text.as_bytes()))?;
+        let mut settings = file.unwrap_or_default().chat;
         if let Some((provider, _)) = settings.keys.iter().find(|(_, key)| reference(key).is_none())
         {
-            let name = provider.as_str();
-            return Err(wrong(format!(
-                "`chat.keys.{name}` must name where the key is, such as ${{secret:{name}}} or \
-                 ${{env:NAME}}, and not be the key; `mcpdeck secret set {name}` keeps it"
-            )));
+            let (name, path) = (provider.as_str(), spelled(&path));
+            return Err(format!(
+                "{path}: `chat.keys.{name}` must name where the key is, such as ${{secret:{name}}} \
+                 or ${{env:NAME}}, and not be the key; `mcpdeck secret set {name}` keeps it"
+            ));
         }
         settings.sessions = settings.sessions.map(|file| path.with_file_name(file));
         Ok(settings)

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
+use crate::chat::prompt::SystemPrompt;
 use crate::chat::session::{Missed, Refusal, Session, Sessions};
 use crate::host::policy::Principal;
 
@@ -244,35 +245,29 @@ impl Connection {
     }
 
     async fn handle(&mut self, session: &Arc<Session>, message: ClientMessage) -> Result<(), End> {
-        match message {
+        let (code, why) = match message {
             ClientMessage::Message { text, .. } if text.trim().is_empty() => {
-                self.error("invalid", "the message is empty").await
+                ("invalid", "the message is empty")
             }
-            ClientMessage::Message { text, at } => match session.begin(text, at) {
-                Ok(()) => Ok(()),
-                Err(Refusal::Busy) => {
-                    self.error("busy", "a turn is under way: abort it first").await
-                }
-                Err(Refusal::NoSuchMessage) => {
-                    self.error("invalid", "there is no such message").await
-                }
+            ClientMessage::Message { text, at } => match session.begin(&text.clone(), text, at) {
+                Ok(()) => return Ok(()),
+                Err(Refusal::Busy) => ("busy", "a turn is under way: abort it first"),
+                Err(Refusal::NoSuchMessage) => ("invalid", "there is no such message"),
             },
-            ClientMessage::Abort if session.abort() => Ok(()),
-            ClientMessage::Abort => self.error("idle", "no turn is under way").await,
-            ClientMessage::AbortTool { id } if session.agent().cancel_call(&id) => Ok(()),
-            ClientMessage::AbortTool { .. } => {
-                self.error("idle", "no such call is under way").await
-            }
+            ClientMessage::Abort if session.abort() => return Ok(()),
+            ClientMessage::Abort => ("idle", "no turn is under way"),
+            ClientMessage::AbortTool { id } if session.agent().cancel_call(&id) => return Ok(()),
+            ClientMessage::AbortTool { .. } => ("idle", "no such call is under way"),
             ClientMessage::Prompt => {
-                let prompt = session.agent().system_prompt().await;
-                self.send(&json!({"type": "prompt", "text": prompt.text, "costs": prompt.costs}))
-                    .await
+                let SystemPrompt { text, costs } = session.agent().system_prompt().await;
+                return self.send(&json!({"type": "prompt", "text": text, "costs": costs})).await;
             }
-            ClientMessage::Ping => self.send(&json!({"type": "pong"})).await,
+            ClientMessage::Ping => return self.send(&json!({"type": "pong"})).await,
             ClientMessage::Auth { .. } | ClientMessage::Resume { .. } => {
-                self.error("invalid", "the connection has its token already").await
+                ("invalid", "the connection has its token already")
             }
-        }
+        };
+        self.error(code, why).await
     }
 
     async fn connected(&mut self, session: &Session, resumed: bool) -> Result<(), End> {

@@ -4,12 +4,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::base::text::path::spelled;
-use crate::deck::chats::{ChatStore, KeptChat};
+use crate::deck::chats::{ChatStore, KeptChat, Stored};
 
 /// Most sessions that are kept; beyond them the oldest are forgotten.
 const MOST: u32 = 1_000;
@@ -61,7 +60,7 @@ impl Store {
     fn ask<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> BoxFuture<'_, Result<T, String>> {
+    ) -> Stored<'_, T> {
         let file = Arc::clone(&self.0);
         Box::pin(async move {
             let asked = tokio::task::spawn_blocking(move || ask(&file.lock())).await;
@@ -71,7 +70,7 @@ impl Store {
 }
 
 impl ChatStore for Store {
-    fn save(&self, chat: KeptChat) -> BoxFuture<'_, Result<(), String>> {
+    fn save(&self, chat: KeptChat) -> Stored<'_, ()> {
         self.ask(move |file| {
             let KeptChat { id, owner, title, seq, talk } = chat;
             file.execute(
@@ -85,11 +84,7 @@ impl ChatStore for Store {
         })
     }
 
-    fn load<'a>(
-        &'a self,
-        id: &'a str,
-        owner: &'a str,
-    ) -> BoxFuture<'a, Result<Option<(u64, String)>, String>> {
+    fn load<'a>(&'a self, id: &'a str, owner: &'a str) -> Stored<'a, Option<(u64, String)>> {
         let (id, owner) = (id.to_owned(), owner.to_owned());
         self.ask(move |file| {
             let query = "SELECT seq, talk FROM sessions WHERE id = ?1 AND owner = ?2";
@@ -98,7 +93,7 @@ impl ChatStore for Store {
         })
     }
 
-    fn list<'a>(&'a self, owner: &'a str) -> BoxFuture<'a, Result<Vec<(String, String)>, String>> {
+    fn list<'a>(&'a self, owner: &'a str) -> Stored<'a, Vec<(String, String)>> {
         let owner = owner.to_owned();
         self.ask(move |file| {
             let query = "SELECT id, title FROM sessions WHERE owner = ?1 ORDER BY changed DESC";

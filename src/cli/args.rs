@@ -343,7 +343,7 @@ mod tests {
         else {
             panic!("a verb")
         };
-        assert_eq!((call.arguments.len(), call.one.command.len()), (2, 3));
+        assert_eq!((call.arguments.len(), call.ask.one.command.len()), (2, 3));
     }
 
     #[test]

@@ -4,6 +4,13 @@
 #[cfg(feature = "tui")]
 mod pane;
 mod replay;
+#[cfg(feature = "gateway")]
+mod serve;
+
+#[cfg(feature = "tui")]
+pub use pane::in_dashboard;
+#[cfg(feature = "gateway")]
+pub use serve::{ServeChat, serve};
 
 use std::io::{BufRead as _, IsTerminal as _};
 use std::path::PathBuf;
@@ -24,33 +31,17 @@ use super::output::{Done, Exit};
 use super::{load, output};
 use crate::base::SafeText;
 use crate::base::text::json as safe;
-#[cfg(feature = "tui")]
-use crate::chat::ModelDrafter;
+use crate::chat::event::word;
 use crate::chat::files::with_files;
-#[cfg(feature = "gateway")]
-use crate::chat::session::{SessionLimits, Sessions};
-#[cfg(feature = "gateway")]
-use crate::chat::socket::{self, SocketLimits};
-#[cfg(feature = "gateway")]
-use crate::chat::store::Store;
+use crate::chat::llm::Usage;
 use crate::chat::{Agent, ChatEvent, ChatSettings, Conversation, Provider, StatusKind, TurnLimits};
 use crate::check::answers::Script;
 use crate::config::Environment;
-#[cfg(feature = "gateway")]
-use crate::deck::chats::ChatStore;
 use crate::deck::policy::PolicyKeeper;
-#[cfg(feature = "gateway")]
-use crate::gateway::Service;
-#[cfg(feature = "gateway")]
-use crate::host::Host;
 use crate::host::policy::Principal;
-#[cfg(feature = "gateway")]
-use crate::host::policy::Scope;
 use crate::host::{Origin, PendingRequest, RequestHandler};
 use crate::mcp::{Answer, RequestKind};
 use crate::telemetry::Telemetry;
-#[cfg(feature = "tui")]
-use crate::tui::chat::port::OpenChat;
 
 /// Which model, and how it is reached.
 #[derive(Clone, Debug, Default, Args)]
@@ -145,86 +136,6 @@ Examples:
 Exit codes: 0 the turn ended, 1 it failed or was stopped by a limit, or other tools were called than
 recorded, 2 the arguments or the configuration cannot be used.";
 
-/// The chat of `mcpdeck serve`
-#[cfg(feature = "gateway")]
-#[derive(Debug, Args)]
-pub struct ServeChat {
-    /// Serve a chat with a model too: a page at `/`, and `/ws`.
-    #[arg(long, conflicts_with = "stdio")]
-    chat: bool,
-    /// Keep sessions in this file (`SQLite`): they go on after the program was started again. With
-    /// `--store` they are kept there.
-    #[arg(long, value_name = "FILE", requires = "chat", value_hint = ValueHint::FilePath)]
-    sessions: Option<PathBuf>,
-    #[command(flatten)]
-    model: ModelArgs,
-}
-
-/// Adds the chat to a service: whoever chats may do what their token may. `shared` keeps the sessions
-/// of all replicas.
-///
-/// # Errors
-/// Says what is missing of the model.
-#[cfg(feature = "gateway")]
-pub fn serve(
-    args: &ServeChat,
-    shared: Option<Arc<dyn ChatStore>>,
-    host: Host,
-    service: &mut Service,
-) -> Result<(), String> {
-    if !args.chat {
-        return Ok(());
-    }
-    let mut env = Environment::of_process();
-    env.sources = crate::deck::policy::sources(&env);
-    let settings = args.model.settings(&env)?;
-    let store = match (shared, args.sessions.as_ref().or(settings.sessions.as_ref())) {
-        (Some(_), _) if args.sessions.is_some() => {
-            return Err(
-                "leave --sessions out: it is a file of this machine, and with --store the \
-                        replicas share their sessions there"
-                    .to_owned(),
-            );
-        }
-        (Some(shared), _) => Some(shared),
-        (None, file) => file.map(|file| Store::open(file)).transpose()?,
-    };
-    let sessions = Sessions::new(host, settings.model(&env)?, SessionLimits::default(), store);
-    let clients = service.clients();
-    let who = move |token: &str| {
-        let client = clients(token)?;
-        client.may(Scope::ToolsCall).then(|| client.principal())
-    };
-    service.serve_beside(socket::routes(sessions, Arc::new(who), SocketLimits::default()));
-    Ok(())
-}
-
-/// What talks with a model in the dashboard.
-#[cfg(feature = "tui")]
-pub type InDashboard = Option<(ModelDrafter, OpenChat)>;
-
-/// What talks with a model in the dashboard: the person's chat, and what drafts answers to requests of
-/// servers. Nothing where no model is known.
-///
-/// # Errors
-/// When the settings cannot be used.
-#[cfg(feature = "tui")]
-pub fn in_dashboard(common: &Common, is_demo: bool) -> Result<InDashboard, String> {
-    let env = load::environment(common).unwrap_or_default();
-    let provider = is_demo.then_some(Provider::Embedded);
-    let settings = ModelArgs { provider, ..ModelArgs::default() }.settings(&env)?;
-    let model = match settings.model(&env) {
-        Ok(model) => model,
-        Err(why) => {
-            tracing::info!(target: "mcpdeck::chat", "no chat: {why}");
-            return Ok(None);
-        }
-    };
-    let files = if is_demo { Vec::new() } else { load::files(common, &env) };
-    let source = pane::Source { settings, env, files };
-    Ok(Some((ModelDrafter::new(Arc::clone(&model)), pane::open(model, source))))
-}
-
 /// `mcpdeck chat`
 pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> Done {
     let mut which = args.model.clone();
@@ -248,15 +159,13 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> Done {
     let work = async |scene: &deck::Scene<'_>| {
         // Who acts as somebody else has the rules of the files.
         let files = if args.demo { Vec::new() } else { load::files(common, &env) };
-        let _keeper = match &args.profile {
-            Some(_) => Some(PolicyKeeper::open(scene.host, &files, &env).await),
-            None => None,
-        };
-        let who = match &args.profile {
+        let (_keeper, who) = match &args.profile {
             Some(profile) => {
-                Principal::new(Origin::Chat("cli".to_owned())).with_profile(profile.as_str())
+                let who = Principal::new(Origin::Chat("cli".to_owned()));
+                let keeper = PolicyKeeper::open(scene.host, &files, &env).await;
+                (Some(keeper), who.with_profile(profile.as_str()))
             }
-            None => Principal::new(Origin::Cli),
+            None => (None, Principal::new(Origin::Cli)),
         };
         let agent = Agent::new(scene.host.clone(), who.with_session("cli"), model).limits(limits);
         let mut talk = Conversation::default();
@@ -281,11 +190,8 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> Done {
         }
     };
     let source = if args.demo { load::demo() } else { load::usable(common, &args.one) };
-    let done = match source {
-        Ok(source) => deck::run_over(source, job, work),
-        Err(problems) => Err(deck::refused(problems)),
-    };
-    deck::ended(done)
+    let source = source.map_err(deck::refused);
+    deck::ended(source.and_then(|source| deck::run_over(source, job, work)))
 }
 
 /// One turn, printed as it goes.
@@ -321,64 +227,50 @@ async fn turn(
 
 /// Prints the answer to stdout and what happens meanwhile to stderr.
 fn show(event: &ChatEvent, open: &AtomicBool) {
-    let is_silent = match event {
+    let said = match event {
         ChatEvent::Text { text } => {
             open.store(!text.ends_with('\n'), Ordering::Relaxed);
             output::print(&SafeText::block(text), Exit::Ok);
             return;
         }
-        ChatEvent::Status { status, message, .. } => {
-            message.is_none() || *status == StatusKind::Reasoning
-        }
-        _ => false,
-    };
-    if is_silent {
-        return;
-    }
-    if open.swap(false, Ordering::Relaxed) {
-        output::print("\n", Exit::Ok);
-    }
-    match event {
+        ChatEvent::Status { status: StatusKind::Reasoning, .. }
+        | ChatEvent::Status { message: None, .. } => return,
         ChatEvent::ToolCall { name, arguments, .. } => {
             let arguments = SafeText::cut(&arguments.to_string(), 200);
-            output::complain(&format!("calls {} {arguments}", SafeText::line(name)));
+            format!("calls {} {arguments}", SafeText::line(name))
         }
         ChatEvent::ToolResult { name, is_error, text, duration_ms, .. } => {
             let how = if *is_error { "failed" } else { "answered" };
             let name = SafeText::line(name);
             let first = SafeText::cut(text.lines().next().unwrap_or_default(), 120);
-            output::complain(&format!("{name} {how} after {duration_ms} ms: {first}"));
+            format!("{name} {how} after {duration_ms} ms: {first}")
         }
         ChatEvent::Status { status, tool, message: Some(message) } => {
             let tool = tool.as_deref().map(|tool| format!(" {}", SafeText::line(tool)));
-            let word = serde_json::to_value(status).unwrap_or_default();
-            let word = word.as_str().unwrap_or_default();
-            let message = SafeText::line(message);
-            output::complain(&format!("{word}{}: {message}", tool.unwrap_or_default()));
+            let (word, message) = (word(status), SafeText::line(message));
+            format!("{word}{}: {message}", tool.unwrap_or_default())
         }
-        ChatEvent::Text { .. } | ChatEvent::Status { .. } => {}
         ChatEvent::Error { code, message, attempts, .. } => {
             let (code, message) = (SafeText::line(code), SafeText::line(message));
-            output::complain(&format!(
-                "the model failed ({code}, tried {attempts} times): {message}"
-            ));
+            format!("the model failed ({code}, tried {attempts} times): {message}")
         }
         ChatEvent::Done { usage, costs, .. } => {
             let about = if usage.is_estimate { "about " } else { "" };
-            let servers: Vec<String> = costs
-                .iter()
-                .map(|cost| {
-                    let server = SafeText::line(cost.server.as_str());
-                    format!("{server} {}", cost.definitions + cost.guidance)
-                })
-                .collect();
-            output::note(&format!(
-                "{about}{} tokens in, {} out; of every prompt, about: {}",
-                usage.input,
-                usage.output,
-                servers.join(", ")
-            ));
+            let servers = costs.iter().map(|cost| {
+                let server = SafeText::line(cost.server.as_str());
+                format!("{server} {}", cost.definitions + cost.guidance)
+            });
+            let (servers, Usage { input, output, .. }) = (servers.collect::<Vec<_>>(), usage);
+            let servers = servers.join(", ");
+            format!("{about}{input} tokens in, {output} out; of every prompt, about: {servers}")
         }
+    };
+    if open.swap(false, Ordering::Relaxed) {
+        output::print("\n", Exit::Ok);
+    }
+    match event {
+        ChatEvent::Done { .. } => output::note(&said),
+        _ => output::complain(&said),
     }
 }
 

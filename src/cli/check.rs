@@ -15,7 +15,7 @@ use crate::check::expect::{self, Expectations};
 use crate::check::model::ConfigReport;
 use crate::check::report::{Detail, Format, Output, Style, github_summary};
 use crate::check::rule::finding;
-use crate::check::run::{self, Outcome, Plan, Signals};
+use crate::check::run::{self, Outcome, Plan};
 use crate::check::{Finding, Report, Severity, Verdict, lock};
 use crate::config::Environment;
 use crate::config::discover::{self, Scope};
@@ -50,17 +50,23 @@ pub fn check(request: &Request<'_>, telemetry: &Telemetry) -> Exit {
         Ok(outputs) => outputs,
         Err(message) => return refuse(request, &message, Vec::new()),
     };
-    match prepare(request) {
+    let Request { common, args, one, demo } = *request;
+    let loaded = if demo { load::demo() } else { load::source(common, one) };
+    let source = match loaded {
+        Ok(source) => source,
+        Err(diagnostics) => {
+            crate::telemetry::refused(&diagnostics);
+            let findings = diagnostics.iter().map(Finding::from).collect();
+            let config = ConfigReport { path: common.config.last().cloned(), findings };
+            return finish(&run::unusable(config, fail_on(args)), &outputs, request);
+        }
+    };
+    match prepare(request, source) {
         Ok((plan, files)) => {
             telemetry.mask(load::redactor(&plan.config));
             perform(request, plan, &outputs, &files)
         }
-        Err(Refusal::Message(message)) => refuse(request, &message, outputs),
-        Err(Refusal::Config(report)) => {
-            let exit = write_all(&report, &outputs, style(request));
-            tail(&report);
-            exit
-        }
+        Err(message) => refuse(request, &message, outputs),
     }
 }
 
@@ -73,8 +79,7 @@ fn refuse(request: &Request<'_>, message: &str, mut outputs: Vec<Output>) -> Exi
     let config = ConfigReport { path, findings: vec![found] };
     let report = run::unusable(config, fail_on(request.args));
     outputs.retain(|output| output.format != Format::Human);
-    write_all(&report, &outputs, style(request));
-    tail(&report);
+    finish(&report, &outputs, request);
     Exit::Usage
 }
 
@@ -82,31 +87,8 @@ fn fail_on(args: &CheckArgs) -> Severity {
     args.fail_on.unwrap_or(Severity::Warning)
 }
 
-enum Refusal {
-    Message(String),
-    Config(Box<Report>),
-}
-
-impl From<String> for Refusal {
-    fn from(message: String) -> Self {
-        Self::Message(message)
-    }
-}
-
-fn prepare(request: &Request<'_>) -> Result<(Plan, Files), Refusal> {
-    let Request { common, args, one, demo } = *request;
-    let fail_on = fail_on(args);
-    let loaded = if demo { load::demo() } else { load::source(common, one) };
-    let mut source = match loaded {
-        Ok(source) => source,
-        Err(diagnostics) => {
-            crate::telemetry::refused(&diagnostics);
-            let findings = diagnostics.iter().map(Finding::from).collect();
-            let config = ConfigReport { path: common.config.last().cloned(), findings };
-            let report = run::unusable(config, fail_on);
-            return Err(Refusal::Config(Box::new(report)));
-        }
-    };
+fn prepare(request: &Request<'_>, mut source: Source) -> Result<(Plan, Files), String> {
+    let Request { common, args, .. } = *request;
     let known: Vec<String> = source.config.servers.keys().map(|n| n.as_str().to_owned()).collect();
     source.narrow(&args.server)?;
     let files = files(request, &source);
@@ -133,13 +115,13 @@ fn prepare(request: &Request<'_>) -> Result<(Plan, Files), Refusal> {
         config_report,
         known,
         timeout: common.timeout,
-        fail_on,
+        fail_on: fail_on(args),
         allowed: args.allow.iter().map(|rule| rule.id.to_owned()).collect(),
         expectations,
         calls,
         lock,
         answers,
-        record: request.common.record.clone(),
+        record: common.record.clone(),
     };
     Ok((plan, files))
 }
@@ -156,7 +138,7 @@ fn calls(
         return Err(format!("{}: there is no such file", path.display()));
     }
     let path = named.unwrap_or_else(|| operate::saved_path(source.path.as_deref()));
-    let file = SavedCalls::load(&path).map_err(|e| e.to_string())?;
+    let file = SavedCalls::load(&path)?;
     let saved = Saved { path: &path, calls: &file, all: args.calls.is_some() };
     calls::plan(expectations, saved, known)
 }
@@ -221,41 +203,29 @@ impl Files {
 }
 
 fn perform(request: &Request<'_>, mut plan: Plan, outputs: &[Output], files: &Files) -> Exit {
-    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+    // What is about to be learned is no drift.
+    let old = if request.args.lock { plan.lock.take() } else { None };
+    let known = plan.known.clone();
+    let outcome = signals::block_on(async |signals| {
+        let mut progress = Progress::new();
+        let stop = signals.stop.clone();
+        let mut show = |view: &HostView| progress.show(view, stop.is_cancelled());
+        run::run(plan, &signals, &mut show).await
+    });
+    let Ok(outcome) = outcome else {
         output::complain("the runtime cannot be started");
         return Exit::Unavailable;
     };
-    let old = plan.lock.clone();
-    let known = plan.known.clone();
-    if request.args.lock {
-        // What is about to be learned is no drift.
-        plan.lock = None;
-    }
-    let outcome = runtime.block_on(async {
-        let signals = signals::listen();
-        go(plan, &signals).await
-    });
-    runtime.shutdown_background();
+    // Nothing is learned from a part.
     if outcome.interrupted {
         output::complain("interrupted; every server was stopped, this is what is known so far");
-        // Nothing is learned from a part.
-        write_all(&outcome.report, outputs, style(request));
-        tail(&outcome.report);
+        finish(&outcome.report, outputs, request);
         return Exit::Interrupted;
     }
     if let Err(message) = learn(request.args, &outcome, files, old, &known) {
         return refuse(request, &message, outputs.to_vec());
     }
-    let exit = write_all(&outcome.report, outputs, style(request));
-    tail(&outcome.report);
-    exit
-}
-
-async fn go(plan: Plan, signals: &Signals) -> Outcome {
-    let mut progress = Progress::new();
-    let stop = signals.stop.clone();
-    let mut show = |view: &HostView| progress.show(view, stop.is_cancelled());
-    run::run(plan, signals, &mut show).await
+    finish(&outcome.report, outputs, request)
 }
 
 /// Writes what `--lock` and `--init` ask for, and nothing otherwise.
@@ -284,6 +254,13 @@ fn learn(
 fn write_file(path: &Path, text: &str) -> Result<(), String> {
     replace(path, text.as_bytes(), Readers::Default)
         .map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Writes the report everywhere it goes, and its last line.
+fn finish(report: &Report, outputs: &[Output], request: &Request<'_>) -> Exit {
+    let exit = write_all(report, outputs, style(request));
+    tail(report);
+    exit
 }
 
 fn style(request: &Request<'_>) -> Style {
@@ -326,9 +303,8 @@ fn write_all(report: &Report, outputs: &[Output], style: Style) -> Exit {
 
 /// The job summary of GitHub Actions, where it runs there.
 fn summarise(report: &Report) {
-    let Some(path) = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|p| !p.is_empty()) else {
-        return;
-    };
+    let path = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty());
+    let Some(path) = path else { return };
     let file = std::fs::OpenOptions::new().append(true).create(true).open(&path);
     let written = file.and_then(|mut file| file.write_all(github_summary(report).as_bytes()));
     if let Err(error) = written {

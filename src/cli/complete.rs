@@ -73,11 +73,10 @@ const VALUES: &[(&str, &str, Completer)] = &[
 /// The arguments with their completers.
 fn command() -> Command {
     fn within(command: Command, path: &str, of: (&'static str, Completer)) -> Command {
-        let Some((verb, rest)) =
-            path.split_once(' ').or(Some((path, ""))).filter(|p| !p.0.is_empty())
-        else {
+        if path.is_empty() {
             return command.mut_arg(of.0, |arg| arg.add(ArgValueCompleter::new(of.1)));
-        };
+        }
+        let (verb, rest) = path.split_once(' ').unwrap_or((path, ""));
         command.mut_subcommand(verb, |verb| within(verb, rest, of))
     }
     VALUES
@@ -105,9 +104,14 @@ pub fn script(shell: Shell) -> String {
 /// Answers a shell that asks how the line goes on.
 pub fn answer() -> Option<Exit> {
     let shell = std::env::var(ASKED).ok().filter(|shell| !shell.is_empty())?;
-    let words = words_of_process();
+    // What stands after the two dashes; the last is the word that goes on.
+    let words = std::env::args_os().skip_while(|word| word != "--").skip(1).collect();
     let text = match shell.as_str() {
-        "bash" => bash(),
+        "bash" => {
+            let variable = |name| std::env::var(name).unwrap_or_default();
+            let Line { words, broken } = Line::split(&variable(LINE), &variable(BREAKS));
+            for_bash(&candidates(words), &broken)
+        }
         "zsh" => for_zsh(&candidates(words)),
         "fish" => for_fish(&candidates(words)),
         "elvish" => of_clap(&Elvish, words),
@@ -115,13 +119,6 @@ pub fn answer() -> Option<Exit> {
         other => return Some(output::refuse(&format!("{ASKED}: there is no shell `{other}`"))),
     };
     Some(output::print(&text, Exit::Ok))
-}
-
-fn bash() -> String {
-    let variable = |name| std::env::var(name).unwrap_or_default();
-    let line = Line::split(&variable(LINE), &variable(BREAKS));
-    let cut = line.broken;
-    for_bash(&candidates(line.words), &cut)
 }
 
 /// How the last word goes on. What cannot be parsed goes on in no way.
@@ -255,21 +252,15 @@ pub fn for_zsh(all: &[CompletionCandidate]) -> String {
 
 /// Words for fish, which quotes them itself.
 pub fn for_fish(all: &[CompletionCandidate]) -> String {
-    lines(
-        all,
-        |value, help| {
-            if help.is_empty() { value.to_owned() } else { format!("{value}\t{help}") }
-        },
-    )
+    let line = |value: &str, help: &str| match help {
+        "" => value.to_owned(),
+        help => format!("{value}\t{help}"),
+    };
+    lines(all, line)
 }
 
 // The line that is being typed: its words up to the cursor, and which configuration it names. Pure,
 // but for the words of this process.
-
-/// The words a shell gives after the two dashes; the last is the one that goes on.
-pub fn words_of_process() -> Vec<OsString> {
-    std::env::args_os().skip_while(|word| word != "--").skip(1).collect()
-}
 
 /// The words as text; what is none cannot name anything we know.
 pub fn strings(words: &[OsString]) -> Vec<String> {
@@ -323,30 +314,26 @@ impl Line {
     }
 }
 
-/// Options whose value is a word of its own.
-const TAKE_VALUE: [&str; 16] = [
-    "-c",
-    "--config",
-    "--env-file",
-    "--timeout",
-    "--log-file",
-    "--log-level",
-    "--color",
-    "--url",
-    "--answers",
-    "--server",
-    "--output",
-    "-o",
-    "--only",
-    "--format",
-    "--theme",
-    "--into",
-];
+/// Whether the value of an option is a word of its own, of the whole command or of a verb.
+fn takes_value(option: &str, whole: &Command, verb: Option<&&str>) -> bool {
+    let is_it = |arg: &clap::Arg| match option.strip_prefix("--") {
+        Some(long) => arg.get_long() == Some(long),
+        None => arg
+            .get_short()
+            .is_some_and(|short| option.strip_prefix('-') == Some(&short.to_string())),
+    };
+    // A command that was not built yet does not know how many values its flags have.
+    let takes = |command: &Command| {
+        let own_word =
+            |arg: &clap::Arg| arg.get_action().takes_values() && !arg.is_require_equals_set();
+        command.get_arguments().any(|arg| is_it(arg) && own_word(arg))
+    };
+    takes(whole) || verb.and_then(|verb| whole.find_subcommand(verb)).is_some_and(takes)
+}
 
 /// The configuration a line names, and the words that are neither options nor their values.
 pub fn read(words: &[String]) -> (Common, Vec<&str>) {
-    let mut common = Common::default();
-    let mut plain = Vec::new();
+    let (whole, mut common, mut plain) = (Cli::command(), Common::default(), Vec::new());
     let mut rest = words.iter().skip(1).map(String::as_str);
     while let Some(word) = rest.next() {
         let (name, value) = match word.split_once('=') {
@@ -360,7 +347,8 @@ pub fn read(words: &[String]) -> (Common, Vec<&str>) {
             plain.push(word);
             continue;
         }
-        let value = value.or_else(|| if TAKE_VALUE.contains(&name) { rest.next() } else { None });
+        let value = value
+            .or_else(|| takes_value(name, &whole, plain.first()).then(|| rest.next()).flatten());
         match (name, value) {
             ("-c" | "--config", Some(file)) => common.config.push(PathBuf::from(file)),
             ("--env-file", Some(file)) => common.env_file.push(PathBuf::from(file)),
@@ -540,12 +528,15 @@ fn arguments(current: &OsStr, list: fn(&Offers) -> &[Offer]) -> Candidates {
     let parameters = here.parameters(current, list);
     match typed.split_once('=') {
         // A value without suggestions may be a path.
-        Some((key, value)) if parameters.is_empty() => {
-            let files = PathCompleter::any().complete(OsStr::new(value));
-            files.into_iter().map(|file| file.add_prefix(format!("{key}="))).collect()
-        }
+        Some((key, value)) if parameters.is_empty() => files_after(key, value),
         _ => parameters,
     }
+}
+
+/// Files that go on from what is typed after `key=`.
+fn files_after(key: &str, typed: &str) -> Candidates {
+    let files = PathCompleter::any().complete(OsStr::new(typed));
+    files.into_iter().map(|file| file.add_prefix(format!("{key}="))).collect()
 }
 
 /// Resources; of a template what stands before its first variable.
@@ -586,10 +577,8 @@ pub fn severities(current: &OsStr) -> Candidates {
 
 /// Formats of the report; a file after `=`.
 pub fn formats(current: &OsStr) -> Candidates {
-    let typed = current.to_string_lossy();
-    if let Some((format, file)) = typed.split_once('=') {
-        let files = PathCompleter::any().complete(OsStr::new(file));
-        return files.into_iter().map(|file| file.add_prefix(format!("{format}="))).collect();
+    if let Some((format, file)) = current.to_string_lossy().split_once('=') {
+        return files_after(format, file);
     }
     let all = [
         ("human", "for people"),

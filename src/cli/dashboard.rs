@@ -11,7 +11,7 @@ use super::output::Exit;
 use super::{known, load, output};
 use crate::base::{LogLevel, SafeText};
 use crate::config::diagnostics::render_all;
-use crate::config::import::places;
+use crate::config::import::{Place, places};
 use crate::config::{Diagnostic, Environment, Loaded, McpConfig};
 use crate::deck::clients::Clients;
 use crate::deck::recording::Scan;
@@ -27,7 +27,7 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
     let engine = Host::builder()
         .startup(cli.common.startup_mode())
         .person_answers()
-        .accounts(crate::deck::tokens::accounts(&crate::config::Environment::of_process()));
+        .accounts(crate::deck::tokens::accounts(&Environment::of_process()));
     let (deck, engine, clients) = served(cli, deck(cli)?, engine)?;
     let deck = deck
         .host(engine)
@@ -76,7 +76,7 @@ fn show(
     source: Source,
     clients: Option<Clients>,
 ) -> Result<ExitCode, Exit> {
-    let Models { drafter, chat } = models(cli)?;
+    let (drafter, chat) = models(cli)?;
     let options = Options {
         source,
         record: cli.common.record.clone(),
@@ -118,31 +118,23 @@ fn served(_: &Cli, deck: DeckBuilder, engine: HostBuilder) -> Result<Served, Exi
 
 type Served = (DeckBuilder, HostBuilder, Option<Clients>);
 
-/// What has a model.
-#[derive(Default)]
-struct Models {
-    drafter: Option<Arc<dyn Drafter>>,
-    chat: Option<OpenChat>,
-}
+/// What drafts answers, and what opens a chat.
+type Models = (Option<Arc<dyn Drafter>>, Option<OpenChat>);
 
 /// What drafts answers to sampling requests, for the person to edit and send, and what talks with the
 /// person: the model whose key is known; in the demo something that needs none.
 fn models(cli: &Cli) -> Result<Models, Exit> {
-    let mut out = Models::default();
+    let models: Models = (None, None);
     #[cfg(feature = "chat")]
-    {
-        let found = super::chat::in_dashboard(&cli.common, cli.dashboard.demo);
-        if let Some((drafter, chat)) = found.map_err(|message| output::refuse(&message))? {
-            out.drafter = Some(Arc::new(drafter));
-            out.chat = Some(chat);
-        }
-    }
+    let models: Models = super::chat::in_dashboard(&cli.common, cli.dashboard.demo)
+        .map_err(|message| output::refuse(&message))?
+        .map_or(models, |(drafter, chat)| (Some(Arc::new(drafter)), Some(chat)));
     #[cfg(feature = "demo")]
     if cli.dashboard.demo {
-        out.drafter = Some(Arc::new(crate::demo::Purser));
+        return Ok((Some(Arc::new(crate::demo::Purser)), models.1));
     }
     let _ = cli;
-    Ok(std::mem::take(&mut out))
+    Ok(models)
 }
 
 /// What the demo does by itself.
@@ -157,11 +149,9 @@ fn show_of_demo(cli: &Cli) -> Option<Show> {
 }
 
 fn deck(cli: &Cli) -> Result<DeckBuilder, Exit> {
-    #[cfg(feature = "demo")]
     if cli.dashboard.demo {
-        let exe = std::env::current_exe()
-            .map_err(|error| output::refuse(&format!("cannot find this program: {error}")))?;
-        return Ok(Deck::builder().config(crate::demo::config(&exe)));
+        let source = load::demo().map_err(|problems| refused(&problems))?;
+        return Ok(Deck::builder().config(source.config));
     }
     let env = load::environment(&cli.common).map_err(|problems| refused(&problems))?;
     let one =
@@ -189,31 +179,27 @@ fn origin(cli: &Cli) -> Origin {
         None => Start::default(),
     };
     let files = cli.common.env_file.iter();
-    let mut options: Vec<String> = files
-        .flat_map(|path| ["--env-file".to_owned(), path.to_string_lossy().into_owned()])
-        .collect();
-    for (name, value) in &cli.given.header {
-        options.extend(["--header".to_owned(), format!("{name}: {value}")]);
-    }
-    for (name, value) in &cli.given.env {
-        // What is only passed on is passed on again: its value need not stand on a clipboard.
-        let word =
-            if *value == format!("${{{name}}}") { name.clone() } else { format!("{name}={value}") };
-        options.extend(["--env".to_owned(), word]);
-    }
-    Origin { start, options }
+    let files = files.map(|path| ("--env-file", path.to_string_lossy().into_owned()));
+    let headers = cli.given.header.iter();
+    let headers = headers.map(|(name, value)| ("--header", format!("{name}: {value}")));
+    // What is only passed on is passed on again: its value need not stand on a clipboard.
+    let variables = cli.given.env.iter().map(|(name, value)| {
+        let own = *value == format!("${{{name}}}");
+        ("--env", if own { name.clone() } else { format!("{name}={value}") })
+    });
+    let options = files.chain(headers).chain(variables);
+    Origin { start, options: options.flat_map(|(name, value)| [name.to_owned(), value]).collect() }
 }
 
 /// What to do where there is no configuration.
 fn nothing_here(env: &Environment) -> String {
     let mut text = format!("no configuration found; looked for {}\n", load::looked_for(env));
     let others = places(env).into_iter().filter(|place| place.exists);
-    let mut others: Vec<String> = others
-        .map(|place| {
-            let path = place.path.display().to_string();
-            format!("{} ({})", place.host.name(), SafeText::line(&path))
-        })
-        .collect();
+    let other = |place: Place| {
+        let path = SafeText::line(&place.path.display().to_string());
+        format!("{} ({path})", place.host.name())
+    };
+    let mut others: Vec<String> = others.map(other).collect();
     others.sort();
     if others.is_empty() {
         others.push("Claude Desktop, VS Code, Cursor and others".to_owned());

@@ -103,17 +103,12 @@ pub fn run_over(
     let wrong = |message| Error::new(ErrorCode::Configuration, message);
     source.narrow(&names).map_err(wrong)?;
     job.telemetry.mask(load::redactor(rest.as_ref().unwrap_or(&source.config)));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| Error::new(ErrorCode::Internal, e.to_string()))?;
-    let exit = runtime.block_on(async {
-        let signals = signals::listen();
+    let done = signals::block_on(async |signals| {
         let config = source.config.clone();
         let engine = Host::builder()
             .startup(job.common.startup_mode())
             .handler(job.answers)
-            .accounts(crate::deck::tokens::accounts(&crate::config::Environment::of_process()));
+            .accounts(crate::deck::tokens::accounts(&Environment::of_process()));
         let deck = tokio::select! {
             deck = Deck::builder().config(source.config).host(engine).open() => deck?,
             // What was started is stopped.
@@ -127,15 +122,13 @@ pub fn run_over(
                 return Err(Error::new(ErrorCode::Configuration, message));
             }
         };
-        let left_out = &source.left_out;
-        let (known, rest) = (known.as_ref(), rest.as_ref());
         let scene = Scene {
             host: &host,
-            left_out,
+            left_out: &source.left_out,
             #[cfg(feature = "chat")]
             recorder: recorder.as_ref(),
-            known,
-            rest,
+            known: known.as_ref(),
+            rest: rest.as_ref(),
         };
         let exit = tokio::select! {
             exit = async {
@@ -149,8 +142,7 @@ pub fn run_over(
         recording::finish(job.common, recorder).await;
         Ok(exit)
     });
-    runtime.shutdown_background();
-    exit
+    done.map_err(|error| Error::new(ErrorCode::Internal, error.to_string()))?
 }
 
 /// The servers to start, none for all of them; and whether others were left out for what is known
@@ -166,15 +158,15 @@ fn needed(source: &Source, need: Need, known: Option<&Known>) -> (Vec<String>, b
         return (vec![server], false);
     }
     let known = known.filter(|_| source.left_out.is_empty());
-    let Some(owner) = known.and_then(|known| known.owner(&source.config, kind, &name)) else {
-        return (Vec::new(), false);
-    };
-    let (server, ago) = (SafeText::line(owner.server.as_str()), Dur(owner.age));
-    output::note(&format!("asking `{server}` alone: no other server had that {ago} ago"));
-    (vec![owner.server.as_str().to_owned()], true)
+    let owner = known.and_then(|known| known.owner(&source.config, kind, &name));
+    let Some((server, age)) = owner else { return (Vec::new(), false) };
+    let (shown, ago) = (SafeText::line(server.as_str()), Dur(age));
+    output::note(&format!("asking `{shown}` alone: no other server had that {ago} ago"));
+    (vec![server.as_str().to_owned()], true)
 }
 
-fn interrupted() -> Exit {
+/// Says that a signal ended it.
+pub fn interrupted() -> Exit {
     output::complain("interrupted");
     Exit::Interrupted
 }
@@ -312,10 +304,7 @@ pub async fn with_last_words(host: &Host, error: Error) -> Error {
     let died =
         |view: &std::sync::Arc<HostView>| view.servers.get(&name).is_some_and(|s| s.exit.is_some());
     let known = tokio::time::timeout(END_FOLLOWS, view.wait_for(died)).await;
-    if !matches!(known, Ok(Ok(_))) {
-        return error;
-    }
-    let view = host.view().borrow().clone();
+    let Ok(Ok(view)) = known.map(|known| known.map(|view| view.clone())) else { return error };
     let Some(server) = view.servers.get(&name) else { return error };
     let words: Vec<_> = server.last_words().iter().filter(|line| !line.trim().is_empty()).collect();
     let mut help = match (&server.help, words.is_empty()) {

@@ -16,7 +16,9 @@ use crate::deck::lock::Lock;
 /// `mcpdeck explain [RULE]`
 pub fn explain(args: &ExplainArgs) -> Done {
     let Some(wanted) = &args.rule else {
-        return Ok(output::print(&if args.json { all_json() } else { all_text() }, Exit::Ok));
+        let all: serde_json::Value = rule::all().map(rule_json).collect();
+        let text = if args.json { json::pretty(&all) + "\n" } else { all_text() };
+        return Ok(output::print(&text, Exit::Ok));
     };
     let found = rule::parse(wanted).map_err(|message| output::refuse(&message))?;
     let text = if args.json { json::pretty(&rule_json(found)) + "\n" } else { rule_text(found) };
@@ -45,11 +47,6 @@ fn all_text() -> String {
     }
     text.push_str("\n`mcpdeck explain RULE` says why it matters and what to do.\n");
     text
-}
-
-fn all_json() -> String {
-    let rules: Vec<_> = rule::all().map(rule_json).collect();
-    json::pretty(&rules) + "\n"
 }
 
 fn rule_json(rule: &rule::Rule) -> serde_json::Value {
@@ -83,15 +80,19 @@ pub fn completions(shell: clap_complete::Shell) -> Exit {
 
 /// `mcpdeck man`
 pub fn man() -> Exit {
-    match manual() {
-        Ok(page) => output::print(&page, Exit::Ok),
-        Err(error) => output::refuse(&error.to_string()),
+    shown(manual().map_err(|error| error.to_string()))
+}
+
+fn shown(text: Result<String, String>) -> Exit {
+    match text {
+        Ok(text) => output::print(&text, Exit::Ok),
+        Err(message) => output::refuse(&message),
     }
 }
 
 /// `mcpdeck help [TOPIC]`
 pub fn help(topic: Option<&str>) -> Exit {
-    let text = match topic {
+    shown(match topic {
         None => Ok(format!(
             "{}\nTopics (`mcpdeck help TOPIC`; the help of a command likewise):\n{}",
             Cli::command().render_help(),
@@ -100,20 +101,13 @@ pub fn help(topic: Option<&str>) -> Exit {
         #[cfg(feature = "tui")]
         Some("keys") => return keys(),
         Some(topic) => text(topic),
-    };
-    match text {
-        Ok(text) => output::print(&text, Exit::Ok),
-        Err(message) => output::refuse(&message),
-    }
+    })
 }
 
 /// `mcpdeck --keys`
 #[cfg(feature = "tui")]
 pub fn keys() -> Exit {
-    match crate::tui::key_table() {
-        Ok(table) => output::print(&table, Exit::Ok),
-        Err(problem) => output::refuse(&problem),
-    }
+    shown(crate::tui::key_table())
 }
 
 /// `mcpdeck schema`

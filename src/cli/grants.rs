@@ -91,8 +91,7 @@ fn parse_glob(text: &str) -> Result<String, String> {
 
 /// `mcpdeck grants`
 pub fn grants(common: &Common, args: &GrantsArgs) -> Done {
-    let env =
-        load::environment(common).map_err(|diagnostics| configuration::problems(&diagnostics))?;
+    let env = load::environment(common).map_err(|all| configuration::problems(&all))?;
     let files = load::files(common, &env);
     let store = files.last().and_then(|file| GrantStore::of(file, &env)).ok_or_else(|| {
         output::refuse("there is no configuration, or no folder in which grants are kept")

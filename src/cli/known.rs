@@ -10,12 +10,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
-use crate::base::file::{StateFile, file_key, hex};
+use crate::base::file::{StateFile, file_key};
 use crate::base::{SafeText, ServerName};
-use crate::cli::values::{follow, properties, types};
+use crate::cli::values::{PARAMETERS, declared, types, word};
 use crate::config::{Environment, McpConfig, ServerConfig, TransportConfig};
+use crate::deck::{files, trust};
 use crate::host::{HostView, ServerState, ServerView};
 use crate::mcp::Capabilities;
 
@@ -41,15 +41,6 @@ pub enum Kind {
     Resource,
 }
 
-/// The one server that had something.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// The server.
-    pub server: ServerName,
-    /// Age of the oldest list this relies on.
-    pub age: Duration,
-}
-
 /// What servers offered.
 pub struct Known {
     folder: PathBuf,
@@ -73,8 +64,14 @@ impl Known {
     }
 
     /// The one server that has this, as far as is known of all of them: a name that two servers
-    /// may have is ambiguous, and only who was asked is known not to have it.
-    pub fn owner(&self, config: &McpConfig, kind: Kind, name: &str) -> Option<Owner> {
+    /// may have is ambiguous, and only who was asked is known not to have it. With the age of the
+    /// oldest list this relies on.
+    pub fn owner(
+        &self,
+        config: &McpConfig,
+        kind: Kind,
+        name: &str,
+    ) -> Option<(ServerName, Duration)> {
         let mut oldest = Duration::ZERO;
         let mut owners = Vec::new();
         let enabled: Vec<_> = config.servers.values().filter(|s| !s.disabled).collect();
@@ -87,7 +84,7 @@ impl Known {
         }
         match <[ServerName; 1]>::try_from(owners) {
             // With one server there is nothing to spare.
-            Ok([server]) if enabled.len() > 1 => Some(Owner { server, age: oldest }),
+            Ok([server]) if enabled.len() > 1 => Some((server, oldest)),
             _ => None,
         }
     }
@@ -112,7 +109,7 @@ impl Known {
             }
             // What it offered stays known; that it was asked in vain is known too.
             (ServerState::Unavailable, Some(before)) => before.clone(),
-            (ServerState::Unavailable, None) => Offers::nothing(server),
+            (ServerState::Unavailable, None) => Offers { whole: true, ..Offers::by(server, None) },
             _ => return,
         };
         let unchanged = before.as_ref().is_some_and(|before| {
@@ -125,7 +122,7 @@ impl Known {
         after.asked = now;
         let Ok(text) = serde_json::to_vec(&after) else { return };
         if before.is_none() {
-            self.make_room();
+            files::newest(&self.folder, MOST - 1);
         }
         if text.len() as u64 <= LARGEST && StateFile::new(path, LARGEST).write(&text).is_err() {
             tracing::debug!("what servers offer cannot be remembered");
@@ -146,24 +143,10 @@ impl Known {
     fn age(&self, offers: &Offers) -> Option<Duration> {
         self.now.checked_sub(Duration::from_secs(offers.asked))
     }
-
-    /// Forgets the oldest when there are too many.
-    fn make_room(&self) {
-        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let mut files: Vec<_> = entries
-            .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
-            .collect();
-        files.sort();
-        let excess = (files.len() + 1).saturating_sub(MOST);
-        for (_, path) in files.into_iter().take(excess) {
-            let _ = std::fs::remove_file(path);
-        }
-    }
 }
 
 fn read(path: &Path) -> Option<Offers> {
-    let parse = |bytes: &[u8]| serde_json::from_slice(bytes).map_err(|error| error.to_string());
-    StateFile::new(path, LARGEST).load(parse)
+    StateFile::new(path, LARGEST).load(files::json)
 }
 
 /// Notes the offers of a host that goes on running, each time they change.
@@ -205,8 +188,6 @@ const ENTRIES: usize = 2_000;
 const NAME: usize = 300;
 /// Longest description, in characters.
 const SAYS: usize = 80;
-/// Most parameters of one tool, and most values of one parameter.
-const PARAMETERS: usize = 40;
 
 /// What a server offered when it was asked last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -259,11 +240,6 @@ pub struct Parameter {
 }
 
 impl Offers {
-    /// Nothing, of a server that could not be asked.
-    fn nothing(server: &ServerConfig) -> Self {
-        Self { whole: true, ..Self::by(server, None) }
-    }
-
     /// What a server offers.
     fn of(server: &ServerConfig, salt: Option<String>, all: &Capabilities) -> Self {
         let mut out = Self::by(server, salt);
@@ -290,6 +266,7 @@ impl Offers {
         out
     }
 
+    /// Nothing yet.
     fn by(server: &ServerConfig, salt: Option<String>) -> Self {
         let salt = salt.unwrap_or_else(|| format!("{:032x}", fastrand::u128(..)));
         let entry = digest(server, &salt);
@@ -314,34 +291,24 @@ impl Offers {
 
 /// Everything of an entry on which its lists may depend.
 fn digest(server: &ServerConfig, salt: &str) -> String {
-    let mut hash = Sha256::new();
-    let mut add = |part: &str| {
-        hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part.as_bytes());
-    };
-    add(salt);
-    add(server.transport.kind().as_str());
+    let mut parts = vec![salt.to_owned(), server.transport.kind().as_str().to_owned()];
     let secrets = match &server.transport {
         TransportConfig::Stdio(stdio) => {
-            add(&stdio.command);
-            add(&stdio.args.len().to_string());
-            stdio.args.iter().for_each(|arg| add(arg));
-            add(&format!("{:?} {}", stdio.cwd, stdio.inherit_env));
+            parts.extend([stdio.command.clone(), stdio.args.len().to_string()]);
+            parts.extend(stdio.args.iter().cloned());
+            parts.push(format!("{:?} {}", stdio.cwd, stdio.inherit_env));
             &stdio.env
         }
         TransportConfig::Http(http)
         | TransportConfig::Sse(http)
         | TransportConfig::WebSocket(http) => {
-            add(http.url.as_str());
+            parts.push(http.url.to_string());
             &http.headers
         }
     };
-    for (name, value) in secrets {
-        add(name);
-        add(value.expose());
-    }
-    add(&format!("{:?} {:?} {:?}", server.protocol, server.tools, server.roots));
-    hex(&hash.finalize())
+    parts.extend(secrets.iter().flat_map(|(name, value)| [name.clone(), value.expose().into()]));
+    parts.push(format!("{:?} {:?} {:?}", server.protocol, server.tools, server.roots));
+    trust::digest(&parts.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// What can be typed and read: a name with characters that do not show is kept from nobody, but
@@ -373,39 +340,20 @@ fn of_prompt(arguments: &[crate::mcp::capabilities::PromptArgument]) -> Vec<Para
 }
 
 fn of_schema(root: &Value) -> Vec<Parameter> {
-    let schema = follow(root, root, 0);
-    let needs = |name: &str| {
-        let all = schema.get("required").and_then(Value::as_array);
-        all.into_iter().flatten().any(|needed| needed.as_str() == Some(name))
-    };
-    let all = properties(schema, root).into_iter().filter(|(name, _)| is_plain(name));
-    let mut out: Vec<Parameter> = all
-        .take(PARAMETERS)
-        .map(|(name, sub)| {
-            let sub = follow(sub, root, 0);
-            let text = sub.get("description").and_then(Value::as_str).unwrap_or_default();
-            Parameter {
-                name: name.to_owned(),
-                required: needs(name),
-                says: says(Some(&SafeText::line(text))),
-                values: values(sub, root),
-            }
-        })
-        .collect();
-    out.sort_by_key(|parameter| !parameter.required);
-    out
+    let all = declared(root, is_plain).into_iter().map(|of| Parameter {
+        name: of.name.to_owned(),
+        required: of.required,
+        says: says(Some(&SafeText::line(of.says))),
+        values: values(of.schema, root),
+    });
+    all.collect()
 }
 
 fn values(schema: &Value, root: &Value) -> Vec<String> {
     if let Some(values) = schema.get("enum").and_then(Value::as_array) {
-        let words = values.iter().take(PARAMETERS).map(|value| match value {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        });
+        let words = values.iter().take(PARAMETERS).map(word);
         return words.filter(|word| is_plain(word)).collect();
     }
-    let mut all = Vec::new();
-    types(schema, root, 0, &mut all);
-    let boolean = all == ["boolean"];
+    let boolean = types(schema, root) == ["boolean"];
     if boolean { ["true", "false"].map(str::to_owned).to_vec() } else { Vec::new() }
 }

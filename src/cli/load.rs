@@ -7,8 +7,8 @@ use clap::{CommandFactory, Parser};
 use parking_lot::Mutex;
 
 use super::args::{Cli, Common, OneServer, Verb};
-use crate::base::text::nearest;
-use crate::base::{Redactor, Secret, ServerName};
+use crate::base::text::{nearest, quoted};
+use crate::base::{Redactor, SafeText, Secret, ServerName};
 use crate::config::{
     Diagnostic, Environment, Loaded, McpConfig, ServerConfig, Severity, discover, load,
 };
@@ -100,7 +100,7 @@ pub fn load_files(files: &[PathBuf], env: &Environment) -> Result<Loaded, Vec<Di
 fn neighbours(file: &Path, env: &Environment) -> String {
     let file = env.absolute(file);
     let folder = file.parent().unwrap_or(&file);
-    let shown = crate::base::text::SafeText::line(&folder.display().to_string());
+    let shown = SafeText::line(&folder.display().to_string());
     let Ok(entries) = std::fs::read_dir(folder) else {
         return format!("there is no folder {shown}");
     };
@@ -108,9 +108,7 @@ fn neighbours(file: &Path, env: &Environment) -> String {
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let same_kind = |name: &String| Path::new(name).extension() == file.extension();
     match nearest(&wanted, names.filter(same_kind), 0.6) {
-        Some(name) => {
-            format!("there is {} in {shown}", crate::base::text::SafeText::line(&name))
-        }
+        Some(name) => format!("there is {} in {shown}", SafeText::line(&name)),
         None => format!("it was looked for in {shown}"),
     }
 }
@@ -120,7 +118,7 @@ pub fn looked_for(env: &Environment) -> String {
     let places = discover::candidates(env).into_iter().map(|candidate| {
         let path = candidate.path.display().to_string();
         let path = if candidate.path.is_absolute() { path } else { format!("./{path}") };
-        crate::base::text::SafeText::line(&path).as_str().to_owned()
+        SafeText::line(&path).to_string()
     });
     places.collect::<Vec<_>>().join(", ")
 }
@@ -134,12 +132,7 @@ pub fn demo() -> Result<Source, Vec<Diagnostic>> {
     #[cfg(feature = "demo")]
     {
         let exe = std::env::current_exe().map_err(|error| refuse(&error.to_string()))?;
-        Ok(Source {
-            config: crate::demo::config(&exe),
-            diagnostics: Vec::new(),
-            left_out: Vec::new(),
-            path: None,
-        })
+        Ok(crate::demo::config(&exe).into())
     }
     #[cfg(not(feature = "demo"))]
     Err(refuse("this build was made without the demo servers"))
@@ -147,13 +140,9 @@ pub fn demo() -> Result<Source, Vec<Diagnostic>> {
 
 /// Refuses what was not approved in the dashboard (`--require-trust`); nothing is started then.
 fn trusted(loaded: &Loaded, env: &Environment) -> Result<(), Vec<Diagnostic>> {
-    let problems = TrustStore::of(env).map_or_else(
-        || {
-            let message = "there is no folder in which approvals could be kept";
-            vec![Diagnostic::new("start/untrusted", Severity::Error, message)]
-        },
-        |store| store.diagnostics(loaded),
-    );
+    let message = "there is no folder in which approvals could be kept";
+    let nowhere = || vec![Diagnostic::new("start/untrusted", Severity::Error, message)];
+    let problems = TrustStore::of(env).ok_or_else(nowhere)?.diagnostics(loaded);
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
@@ -181,9 +170,13 @@ pub fn environment(common: &Common) -> Result<Environment, Vec<Diagnostic>> {
 
 /// Masks every secret of a configuration.
 pub fn redactor(config: &McpConfig) -> Redactor {
-    let secrets: Vec<Secret> =
-        config.servers.values().flat_map(crate::config::ServerConfig::secrets).collect();
-    Redactor::new(secrets)
+    Redactor::new(config.servers.values().flat_map(ServerConfig::secrets))
+}
+
+impl From<McpConfig> for Source {
+    fn from(config: McpConfig) -> Self {
+        Self { config, diagnostics: Vec::new(), left_out: Vec::new(), path: None }
+    }
 }
 
 impl Source {
@@ -231,7 +224,7 @@ pub fn unknown(config: &McpConfig, name: &str) -> String {
     let mut names: Vec<&str> = config.servers.keys().map(ServerName::as_str).collect();
     let more = if names.len() > 8 { ", ..." } else { "" };
     names.truncate(8);
-    let names = crate::base::text::SafeText::line(&names.join(", "));
+    let names = SafeText::line(&names.join(", "));
     format!("there is no server `{name}`; there are {names}{more}")
 }
 
@@ -303,11 +296,11 @@ fn settle_verb(verb: &mut Verb) -> Result<(), String> {
     let (words, one) = match verb {
         Verb::List(args) => (&mut args.servers, &mut args.one),
         Verb::Status(args) => (&mut args.servers, &mut args.one),
-        Verb::Call(args) => (no_words, &mut args.one),
+        Verb::Call(args) => (no_words, &mut args.ask.one),
         Verb::Load(args) => (no_words, &mut args.one),
-        Verb::Read(args) => (no_words, &mut args.one),
-        Verb::Prompt(args) => (no_words, &mut args.one),
-        Verb::Request(args) => (no_words, &mut args.one),
+        Verb::Read(args) => (no_words, &mut args.ask.one),
+        Verb::Prompt(args) => (no_words, &mut args.ask.one),
+        Verb::Request(args) => (no_words, &mut args.ask.one),
         _ => return Ok(()),
     };
     if one.url.is_none() && words.first().is_some_and(|word| word.contains("://")) {
@@ -402,7 +395,7 @@ pub fn mistaken(args: impl Iterator<Item = String>) -> Option<String> {
     let args: Vec<String> = args.skip(1).collect();
     let first = args.first()?.as_str();
     if RUNNERS.contains(&first) {
-        let words: Vec<_> = args.iter().map(|word| crate::base::text::quoted(word)).collect();
+        let words: Vec<_> = args.iter().map(|word| quoted(word)).collect();
         return Some(format!("a command goes after two dashes: mcpdeck -- {}", words.join(" ")));
     }
     let command = Cli::command();

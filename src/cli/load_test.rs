@@ -65,16 +65,14 @@ impl Tally {
 pub fn load_test(common: &Common, args: &LoadArgs, telemetry: &Telemetry) -> Exit {
     let format = Format::from(args.json);
     let printer = Printer { noun: "tool", target: &args.name, format, file: None };
-    let words = match operate::words(&args.arguments) {
-        Ok(words) => words,
-        Err(error) => return printer.failure(&error),
-    };
     let (one, need) = (&args.one, Need::Owner(Kind::Tool, args.name.clone()));
     let job = Job { common, one, need, answers: Script::default(), telemetry };
     let again = Again { common, one };
-    let done = deck::run(job, async |scene| match calls(scene.host, again, args, &words).await {
-        Ok((name, tally, took)) => print(args, &name, &tally, took),
-        Err(error) => printer.failure(&error),
+    let done = operate::words(&args.arguments).and_then(|words| {
+        deck::run(job, async |scene| match calls(scene.host, again, args, &words).await {
+            Ok((name, tally, took)) => print(args, &name, &tally, took),
+            Err(error) => printer.failure(&error),
+        })
     });
     done.unwrap_or_else(|error| printer.failure(&error))
 }
@@ -114,13 +112,12 @@ fn print(args: &LoadArgs, name: &str, tally: &Tally, took: Duration) -> Exit {
     let millis = |micros: u64| micros as f64 / 1e3;
     let quantiles = QUANTILES.map(|(name, q)| (name, millis(tally.latencies.value_at_quantile(q))));
     if args.json {
-        let latency: serde_json::Map<String, Value> =
-            quantiles.iter().map(|(name, ms)| ((*name).to_owned(), json!(ms))).collect();
-        let errors: Vec<Value> = tally
-            .errors
-            .iter()
-            .map(|(code, (count, message))| json!({"code": code, "count": count, "message": message}))
-            .collect();
+        let latency: Value = quantiles.iter().copied().collect();
+        let errors = tally.errors.iter();
+        let errors = errors.map(
+            |(code, (count, message))| json!({"code": code, "count": count, "message": message}),
+        );
+        let errors: Value = errors.collect();
         let object = json!({
             "tool": name, "calls": calls, "parallel": args.parallel, "durationMs": took.as_millis() as u64,
             "callsPerSecond": rate, "succeeded": calls - failed, "failed": failed,

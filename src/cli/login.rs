@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 
 use super::args::{Common, LoginArgs, OneServer};
 use super::configuration::problems;
+use super::deck::interrupted;
 use super::output::{Done, Exit};
 use super::{load, output, signals};
 use crate::base::{SafeText, ServerName};
@@ -89,24 +90,14 @@ fn with(
             let why = "its entry brings its own `Authorization` header, or says `\"oauth\": false`";
             output::refuse(&format!("`{name}` needs no sign-in: {why}"))
         })?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| output::refuse(&error.to_string()))?;
     let shown = SafeText::line(name.as_str());
-    let exit = runtime.block_on(async {
-        let signals = signals::listen();
+    let done = signals::block_on(async |signals| {
         tokio::select! {
             exit = work(&shown, &auth) => exit,
-            () = signals.stop.cancelled() => {
-                output::complain("interrupted");
-                Exit::Interrupted
-            }
+            () = signals.stop.cancelled() => interrupted(),
         }
     });
-    // A line that is waited for on stdin does not hold the program.
-    runtime.shutdown_background();
-    Ok(exit)
+    done.map_err(|error| output::refuse(&error.to_string()))
 }
 
 /// The server that is named, when it is one with an address.

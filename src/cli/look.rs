@@ -9,7 +9,7 @@ use super::args::{Common, ListArgs, Listing, OneServer, StatusArgs};
 use super::deck::{Job, Need};
 use super::load::LeftOut;
 use super::output::Exit;
-use super::values::{follow, properties, types};
+use super::values::{PARAMETERS, declared, types, word};
 use super::{deck, load, login, outcome, output};
 use crate::base::text::json as safe;
 use crate::base::{SafeText, ServerName};
@@ -18,7 +18,7 @@ use crate::config::{Environment, TransportKind};
 use crate::deck::tokens;
 use crate::host::{HostView, ServerState, ServerView};
 use crate::mcp::auth::StoredToken;
-use crate::mcp::{FindingKind, Prompt};
+use crate::mcp::{FindingKind, ListKind, Prompt};
 use crate::process::containment;
 use crate::telemetry::Telemetry;
 
@@ -110,8 +110,15 @@ fn complain_of_lists(view: &HostView) {
     }
 }
 
-fn shows(args: &ListArgs, kind: Listing) -> bool {
-    args.only.is_none_or(|only| only == kind)
+/// The lists that are shown.
+fn shown(args: &ListArgs) -> impl Iterator<Item = ListKind> {
+    let only = args.only.map(|only| match only {
+        Listing::Tools => ListKind::Tools,
+        Listing::Prompts => ListKind::Prompts,
+        Listing::Resources => ListKind::Resources,
+        Listing::Templates => ListKind::ResourceTemplates,
+    });
+    ListKind::ALL.into_iter().filter(move |kind| only.is_none_or(|only| only == *kind))
 }
 
 fn list_text(view: &HostView, args: &ListArgs) -> String {
@@ -129,29 +136,34 @@ fn list_text(view: &HostView, args: &ListArgs) -> String {
         }
         out.push('\n');
         let all = &server.capabilities;
-        if shows(args, Listing::Tools) {
-            let rows = all.tools.iter().map(|tool| Row {
-                name: &tool.label,
-                says: tool.description.as_ref(),
-                parameters: long(args, || of_tool(&tool.input_schema)),
-            });
-            section(&mut out, "tools", rows);
-        }
-        if shows(args, Listing::Prompts) {
-            let rows = all.prompts.iter().map(|prompt| Row {
-                name: &prompt.label,
-                says: prompt.description.as_ref(),
-                parameters: long(args, || of_prompt(prompt)),
-            });
-            section(&mut out, "prompts", rows);
-        }
-        if shows(args, Listing::Resources) {
-            let rows = all.resources.iter().map(|r| Row::plain(&r.label, &r.name));
-            section(&mut out, "resources", rows);
-        }
-        if shows(args, Listing::Templates) {
-            let rows = all.templates.iter().map(|t| Row::plain(&t.label, &t.name));
-            section(&mut out, "resource templates", rows);
+        for kind in shown(args) {
+            let (title, rows): (_, Vec<_>) = match kind {
+                ListKind::Tools => {
+                    let rows = all.tools.iter().map(|tool| Row {
+                        name: &tool.label,
+                        says: tool.description.as_ref(),
+                        parameters: long(args, || of_tool(&tool.input_schema)),
+                    });
+                    ("tools", rows.collect())
+                }
+                ListKind::Prompts => {
+                    let rows = all.prompts.iter().map(|prompt| Row {
+                        name: &prompt.label,
+                        says: prompt.description.as_ref(),
+                        parameters: long(args, || of_prompt(prompt)),
+                    });
+                    ("prompts", rows.collect())
+                }
+                ListKind::Resources => {
+                    let rows = all.resources.iter().map(|r| Row::plain(&r.label, &r.name));
+                    ("resources", rows.collect())
+                }
+                ListKind::ResourceTemplates => {
+                    let rows = all.templates.iter().map(|t| Row::plain(&t.label, &t.name));
+                    ("resource templates", rows.collect())
+                }
+            };
+            section(&mut out, title, rows);
         }
         for entry in &all.rejected {
             let _ =
@@ -180,8 +192,7 @@ fn long(args: &ListArgs, parameters: impl FnOnce() -> Vec<Parameter>) -> Vec<Par
     if args.long { parameters() } else { Vec::new() }
 }
 
-fn section<'a>(out: &mut String, title: &str, rows: impl Iterator<Item = Row<'a>>) {
-    let rows: Vec<_> = rows.collect();
+fn section(out: &mut String, title: &str, rows: Vec<Row<'_>>) {
     if rows.is_empty() {
         return;
     }
@@ -203,23 +214,11 @@ fn first_sentence(text: &SafeText) -> String {
 }
 
 fn list_json(view: &HostView, args: &ListArgs) -> Value {
-    let raw = |entries: Vec<&std::sync::Arc<Value>>| -> Value {
-        entries.into_iter().map(|v| v.as_ref().clone()).collect()
-    };
     let servers = view.servers.values().map(|server| {
-        let all = &server.capabilities;
         let mut object = status_json(server);
-        if shows(args, Listing::Tools) {
-            object["tools"] = raw(all.tools.iter().map(|t| &t.raw).collect());
-        }
-        if shows(args, Listing::Prompts) {
-            object["prompts"] = raw(all.prompts.iter().map(|p| &p.raw).collect());
-        }
-        if shows(args, Listing::Resources) {
-            object["resources"] = raw(all.resources.iter().map(|r| &r.raw).collect());
-        }
-        if shows(args, Listing::Templates) {
-            object["resourceTemplates"] = raw(all.templates.iter().map(|t| &t.raw).collect());
+        for kind in shown(args) {
+            let entries = server.capabilities.entries(kind).into_iter();
+            object[kind.key()] = entries.map(|(_, raw)| (**raw).clone()).collect();
         }
         object
     });
@@ -271,6 +270,7 @@ fn status_json(server: &ServerView) -> Value {
     let session = server.session.as_deref();
     let all = &server.capabilities;
     let findings = outcome::list_findings(server);
+    let counts = ListKind::ALL.map(|kind| (kind.key(), all.entries(kind).len()));
     json!({
         "name": server.name,
         "state": server.state.as_str(),
@@ -280,12 +280,7 @@ fn status_json(server: &ServerView) -> Value {
         "protocolVersion": session.map(|s| &s.protocol_version),
         "era": session.map(|s| s.era),
         "serverInfo": session.map(|s| s.server_info.as_ref()),
-        "counts": {
-            "tools": all.tools.len(),
-            "prompts": all.prompts.len(),
-            "resources": all.resources.len(),
-            "resourceTemplates": all.templates.len(),
-        },
+        "counts": counts.into_iter().collect::<Value>(),
         "findings": findings.iter().map(outcome::finding_json).collect::<Vec<_>>(),
     })
 }
@@ -333,8 +328,6 @@ fn status_text(view: &HostView, left_out: &LeftOut) -> String {
 
 // What a tool or prompt takes, in words short enough for a line. Pure.
 
-/// Most parameters that are told of one tool.
-const MOST: usize = 40;
 /// Longest word for a type, in characters.
 const LONGEST: usize = 48;
 
@@ -353,35 +346,18 @@ pub struct Parameter {
 
 /// The parameters an `inputSchema` declares, required ones first.
 pub fn of_tool(schema: &Value) -> Vec<Parameter> {
-    let root = schema;
-    let schema = follow(schema, root, 0);
-    let required: Vec<&str> = schema
-        .get("required")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
-    let mut out: Vec<Parameter> = properties(schema, root)
-        .into_iter()
-        .take(MOST)
-        .map(|(name, sub)| {
-            let text = follow(sub, root, 0).get("description").or_else(|| sub.get("description"));
-            Parameter {
-                name: SafeText::cut(name, 60),
-                required: required.contains(&name),
-                kind: kind(sub, root),
-                says: SafeText::cut(text.and_then(Value::as_str).unwrap_or_default(), 80),
-            }
-        })
-        .collect();
-    out.sort_by_key(|parameter| !parameter.required);
-    out
+    let all = declared(schema, |_| true).into_iter().map(|of| Parameter {
+        name: SafeText::cut(of.name, 60),
+        required: of.required,
+        kind: kind(of.schema, schema),
+        says: SafeText::cut(of.says, 80),
+    });
+    all.collect()
 }
 
 /// The arguments of a prompt.
 pub fn of_prompt(prompt: &Prompt) -> Vec<Parameter> {
-    let arguments = prompt.arguments.iter().take(MOST).map(|argument| Parameter {
+    let arguments = prompt.arguments.iter().take(PARAMETERS).map(|argument| Parameter {
         name: SafeText::cut(&argument.name, 60),
         required: argument.required,
         kind: "string".to_owned(),
@@ -417,12 +393,10 @@ pub fn usage(name: &str, schema: &Value) -> String {
 
 /// The values that are allowed, or the types.
 fn kind(schema: &Value, root: &Value) -> String {
-    let schema = follow(schema, root, 0);
     let words: Vec<String> = if let Some(values) = schema.get("enum").and_then(Value::as_array) {
         values.iter().map(word).collect()
     } else {
-        let mut all = Vec::new();
-        types(schema, root, 0, &mut all);
+        let mut all = types(schema, root);
         all.dedup();
         all.iter().filter(|t| **t != "null").map(|t| of_type(t, schema, root)).collect()
     };
@@ -432,18 +406,12 @@ fn kind(schema: &Value, root: &Value) -> String {
     SafeText::cut(&words.join("|"), LONGEST).as_str().to_owned()
 }
 
-fn word(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
 /// An array says what it holds.
 fn of_type(name: &str, schema: &Value, root: &Value) -> String {
     let Some(items) = schema.get("items").filter(|_| name == "array") else {
         return name.to_owned();
     };
-    let mut of = Vec::new();
-    types(follow(items, root, 0), root, 0, &mut of);
-    match of[..] {
+    match types(items, root)[..] {
         [one] => format!("{one}[]"),
         _ => name.to_owned(),
     }

@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -179,12 +179,9 @@ fn reply(state: &Path, request: &Value) -> Value {
         let message = format!("`type` is one of {}", MESSAGES.join(", "));
         return error(request, OutsideCode::ProtocolError, &message);
     }
-    let asked = sockets(state).first().map(|socket: &PathBuf| ask(socket, request));
+    let reply = sockets(state).first().and_then(|socket| ask(socket, request).ok());
     let missing = "no service is running: start `mcpdeck serve`";
-    match asked {
-        Some(Ok(reply)) => reply,
-        Some(Err(_)) | None => error(request, OutsideCode::ServerUnavailable, missing),
-    }
+    reply.unwrap_or_else(|| error(request, OutsideCode::ServerUnavailable, missing))
 }
 
 fn ask(socket: &Path, request: &Value) -> io::Result<Value> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::again::Again;
-use super::args::{CallArgs, Common, OneServer, PromptArgs, ReadArgs, RequestArgs};
+use super::args::{AskArgs, CallArgs, Common, OneServer, PromptArgs, ReadArgs, RequestArgs};
 use super::deck::{Job, Need, Scene};
 use super::known::Kind;
 use super::outcome::{Aside, Format, Printer};
@@ -44,23 +44,19 @@ pub fn call(common: &Common, args: &CallArgs, telemetry: &Telemetry) -> Exit {
         return list_saved(common, args);
     }
     let name = args.name.as_deref().unwrap_or_default();
-    let mut operation = Operation::new(common, &args.one, telemetry, args.json.into());
+    let mut operation = Operation::new(common, &args.ask, telemetry);
     operation.file = args.output.as_deref();
     operation.validation = if args.force { Validation::Force } else { Validation::Enforce };
     let printer = operation.printer("tool", name);
-    let prepared =
-        words(&args.arguments).and_then(|words| Ok((words, scripted(args.answers.as_deref())?)));
-    let words = match prepared {
-        Ok((words, answers)) => {
-            operation.answers = answers;
-            words
+    let done = words(&args.arguments).and_then(|words| {
+        operation.answers = scripted(&args.ask)?;
+        if name.starts_with('@') {
+            again(operation, name, words)
+        } else {
+            Ok(tool(operation, name, words))
         }
-        Err(error) => return printer.failure(&error),
-    };
-    if name.starts_with('@') {
-        return again(operation, name, words).unwrap_or_else(|error| printer.failure(&error));
-    }
-    tool(operation, name, words)
+    });
+    done.unwrap_or_else(|error| printer.failure(&error))
 }
 
 /// Makes a saved call; the words of the command line replace its arguments key by key.
@@ -94,21 +90,23 @@ fn again(mut operation: Operation<'_>, name: &str, mut words: Words) -> Result<E
 
 fn tool(operation: Operation<'_>, name: &str, words: Words) -> Exit {
     let printer = operation.printer("tool", name);
-    let options = operation.options();
-    let again = operation.again();
+    let (options, again) = (operation.options(), operation.again());
     operation.run(printer, Need::Owner(Kind::Tool, name.to_owned()), async |host| {
-        call_on(host, again, (name, &words), options.clone()).await
+        let prepared = prepare(host, again, (name, &words))?;
+        let Prepared { canonical, server, arguments, takes } = prepared;
+        let options = CallOptions { server: Some(server), ..options.clone() };
+        let outcome = host.call_tool_with(&canonical, arguments, options).await;
+        outcome.map_err(|error| match error.code {
+            ErrorCode::Validation => error.help(takes + "\n--force sends them anyway"),
+            _ => error,
+        })
     })
 }
 
 impl<'a> Operation<'a> {
     /// Without answers, deadline and force.
-    fn new(
-        common: &'a Common,
-        one: &'a OneServer,
-        telemetry: &'a Telemetry,
-        format: Format,
-    ) -> Self {
+    fn new(common: &'a Common, args: &'a AskArgs, telemetry: &'a Telemetry) -> Self {
+        let (one, format) = (&args.one, args.json.into());
         let (answers, validation) = (Script::default(), Validation::Enforce);
         Self { common, one, telemetry, format, file: None, answers, timeout: None, validation }
     }
@@ -201,21 +199,6 @@ pub fn prepare(
     }
 }
 
-async fn call_on(
-    host: &Host,
-    again: Again<'_>,
-    words: (&str, &Words),
-    options: CallOptions,
-) -> Result<CallOutcome, Error> {
-    let Prepared { canonical, server, arguments, takes } = prepare(host, again, words)?;
-    let options = CallOptions { server: Some(server), ..options };
-    let outcome = host.call_tool_with(&canonical, arguments, options).await;
-    outcome.map_err(|error| match error.code {
-        ErrorCode::Validation => error.help(takes + "\n--force sends them anyway"),
-        _ => error,
-    })
-}
-
 /// A name that nobody has may belong to a server that did not start; then the error says that
 /// with it.
 fn found<T>(
@@ -241,9 +224,9 @@ fn found<T>(
 
 /// `mcpdeck read`
 pub fn read(common: &Common, args: &ReadArgs, telemetry: &Telemetry) -> Exit {
-    let mut operation = Operation::new(common, &args.one, telemetry, args.json.into());
+    let mut operation = Operation::new(common, &args.ask, telemetry);
     operation.file = args.output.as_deref();
-    match scripted(args.answers.as_deref()) {
+    match scripted(&args.ask) {
         Ok(answers) => operation.answers = answers,
         Err(error) => return operation.printer("uri", &args.uri).failure(&error),
     }
@@ -267,20 +250,20 @@ fn resource_of(operation: Operation<'_>, uri: &str, server: Option<&str>) -> Exi
 
 /// `mcpdeck request`
 pub fn request(common: &Common, args: &RequestArgs, telemetry: &Telemetry) -> Exit {
-    let format = if args.json { Format::Json } else { Format::Result };
-    let mut operation = Operation::new(common, &args.one, telemetry, format);
+    let mut operation = Operation::new(common, &args.ask, telemetry);
+    operation.format = if args.ask.json { Format::Json } else { Format::Result };
     let printer = operation.printer("method", &args.method);
-    let prepared = words(&args.params).and_then(|words| {
+    let params = words(&args.params).and_then(|words| {
         let given = words.base.is_some() || !words.pairs.is_empty();
         let params = values::arguments(words.base, &words.pairs, &Value::Null);
         let params = params.map_err(|wrong| invalid(wrong.join("; ")))?;
-        Ok((given.then_some(params), scripted(args.answers.as_deref())?))
+        operation.answers = scripted(&args.ask)?;
+        Ok(given.then_some(params))
     });
-    let (params, answers) = match prepared {
-        Ok(prepared) => prepared,
+    let params = match params {
+        Ok(params) => params,
         Err(error) => return printer.failure(&error),
     };
-    operation.answers = answers;
     let options = operation.options();
     operation.run(printer, Need::Servers(args.server.iter().cloned().collect()), async |host| {
         let names: Vec<_> = host.snapshot().servers.keys().cloned().collect();
@@ -299,62 +282,44 @@ pub fn request(common: &Common, args: &RequestArgs, telemetry: &Telemetry) -> Ex
 
 /// `mcpdeck prompt`
 pub fn prompt(common: &Common, args: &PromptArgs, telemetry: &Telemetry) -> Exit {
-    let mut operation = Operation::new(common, &args.one, telemetry, args.json.into());
-    let prepared =
-        words(&args.arguments).and_then(|words| Ok((words, scripted(args.answers.as_deref())?)));
-    match prepared {
-        Ok((words, answers)) => {
-            operation.answers = answers;
-            prompt_of(operation, &args.name, words)
-        }
-        Err(error) => operation.printer("prompt", &args.name).failure(&error),
-    }
+    let mut operation = Operation::new(common, &args.ask, telemetry);
+    let printer = operation.printer("prompt", &args.name);
+    let done = words(&args.arguments).and_then(|words| {
+        operation.answers = scripted(&args.ask)?;
+        Ok(prompt_of(operation, &args.name, words))
+    });
+    done.unwrap_or_else(|error| printer.failure(&error))
 }
 
 fn prompt_of(operation: Operation<'_>, name: &str, words: Words) -> Exit {
     let printer = operation.printer("prompt", name);
     let (options, again) = (operation.options(), operation.again());
     operation.run(printer, Need::Owner(Kind::Prompt, name.to_owned()), async |host| {
-        prompt_on(host, again, (name, &words), options.clone()).await
+        let (server, prompt) = found((host, again), name, host.find_prompt(name))?;
+        let all = prompt.arguments.iter();
+        let properties: serde_json::Map<String, Value> =
+            all.clone().map(|one| (one.name.to_string(), json!({"type": "string"}))).collect();
+        // Arguments of prompts are strings; a schema says so to the typed words.
+        let schema = json!({"properties": properties, "additionalProperties": false});
+        let arguments = values::arguments(words.base.clone(), &words.pairs, &schema)
+            .map_err(|wrong| invalid(wrong.join("\n  ")).server(&server))?;
+        let missing = all.filter(|one| one.required && arguments.get(&*one.name).is_none());
+        let missing: Vec<&str> = missing.map(|one| &*one.name).collect();
+        if !missing.is_empty() {
+            let message = format!("the prompt needs {}", missing.join(", "));
+            let help = format!("write {}=TEXT", missing.join("=TEXT "));
+            return Err(invalid(message).server(&server).help(help));
+        }
+        let canonical = naming::canonical(&server, &prompt.name);
+        let options = CallOptions { server: Some(server), ..options.clone() };
+        host.get_prompt_with(&canonical, arguments, options).await
     })
 }
 
-async fn prompt_on(
-    host: &Host,
-    again: Again<'_>,
-    (name, words): (&str, &Words),
-    options: CallOptions,
-) -> Result<CallOutcome, Error> {
-    let (server, prompt) = found((host, again), name, host.find_prompt(name))?;
-    // Arguments of prompts are strings; a schema says so to the typed words.
-    let properties: serde_json::Map<String, Value> = prompt
-        .arguments
-        .iter()
-        .map(|argument| (argument.name.to_string(), json!({"type": "string"})))
-        .collect();
-    let schema = json!({"properties": properties, "additionalProperties": false});
-    let arguments = values::arguments(words.base.clone(), &words.pairs, &schema)
-        .map_err(|wrong| invalid(wrong.join("\n  ")).server(&server))?;
-    let given = |name: &str| arguments.get(name).is_some();
-    let missing: Vec<&str> = prompt
-        .arguments
-        .iter()
-        .filter(|argument| argument.required && !given(&argument.name))
-        .map(|argument| argument.name.as_ref())
-        .collect();
-    if !missing.is_empty() {
-        let message = format!("the prompt needs {}", missing.join(", "));
-        let words: Vec<String> = missing.iter().map(|name| format!("{name}=TEXT")).collect();
-        let help = format!("write {}", words.join(" "));
-        return Err(invalid(message).server(&server).help(help));
-    }
-    let options = CallOptions { server: Some(server.clone()), ..options };
-    host.get_prompt_with(&naming::canonical(&server, &prompt.name), arguments, options).await
-}
-
 /// The answers of `--answers FILE`; none deny everything.
-fn scripted(file: Option<&Path>) -> Result<Script, Error> {
-    file.map(Script::load).transpose().map_err(invalid).map(Option::unwrap_or_default)
+fn scripted(args: &AskArgs) -> Result<Script, Error> {
+    let script = args.answers.as_deref().map(Script::load).transpose();
+    script.map_err(invalid).map(Option::unwrap_or_default)
 }
 
 fn invalid(message: impl Into<String>) -> Error {
@@ -412,7 +377,7 @@ pub fn find(common: &Common, name: &str) -> Result<SavedCall, Error> {
         } else {
             "`mcpdeck call --list` shows the saved calls".to_owned()
         };
-        Error::new(ErrorCode::Validation, error.to_string()).help(help)
+        invalid(error).help(help)
     })
 }
 
@@ -428,8 +393,8 @@ fn load_saved(common: &Common) -> Result<(PathBuf, SavedCalls), Error> {
         error
     })?;
     let path = saved_path(super::load::files(common, &env).last().map(PathBuf::as_path));
-    let calls = SavedCalls::load(&path);
-    calls.map(|calls| (path, calls)).map_err(|e| Error::new(ErrorCode::Validation, e.to_string()))
+    let calls = SavedCalls::load(&path).map_err(invalid)?;
+    Ok((path, calls))
 }
 
 /// `mcpdeck call --list`
@@ -437,11 +402,11 @@ fn list_saved(common: &Common, args: &CallArgs) -> Exit {
     let (path, saved) = match load_saved(common) {
         Ok(found) => found,
         Err(error) => {
-            crate::cli::deck::complain(&error);
+            deck::complain(&error);
             return Exit::Usage;
         }
     };
-    if args.json {
+    if args.ask.json {
         let object = json!({"path": crate::base::text::path::spelled(&path), "calls": saved.calls});
         return output::print(&(safe::compact(&object) + "\n"), Exit::Ok);
     }
@@ -467,7 +432,8 @@ fn table(saved: &SavedCalls) -> String {
             };
             // Values may be anybody's business; the names of the arguments tell calls apart.
             let keys: Vec<&str> = call.arguments.keys().map(String::as_str).collect();
-            [line(&format!("@{name}")), line(&format!("{kind} {target}")), line(&keys.join(", "))]
+            let row = [format!("@{name}"), format!("{kind} {target}"), keys.join(", ")];
+            row.map(|cell| SafeText::line(&cell).to_string())
         })
         .collect();
     let width = |column: usize| {
@@ -480,8 +446,4 @@ fn table(saved: &SavedCalls) -> String {
         let _ = writeln!(out, "{}", row.trim_end());
         out
     })
-}
-
-fn line(text: &str) -> String {
-    SafeText::line(text).as_str().to_owned()
 }

@@ -230,14 +230,10 @@ impl Serialize for Object<'_> {
         map.serialize_entry("guardWarnings", &self.warnings)?;
         map.serialize_entry("durationMs", &(self.times.0.as_millis() as u64))?;
         map.serialize_entry("waitingMs", &(self.times.1.as_millis() as u64))?;
-        map.serialize_entry("denied", &methods(self.denied))?;
+        let denied = self.denied.iter().map(|(_, method)| SafeText::cut(method, 60));
+        map.serialize_entry("denied", &denied.collect::<Vec<_>>())?;
         map.end()
     }
-}
-
-/// What was asked for and refused, in the order it came.
-fn methods(denied: &[(String, String)]) -> Value {
-    denied.iter().map(|(_, method)| SafeText::cut(method, 60).as_str().to_owned()).collect()
 }
 
 /// What was found about one call.

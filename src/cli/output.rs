@@ -191,20 +191,15 @@ impl Progress {
             self.shown = line;
         }
     }
-
-    /// Takes the line away.
-    pub fn clear(&mut self) {
-        if self.on && !self.shown.is_empty() {
-            let _ = write!(io::stderr().lock(), "\r\u{1b}[K");
-            let _ = io::stderr().flush();
-            self.shown.clear();
-        }
-    }
 }
 
+/// Takes the line away.
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.clear();
+        if !self.shown.is_empty() {
+            let _ = write!(io::stderr().lock(), "\r\u{1b}[K");
+            let _ = io::stderr().flush();
+        }
     }
 }
 
@@ -226,8 +221,7 @@ fn describe(view: &HostView, elapsed: Duration) -> String {
     if !open.is_empty() {
         let more = open.len().saturating_sub(3);
         open.truncate(3);
-        line.push_str("; waiting for ");
-        line.push_str(&open.join(", "));
+        let _ = write!(line, "; waiting for {}", open.join(", "));
         if more > 0 {
             let _ = write!(line, " and {more} more");
         }
@@ -269,15 +263,15 @@ fn waits(server: &ServerView) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Everything asked for was done.
-    Ok,
+    Ok = 0,
     /// Findings, a tool error, or a failed call.
-    Failed,
+    Failed = 1,
     /// The arguments or the configuration cannot be used.
-    Usage,
+    Usage = 2,
     /// A server could not be started or reached.
-    Unavailable,
+    Unavailable = 3,
     /// Interrupted by Ctrl-C, as shells count it.
-    Interrupted,
+    Interrupted = 130,
 }
 
 /// What a command returns: its exit code, or that of a failure it has already reported.
@@ -289,22 +283,9 @@ impl From<Done> for Exit {
     }
 }
 
-impl Exit {
-    /// The number.
-    pub const fn code(self) -> u8 {
-        match self {
-            Self::Ok => 0,
-            Self::Failed => 1,
-            Self::Usage => 2,
-            Self::Unavailable => 3,
-            Self::Interrupted => 130,
-        }
-    }
-}
-
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(exit.code())
+        Self::from(exit as u8)
     }
 }
 

@@ -103,12 +103,12 @@ pub fn policy(common: &Common, args: &PolicyArgs) -> Done {
                 )
             })?;
             let principal = Principal::new(origin).with_profile(profile.as_str());
-            let (action, kind) = match (read, prompt) {
-                (true, _) => (Action::Read, TargetKind::Resource),
-                (_, true) => (Action::Prompt, TargetKind::Prompt),
-                _ => (Action::Call, TargetKind::Tool),
+            let kind = match (read, prompt) {
+                (true, _) => TargetKind::Resource,
+                (_, true) => TargetKind::Prompt,
+                _ => TargetKind::Tool,
             };
-            let decided = open(common)?.decide(&principal, action, kind, call);
+            let decided = open(common)?.decide(&principal, used(kind), kind, call);
             Ok(why(&decided, args.json))
         }
         PolicyVerb::Test { file, origin, profile } => {
@@ -124,6 +124,15 @@ fn open(common: &Common) -> Result<Offline, Exit> {
     let loaded = load::load_files(&files, &env).map_err(|d| configuration::problems(&d))?;
     Offline::open(&files, &env, loaded.config, Clock::system().now())
         .map_err(|problems| output::refuse(&SafeText::block(&problems.join("\n"))))
+}
+
+/// What is done with a target of this kind.
+const fn used(kind: TargetKind) -> Action {
+    match kind {
+        TargetKind::Resource => Action::Read,
+        TargetKind::Prompt => Action::Prompt,
+        _ => Action::Call,
+    }
 }
 
 const fn word(effect: Effect) -> &'static str {
@@ -150,45 +159,30 @@ fn test(offline: &Offline, file: &Path, (who, profile): (&str, &str), json: bool
     let mut blocked = Vec::new();
     for call in &calls {
         let origin = call.origin.as_deref().unwrap_or(who);
-        let origin = Origin::parse(origin).ok_or_else(|| {
+        let asks = Origin::parse(origin).ok_or_else(|| {
             output::refuse(&format!("`{}` is not an origin", SafeText::line(origin)))
         })?;
         let profile = call.profile.as_deref().unwrap_or(profile);
-        let principal = Principal::new(origin).with_profile(profile);
-        let action = match call.kind {
-            TargetKind::Resource => Action::Read,
-            TargetKind::Prompt => Action::Prompt,
-            _ => Action::Call,
-        };
-        let decision = offline.decide(&principal, action, call.kind, &call.tool);
+        let principal = Principal::new(asks).with_profile(profile);
+        let decision = offline.decide(&principal, used(call.kind), call.kind, &call.tool);
         if decision.effect != Effect::Allow {
-            blocked.push((call, decision));
+            blocked.push((origin, &call.tool, decision.effect, decision.words()));
         }
     }
-    let denied = blocked.iter().filter(|(_, d)| d.effect == Effect::Deny).count();
+    let denied = blocked.iter().filter(|(.., effect, _)| *effect == Effect::Deny).count();
     let asked = blocked.len() - denied;
     let exit = if denied > 0 { Exit::Failed } else { Exit::Ok };
     if json {
-        let rows: Vec<_> = blocked
-            .iter()
-            .map(|(call, decision)| {
-                let origin = call.origin.as_deref().unwrap_or(who);
-                json!({"origin": origin, "tool": call.tool, "effect": decision.effect,
-                    "why": decision.words()})
-            })
-            .collect();
+        let rows = blocked.iter().map(|(origin, tool, effect, why)| {
+            json!({"origin": origin, "tool": tool, "effect": effect, "why": why})
+        });
+        let rows: Vec<_> = rows.collect();
         let object = json!({"calls": calls.len(), "blocked": denied, "asked": asked, "rows": rows});
         return Ok(output::print(&(safe::pretty(&object) + "\n"), exit));
     }
     let mut out = String::new();
-    for (call, decision) in &blocked {
-        let line = format!(
-            "{}  {}  {}: {}",
-            call.origin.as_deref().unwrap_or(who),
-            call.tool,
-            word(decision.effect),
-            decision.words()
-        );
+    for (origin, tool, effect, why) in &blocked {
+        let line = format!("{origin}  {tool}  {}: {why}", word(*effect));
         let _ = writeln!(out, "{}", SafeText::line(&line));
     }
     let _ = writeln!(out, "blocks {denied} of {}, asks about {asked}", calls.len());
@@ -198,21 +192,15 @@ fn test(offline: &Offline, file: &Path, (who, profile): (&str, &str), json: bool
 /// Prints the smallest profile for what was used.
 fn suggest(file: &Path, profile: &str) -> Done {
     let calls = recorded(file).map_err(|problem| output::refuse(&problem))?;
-    let used = calls.iter().map(|call| {
-        let glob = globset::escape(&call.tool);
-        match call.kind {
-            TargetKind::Resource => (2, glob),
-            TargetKind::Prompt => (1, glob),
-            _ => (0, glob),
-        }
-    });
-    let used: BTreeSet<(u8, String)> = used.collect();
-    let allow = used.into_iter().map(|(kind, glob)| match kind {
-        2 => json!({ "resources": glob }),
-        1 => json!({ "prompts": glob }),
-        _ => json!(glob),
-    });
-    let allow: Vec<_> = allow.collect();
+    let globs = |kind: TargetKind| -> BTreeSet<String> {
+        let used = calls.iter().filter(|call| call.kind == kind);
+        used.map(|call| globset::escape(&call.tool)).collect()
+    };
+    let tools = globs(TargetKind::Tool).into_iter().map(|glob| json!(glob));
+    let prompts = globs(TargetKind::Prompt).into_iter().map(|glob| json!({ "prompts": glob }));
+    let resources = globs(TargetKind::Resource).into_iter();
+    let resources = resources.map(|glob| json!({ "resources": glob }));
+    let allow: Vec<_> = tools.chain(prompts).chain(resources).collect();
     let object = json!({"policy": {"profiles": {profile: {"allow": allow}}}});
     Ok(output::print(&(safe::pretty(&object) + "\n"), Exit::Ok))
 }

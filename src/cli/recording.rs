@@ -111,11 +111,12 @@ pub async fn finish(common: &Common, recorder: Option<Recorder>) {
 
 fn failed(path: &Path, error: &std::io::Error) -> String {
     let path = SafeText::line(&path.display().to_string());
-    let what = match error.kind() {
-        std::io::ErrorKind::AlreadyExists => "it exists; name another file or move it away",
-        _ => return format!("cannot record to {path}: {error}"),
-    };
-    format!("cannot record to {path}: {what}")
+    match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            format!("cannot record to {path}: it exists; name another file or move it away")
+        }
+        _ => format!("cannot record to {path}: {error}"),
+    }
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Exit {

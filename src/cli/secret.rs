@@ -57,8 +57,7 @@ pub enum SecretVerb {
 
 /// `mcpdeck secret`
 pub fn secret(common: &Common, args: &SecretArgs) -> Done {
-    let env =
-        load::environment(common).map_err(|diagnostics| configuration::problems(&diagnostics))?;
+    let env = load::environment(common).map_err(|all| configuration::problems(&all))?;
     let store = SecretStore::of(&env)
         .ok_or_else(|| output::refuse("there is no folder in which secrets could be kept"))?;
     let done = match &args.verb {
@@ -67,10 +66,7 @@ pub fn secret(common: &Common, args: &SecretArgs) -> Done {
             if args.json {
                 return safe::pretty(&json!({ "secrets": names })) + "\n";
             }
-            names
-                .iter()
-                .flat_map(|name| [SafeText::line(name).to_string(), "\n".to_owned()])
-                .collect()
+            names.iter().map(|name| SafeText::line(name).to_string() + "\n").collect()
         }),
         SecretVerb::Remove { names } => names
             .iter()

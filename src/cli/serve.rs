@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::args::{Common, OneServer, parse_duration};
-use super::output::Exit;
+use super::output::{Done, Exit};
 use super::{deck, load, output, recording, signals};
 use crate::base::{Clock, SafeText, Timestamp};
 use crate::config::Environment;
@@ -118,27 +118,22 @@ fn lifetime(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn refused(error: &TokenError) -> Exit {
+fn refused(error: TokenError) -> Exit {
     output::refuse(&SafeText::line(&error.to_string()))
 }
 
 /// Serves until a signal ends it.
-pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Exit {
+pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Done {
     if !args.listen.ip().is_loopback() && !args.behind_tls_proxy {
-        return output::refuse(
+        return Err(output::refuse(
             "others can reach this address, and nothing here encrypts: listen on 127.0.0.1, or put \
              a proxy with TLS in front and say so with --behind-tls-proxy",
-        );
+        ));
     }
-    let loaded = load::usable(common, &args.one)
-        .and_then(|source| load::environment(common).map(|env| (source, env)));
-    let (source, env) = match loaded {
-        Ok(loaded) => loaded,
-        Err(problems) => {
-            let text = crate::config::render_all(&problems);
-            return output::refuse(text.trim_end());
-        }
-    };
+    let unusable =
+        |problems: Vec<_>| output::refuse(crate::config::render_all(&problems).trim_end());
+    let source = load::usable(common, &args.one).map_err(unusable)?;
+    let env = load::environment(common).map_err(unusable)?;
     for (server, problem) in &source.left_out {
         let server = SafeText::line(server.as_str());
         output::complain(&format!("{server} is left out: {}", SafeText::line(&problem.message)));
@@ -147,11 +142,9 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Exit {
     // is answered sooner (benches/gateway.rs).
     let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2));
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = match runtime.worker_threads(threads).enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return output::refuse(&format!("cannot start: {error}")),
-    };
-    let exit = runtime.block_on(async {
+    let runtime = runtime.worker_threads(threads).enable_all().build();
+    let runtime = runtime.map_err(|error| output::refuse(&format!("cannot start: {error}")))?;
+    let done = runtime.block_on(async {
         let signals = signals::listen();
         let bridge = Bridge::default();
         let engine = Host::builder()
@@ -171,13 +164,10 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Exit {
             }
             (false, false) => deck.files(files.clone()),
         };
-        let mut deck = match deck.open().await {
-            Ok(deck) => deck,
-            Err(error) => {
-                deck::complain(&error);
-                return Exit::Usage;
-            }
-        };
+        let mut deck = deck.open().await.map_err(|error| {
+            deck::complain(&error);
+            Exit::Usage
+        })?;
         let host = deck.host().clone();
         let keeper = PolicyKeeper::open(&host, &files, &env).await;
         let clients = Clients::default();
@@ -186,7 +176,7 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Exit {
             Ok(recorder) => recorder,
             Err(message) => {
                 deck::stop(&host, &signals).await;
-                return output::refuse(&message);
+                return Err(output::refuse(&message));
             }
         };
         let stop = signals.stop.clone();
@@ -219,13 +209,10 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Exit {
         };
         deck::stop(&host, &signals).await;
         recording::finish(common, recorder).await;
-        match served {
-            Ok(()) => Exit::Ok,
-            Err(message) => output::refuse(&SafeText::line(&message)),
-        }
+        served.map(|()| Exit::Ok).map_err(|message| output::refuse(&SafeText::line(&message)))
     });
     runtime.shutdown_background();
-    exit
+    done
 }
 
 /// What is wrong with the policy once every server has started or failed, when that is something
@@ -342,41 +329,35 @@ fn local(_: &Host, _: &PolicyKeeper, _: &Clients) -> Option<()> {
 }
 
 /// What is shared with other replicas. The operator is told when it goes away and comes back.
-#[cfg(feature = "cluster")]
 fn store(
     args: &ServeArgs,
     env: &Environment,
     keeper: &PolicyKeeper,
 ) -> Result<Option<Arc<dyn Shared>>, String> {
     let Some(address) = &args.store else { return Ok(None) };
-    let state = Environment::of_process().state_dir.map(|state| TokenStore::of(&state));
-    let tokens = state.as_ref().and_then(TokenStore::path);
-    let tokens = tokens.ok_or("there is no folder for the tokens: set MCPDECK_STATE_DIR")?;
-    let store = gateway::Valkey::new(address, env, tokens, keeper.clone())?;
-    let (mut away, place) = (store.away(), store.place().to_owned());
-    tokio::spawn(async move {
-        while away.changed().await.is_ok() {
-            let words = match &*away.borrow_and_update() {
-                Some(reason) => format!("{reason}; requests are refused until it is back"),
-                None => "it is there".to_owned(),
-            };
-            output::complain(&SafeText::line(&format!("the store at {place}: {words}")));
-        }
-    });
-    Ok(Some(store))
-}
-
-#[cfg(not(feature = "cluster"))]
-fn store(
-    args: &ServeArgs,
-    _: &Environment,
-    _: &PolicyKeeper,
-) -> Result<Option<Arc<dyn Shared>>, String> {
-    match args.store {
-        None => Ok(None),
-        Some(_) => Err("this mcpdeck was built without the store of replicas: build it with \
-                        `--features cluster`"
-            .to_owned()),
+    #[cfg(not(feature = "cluster"))]
+    {
+        let _ = (address, env, keeper);
+        let built = "this mcpdeck was built without the store of replicas: build it with";
+        Err(format!("{built} `--features cluster`"))
+    }
+    #[cfg(feature = "cluster")]
+    {
+        let state = Environment::of_process().state_dir.map(|state| TokenStore::of(&state));
+        let tokens = state.as_ref().and_then(TokenStore::path);
+        let tokens = tokens.ok_or("there is no folder for the tokens: set MCPDECK_STATE_DIR")?;
+        let store = gateway::Valkey::new(address, env, tokens, keeper.clone())?;
+        let (mut away, place) = (store.away(), store.place().to_owned());
+        tokio::spawn(async move {
+            while away.changed().await.is_ok() {
+                let words = match &*away.borrow_and_update() {
+                    Some(reason) => format!("{reason}; requests are refused until it is back"),
+                    None => "it is there".to_owned(),
+                };
+                output::complain(&SafeText::line(&format!("the store at {place}: {words}")));
+            }
+        });
+        Ok(Some(store))
     }
 }
 
@@ -445,55 +426,47 @@ pub fn beside(
 }
 
 /// Makes, lists and takes back tokens.
-pub fn token(args: &TokenArgs) -> Exit {
-    let Some(state) = Environment::of_process().state_dir else {
-        return output::refuse("there is no folder to keep tokens in: set MCPDECK_STATE_DIR");
-    };
-    let store = TokenStore::of(&state);
-    match &args.command {
+pub fn token(args: &TokenArgs) -> Done {
+    let nowhere = || output::refuse("there is no folder to keep tokens in: set MCPDECK_STATE_DIR");
+    let store = TokenStore::of(&Environment::of_process().state_dir.ok_or_else(nowhere)?);
+    let text = match &args.command {
         TokenCommand::New { profile, scope, expires } => {
             let scopes = if scope.is_empty() { DEFAULT_SCOPES.to_vec() } else { scope.clone() };
-            match store.create(profile, scopes, *expires, Clock::system().now()) {
-                Ok((token, record)) => {
-                    let id = &record.id;
-                    let profile = SafeText::line(profile);
-                    output::complain(&format!(
-                        "token {id}: it is shown only here; permit tools with `mcpdeck grants add \
-                         --origin gateway:{id} --profile {profile} --always --tools SERVER.GLOB`"
-                    ));
-                    output::print(&format!("{}\n", token.expose()), Exit::Ok)
-                }
-                Err(error) => refused(&error),
-            }
+            let made = store.create(profile, scopes, *expires, Clock::system().now());
+            let (token, record) = made.map_err(refused)?;
+            let (id, profile) = (&record.id, SafeText::line(profile));
+            output::complain(&format!(
+                "token {id}: it is shown only here; permit tools with `mcpdeck grants add \
+                 --origin gateway:{id} --profile {profile} --always --tools SERVER.GLOB`"
+            ));
+            format!("{}\n", token.expose())
         }
-        TokenCommand::List { json } => match store.list() {
-            Ok(tokens) if *json => {
-                let rows = tokens.iter().map(|token| {
-                    json!({
-                        "id": token.id, "profile": token.profile, "scopes": token.scopes,
-                        "created": token.created.to_rfc3339(),
-                        "expires": token.expires.map(Timestamp::to_rfc3339),
-                    })
-                });
-                let rows: Vec<_> = rows.collect();
-                output::print(&format!("{:#}\n", json!({ "tokens": rows })), Exit::Ok)
-            }
-            Ok(tokens) if tokens.is_empty() => output::print("no tokens\n", Exit::Ok),
-            Ok(tokens) => {
-                let rows = tokens.iter().map(|token| {
-                    let scopes: Vec<&str> = token.scopes.iter().map(|s| s.as_str()).collect();
-                    let end = token.expires.map_or("never".to_owned(), Timestamp::to_rfc3339);
-                    let profile = SafeText::line(&token.profile);
-                    format!("{}  {profile}  expires {end}  {}\n", token.id, scopes.join(" "))
-                });
-                output::print(&rows.collect::<String>(), Exit::Ok)
-            }
-            Err(error) => refused(&error),
-        },
-        TokenCommand::Revoke { id } => match store.revoke(id) {
-            Ok(true) => output::print("revoked\n", Exit::Ok),
-            Ok(false) => output::refuse("there is no such token; `mcpdeck token list` shows them"),
-            Err(error) => refused(&error),
-        },
-    }
+        TokenCommand::List { json: true } => {
+            let tokens = store.list().map_err(refused)?;
+            let rows = tokens.iter().map(|token| {
+                json!({
+                    "id": token.id, "profile": token.profile, "scopes": token.scopes,
+                    "created": token.created.to_rfc3339(),
+                    "expires": token.expires.map(Timestamp::to_rfc3339),
+                })
+            });
+            format!("{:#}\n", json!({ "tokens": rows.collect::<Vec<_>>() }))
+        }
+        TokenCommand::List { json: false } => {
+            let tokens = store.list().map_err(refused)?;
+            let rows = tokens.iter().map(|token| {
+                let scopes: Vec<&str> = token.scopes.iter().map(|s| s.as_str()).collect();
+                let end = token.expires.map_or("never".to_owned(), Timestamp::to_rfc3339);
+                let profile = SafeText::line(&token.profile);
+                format!("{}  {profile}  expires {end}  {}\n", token.id, scopes.join(" "))
+            });
+            if tokens.is_empty() { "no tokens\n".to_owned() } else { rows.collect() }
+        }
+        TokenCommand::Revoke { id } if store.revoke(id).map_err(refused)? => "revoked\n".to_owned(),
+        TokenCommand::Revoke { .. } => {
+            let why = "there is no such token; `mcpdeck token list` shows them";
+            return Err(output::refuse(why));
+        }
+    };
+    Ok(output::print(&text, Exit::Ok))
 }

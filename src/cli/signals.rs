@@ -3,6 +3,17 @@
 
 use crate::check::run::Signals;
 
+/// Does `work` on a runtime of this thread alone; what it leaves behind is not waited for.
+///
+/// # Errors
+/// When there can be no runtime.
+pub fn block_on<T>(work: impl AsyncFnOnce(Signals) -> T) -> std::io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let done = runtime.block_on(async { work(listen()).await });
+    runtime.shutdown_background();
+    Ok(done)
+}
+
 /// Listens until the runtime ends.
 pub fn listen() -> Signals {
     let signals = Signals::default();

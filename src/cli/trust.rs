@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::args::{Common, TrustArgs, TrustVerb};
+use super::args::{Chosen, Common, TrustArgs, TrustVerb};
 use super::configuration::problems;
 use super::output::{Done, Exit};
 use super::{load, output};
@@ -23,8 +23,8 @@ pub fn trust(common: &Common, args: &TrustArgs) -> Done {
     let reviews = store.review(&passed.reviewed);
     match &args.verb {
         None | Some(TrustVerb::List) => Ok(list(&reviews, args.json)),
-        Some(TrustVerb::Approve { servers, all }) => {
-            let chosen = choose(&reviews, servers, *all)?;
+        Some(TrustVerb::Approve(chosen)) => {
+            let chosen = choose(&reviews, chosen)?;
             let names: Vec<ServerName> = chosen.iter().map(|r| r.server.clone()).collect();
             store
                 .approve(&passed.reviewed, &names)
@@ -35,7 +35,7 @@ pub fn trust(common: &Common, args: &TrustArgs) -> Done {
             }
             Ok(output::print(&out, Exit::Ok))
         }
-        Some(TrustVerb::Revoke { servers, all }) => revoke(&store, &reviews, servers, *all),
+        Some(TrustVerb::Revoke(chosen)) => revoke(&store, choose(&reviews, chosen)?),
     }
 }
 
@@ -67,8 +67,7 @@ fn list(reviews: &[Review], json: bool) -> Exit {
     output::print(&out, exit)
 }
 
-fn revoke(store: &TrustStore, reviews: &[Review], servers: &[String], all: bool) -> Done {
-    let chosen = choose(reviews, servers, all)?;
+fn revoke(store: &TrustStore, chosen: Vec<&Review>) -> Done {
     let mut out = String::new();
     for review in chosen {
         let name = SafeText::line(review.server.as_str());
@@ -81,15 +80,11 @@ fn revoke(store: &TrustStore, reviews: &[Review], servers: &[String], all: bool)
     Ok(output::print(&out, Exit::Ok))
 }
 
-fn choose<'r>(
-    reviews: &'r [Review],
-    servers: &[String],
-    all: bool,
-) -> Result<Vec<&'r Review>, Exit> {
-    if all {
+fn choose<'r>(reviews: &'r [Review], chosen: &Chosen) -> Result<Vec<&'r Review>, Exit> {
+    if chosen.all {
         return Ok(reviews.iter().collect());
     }
-    if servers.is_empty() {
+    if chosen.servers.is_empty() {
         return Err(output::refuse("name the servers, or say `--all`"));
     }
     let find = |name: &String| {
@@ -101,7 +96,7 @@ fn choose<'r>(
             output::refuse(&format!("there is no server `{name}` in the file; there are {known}"))
         })
     };
-    servers.iter().map(find).collect()
+    chosen.servers.iter().map(find).collect()
 }
 
 const fn word(verdict: &Verdict) -> &'static str {

@@ -30,27 +30,20 @@ pub fn arguments(
         };
         let again = given.contains(&key);
         given.push(key);
-        let (path, target) = resolve(key, schema);
-        match target {
-            Err(message) => wrong.push(message),
-            Ok(target) => {
-                if let Err(message) = put(&mut object, &path, text, &target, again) {
-                    wrong.push(format!("{key}: {message}"));
-                }
-            }
-        }
+        let done = resolve(key, schema).and_then(|(path, target)| {
+            put(&mut object, &path, text, (target, schema), again)
+                .map_err(|message| format!("{key}: {message}"))
+        });
+        wrong.extend(done.err());
     }
     if wrong.is_empty() { Ok(Value::Object(object)) } else { Err(wrong) }
 }
 
-/// What is known of the value a key names.
-struct Target<'a> {
-    schema: Option<&'a Value>,
-    root: &'a Value,
-}
+/// The path that a key names, and the schema there when one is known.
+type Resolved<'a> = Result<(Vec<String>, Option<&'a Value>), String>;
 
-/// The path a key names, and the schema there. A property that is spelt with dots wins over a path.
-fn resolve<'a>(key: &str, root: &'a Value) -> (Vec<String>, Result<Target<'a>, String>) {
+/// What a key names. A property that is spelt with dots wins over a path.
+fn resolve<'a>(key: &str, root: &'a Value) -> Resolved<'a> {
     let mut path = Vec::new();
     let mut schema = root;
     let mut rest = key;
@@ -66,7 +59,7 @@ fn resolve<'a>(key: &str, root: &'a Value) -> (Vec<String>, Result<Target<'a>, S
         };
         path.push((*name).to_owned());
         if name.len() == rest.len() {
-            return (path, Ok(Target { schema: Some(sub), root }));
+            return Ok((path, Some(sub)));
         }
         rest = &rest[name.len() + 1..];
         schema = sub;
@@ -79,7 +72,7 @@ fn unknown<'a>(
     schema: &'a Value,
     root: &'a Value,
     properties: &[(&'a str, &'a Value)],
-) -> (Vec<String>, Result<Target<'a>, String>) {
+) -> Resolved<'a> {
     let schema = follow(schema, root, 0);
     let extra = schema.get("additionalProperties");
     let closed = extra == Some(&Value::Bool(false))
@@ -91,11 +84,10 @@ fn unknown<'a>(
             || format!("there are {}", names.join(", ")),
             |name| format!("did you mean `{name}`?"),
         );
-        let message = format!("there is no parameter `{rest}`; {hint}");
-        return (path, Err(message));
+        return Err(format!("there is no parameter `{rest}`; {hint}"));
     }
     path.push(rest.to_owned());
-    (path, Ok(Target { schema: extra.filter(|e| e.is_object()), root }))
+    Ok((path, extra.filter(|e| e.is_object())))
 }
 
 /// The properties of a schema, those of its `allOf`, `anyOf` and `oneOf` included.
@@ -123,6 +115,36 @@ pub(super) fn properties<'a>(schema: &'a Value, root: &'a Value) -> Vec<(&'a str
     out
 }
 
+/// Most parameters that are told of one tool.
+pub(super) const PARAMETERS: usize = 40;
+
+/// A parameter that a schema declares.
+pub(super) struct Declared<'a> {
+    pub(super) name: &'a str,
+    pub(super) required: bool,
+    pub(super) schema: &'a Value,
+    /// What is said about it.
+    pub(super) says: &'a str,
+}
+
+/// The parameters a schema declares of those that are `wanted`, required ones first.
+pub(super) fn declared(root: &Value, wanted: impl Fn(&str) -> bool) -> Vec<Declared<'_>> {
+    let whole = follow(root, root, 0);
+    let required = whole.get("required").and_then(Value::as_array);
+    let required: Vec<_> = required.into_iter().flatten().filter_map(Value::as_str).collect();
+    let all = properties(whole, root).into_iter().filter(|(name, _)| wanted(name)).take(PARAMETERS);
+    let mut out: Vec<_> = all
+        .map(|(name, sub)| {
+            let (schema, required) = (follow(sub, root, 0), required.contains(&name));
+            let says = schema.get("description").or_else(|| sub.get("description"));
+            let says = says.and_then(Value::as_str).unwrap_or_default();
+            Declared { name, required, schema, says }
+        })
+        .collect();
+    out.sort_by_key(|parameter| !parameter.required);
+    out
+}
+
 /// Follows local references.
 pub(super) fn follow<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> &'a Value {
     let reference = schema.get("$ref").and_then(Value::as_str).and_then(|r| r.strip_prefix('#'));
@@ -132,8 +154,19 @@ pub(super) fn follow<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> &'
     }
 }
 
+/// A value without the quotes of a text.
+pub(super) fn word(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
 /// The JSON types a schema accepts, as far as it says.
-pub(super) fn types<'a>(schema: &'a Value, root: &'a Value, depth: usize, out: &mut Vec<&'a str>) {
+pub(super) fn types<'a>(schema: &'a Value, root: &'a Value) -> Vec<&'a str> {
+    let mut out = Vec::new();
+    collect_types(schema, root, 0, &mut out);
+    out
+}
+
+fn collect_types<'a>(schema: &'a Value, root: &'a Value, depth: usize, out: &mut Vec<&'a str>) {
     let schema = follow(schema, root, 0);
     match schema.get("type") {
         Some(Value::String(one)) => out.push(one),
@@ -147,7 +180,7 @@ pub(super) fn types<'a>(schema: &'a Value, root: &'a Value, depth: usize, out: &
     if depth < 8 {
         for key in ["anyOf", "oneOf", "allOf"] {
             for part in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
-                types(part, root, depth + 1, out);
+                collect_types(part, root, depth + 1, out);
             }
         }
     }
@@ -169,7 +202,7 @@ fn put(
     object: &mut Map<String, Value>,
     path: &[String],
     text: &str,
-    target: &Target<'_>,
+    (schema, root): (Option<&Value>, &Value),
     again: bool,
 ) -> Result<(), String> {
     let Some((last, parents)) = path.split_last() else { return Err("the key is empty".into()) };
@@ -178,13 +211,9 @@ fn put(
         let next = at.entry(key.clone()).or_insert_with(|| Value::Object(Map::new()));
         at = next.as_object_mut().ok_or_else(|| format!("`{key}` is not an object"))?;
     }
-    let (mut wanted, mut items) = (Vec::new(), Vec::new());
-    if let Some(schema) = target.schema {
-        types(schema, target.root, 0, &mut wanted);
-        if let Some(item) = follow(schema, target.root, 0).get("items") {
-            types(item, target.root, 0, &mut items);
-        }
-    }
+    let wanted = schema.map(|schema| types(schema, root)).unwrap_or_default();
+    let items = schema.and_then(|schema| follow(schema, root, 0).get("items"));
+    let items = items.map(|items| types(items, root)).unwrap_or_default();
     let is_list = wanted.contains(&"array");
     // A repeated key adds to an array.
     if again && is_list {

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::base::atomic::{Readers, alone, replace};
 use crate::base::file::read_text;
 use crate::config::edit::put;
+use crate::deck::files;
 use crate::mcp::RequestKind;
 
 /// Largest file that is read, in bytes.
@@ -151,14 +152,10 @@ impl Answers {
     /// # Errors
     /// Names the file and what is wrong with it.
     pub fn load(path: &Path) -> Result<Self, String> {
-        let fail = |error: String| format!("{}: {error}", path.display());
-        let text = read_text(path, LARGEST).map_err(|error| fail(error.to_string()))?;
-        let Some(text) = text else { return Ok(Self::default()) };
-        let options = jsonc_parser::ParseOptions::default();
-        let root = jsonc_parser::cst::CstRootNode::parse(&text, &options)
-            .map_err(|error| fail(error.to_string()))?;
-        let Some(value) = root.to_serde_value() else { return Ok(Self::default()) };
-        serde_json::from_value(value).map_err(|error: serde_json::Error| fail(error.to_string()))
+        let found: Option<Option<Self>> = files::load(path, LARGEST, |text| {
+            serde_json::from_value(files::jsonc(text)?).map_err(|error| error.to_string())
+        })?;
+        Ok(found.flatten().unwrap_or_default())
     }
 
     /// Adds an answer, in place of one with the same name for the same server and kind.
@@ -191,21 +188,11 @@ impl Answers {
             let put = || put::element(&text, "answers", place, &value);
             match (!text.trim().is_empty()).then(put).flatten() {
                 Some(text) => replace(path, text.as_bytes(), Readers::Owner),
-                None => all.save(path),
+                None => files::save(path, &all),
             }
             .map_err(fail)?;
             Ok(all)
         })
-    }
-
-    /// Writes the file whole or not at all.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn save(&self, path: &Path) -> io::Result<()> {
-        let mut text = serde_json::to_string_pretty(self)?;
-        text.push('\n');
-        replace(path, text.as_bytes(), Readers::Owner)
     }
 }
 
@@ -228,7 +215,7 @@ mod tests {
         };
         answers.set(named("no"));
         answers.set(named("yes"));
-        answers.save(&file).expect("writable");
+        files::save(&file, &answers).expect("writable");
         let text = std::fs::read_to_string(&file).expect("there");
         std::fs::write(&file, format!("// ours\n{text}")).expect("writable");
         let other = ScriptedAnswer { kind: Some(AskedKind::Roots), ..named("roots") };

@@ -2,6 +2,7 @@
 //! operator decides about it (pause, cut, revoke). The service writes, a screen reads.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -60,7 +61,8 @@ type Revoke = Box<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
 #[derive(Default)]
 struct Inner {
-    known: Mutex<(u64, BTreeMap<String, Known>)>,
+    known: Mutex<BTreeMap<String, Known>>,
+    begun: AtomicU64,
     revoke: OnceLock<Revoke>,
     served_at: OnceLock<SafeText>,
 }
@@ -83,7 +85,6 @@ impl Clients {
     /// A client has sent a request. Gives what ends its streams and calls when it is cut.
     pub fn seen(&self, principal: &Principal, now: Timestamp) -> CancellationToken {
         let mut known = self.inner.known.lock();
-        let known = &mut known.1;
         let origin = principal.origin.to_string();
         if known.len() >= REMEMBERED && !known.contains_key(&origin) {
             let idle = known.iter().filter(|(_, one)| one.active.is_empty());
@@ -117,32 +118,30 @@ impl Clients {
 
     /// A client has said what it is.
     pub fn introduced(&self, principal: &Principal, name: &str, protocol: &str) {
-        let mut known = self.inner.known.lock();
-        let Some(one) = known.1.get_mut(&principal.origin.to_string()) else { return };
-        let view = &mut one.view;
-        if view.name.as_deref() != Some(name) || view.protocol.as_deref() != Some(protocol) {
-            view.name = Some(SafeText::cut(name, 80));
-            view.protocol = Some(SafeText::cut(protocol, 20));
-        }
+        self.with(&principal.origin.to_string(), |Known { view, .. }| {
+            if view.name.as_deref() != Some(name) || view.protocol.as_deref() != Some(protocol) {
+                view.name = Some(SafeText::cut(name, 80));
+                view.protocol = Some(SafeText::cut(protocol, 20));
+            }
+        });
+    }
+
+    /// Does something with a client, when it is known.
+    fn with<T>(&self, origin: &str, work: impl FnOnce(&mut Known) -> T) -> Option<T> {
+        self.inner.known.lock().get_mut(origin).map(work)
     }
 
     /// A client makes a call.
     pub fn begin(&self, principal: &Principal, target: &str) -> Active {
         let origin = principal.origin.to_string();
-        let mut known = self.inner.known.lock();
-        known.0 += 1;
-        let number = known.0;
-        if let Some(one) = known.1.get_mut(&origin) {
-            one.active.insert(number, SafeText::cut(target, 200));
-        }
-        drop(known);
+        let number = self.inner.begun.fetch_add(1, Ordering::Relaxed);
+        self.with(&origin, |one| one.active.insert(number, SafeText::cut(target, 200)));
         Active { clients: self.clone(), origin, number, ended: None }
     }
 
     /// Waits until a client is not paused.
     pub async fn resumed(&self, principal: &Principal) {
-        let origin = principal.origin.to_string();
-        let paused = self.inner.known.lock().1.get(&origin).map(|one| one.paused.subscribe());
+        let paused = self.with(&principal.origin.to_string(), |one| one.paused.subscribe());
         if let Some(mut paused) = paused {
             let _ = paused.wait_for(|paused| !paused).await;
         }
@@ -156,25 +155,23 @@ impl Clients {
             is_paused: *one.paused.borrow(),
             ..one.view.clone()
         };
-        let mut all: Vec<ClientView> = known.1.values().map(view).collect();
+        let mut all: Vec<ClientView> = known.values().map(view).collect();
         all.sort_by_key(|client| std::cmp::Reverse(client.since));
         all
     }
 
     /// Holds the calls of a client back, or lets them go on; gives whether they are held now.
     pub fn pause(&self, origin: &str) -> bool {
-        let known = self.inner.known.lock();
-        known.1.get(origin).is_some_and(|one| {
+        let held = self.with(origin, |one| {
             one.paused.send_modify(|paused| *paused = !*paused);
             *one.paused.borrow()
-        })
+        });
+        held.unwrap_or_default()
     }
 
     /// Cancels the calls of a client and ends its streams; it may come again.
     pub fn cut(&self, origin: &str) {
-        if let Some(one) = self.inner.known.lock().1.get_mut(origin) {
-            std::mem::take(&mut one.cut).cancel();
-        }
+        self.with(origin, |one| std::mem::take(&mut one.cut).cancel());
     }
 
     /// Ends a client's token, and what it does.
@@ -183,14 +180,12 @@ impl Clients {
     /// Why its token could not be ended; it is cut all the same.
     pub fn revoke(&self, origin: &str) -> Result<(), String> {
         self.cut(origin);
-        let Some(revoke) = self.inner.revoke.get() else {
-            return Err("there is no service".into());
-        };
+        let revoke = self.inner.revoke.get().ok_or("there is no service")?;
         revoke(origin.split_once(':').map_or(origin, |(_, id)| id))?;
-        if let Some(one) = self.inner.known.lock().1.get_mut(origin) {
+        self.with(origin, |one| {
             one.view.is_revoked = true;
             one.paused.send_replace(false);
-        }
+        });
         Ok(())
     }
 
@@ -220,16 +215,16 @@ impl Active {
 
 impl Drop for Active {
     fn drop(&mut self) {
-        let mut known = self.clients.inner.known.lock();
-        let Some(one) = known.1.get_mut(&self.origin) else { return };
-        one.active.remove(&self.number);
-        one.view.calls += 1;
-        match self.ended {
-            Some((busy, human)) => {
-                one.view.busy += busy;
-                one.view.human += human;
+        self.clients.with(&self.origin, |one| {
+            one.active.remove(&self.number);
+            one.view.calls += 1;
+            match self.ended {
+                Some((busy, human)) => {
+                    one.view.busy += busy;
+                    one.view.human += human;
+                }
+                None => one.view.failed += 1,
             }
-            None => one.view.failed += 1,
-        }
+        });
     }
 }

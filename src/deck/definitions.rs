@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::base::SafeText;
 use crate::base::file::StateFile;
 use crate::config::{Environment, ServerConfig};
+use crate::deck::files::json;
 use crate::deck::lock::{self, Lock, LockedServer};
 use crate::host::policy::Digest;
 use crate::host::server::memory::{Definitions, Memory};
@@ -37,9 +38,7 @@ impl Kept {
 
 impl Memory for Kept {
     fn recall(&self, config: &ServerConfig) -> Option<Definitions> {
-        let parse = |bytes: &[u8]| serde_json::from_slice(bytes).map_err(|e| e.to_string());
-        let last = self.file(config).and_then(|file| file.load(parse));
-        last.or_else(|| locked(config))
+        self.file(config).and_then(|file| file.load(json)).or_else(|| locked(config))
     }
 
     fn keep(&self, config: &ServerConfig, definitions: &Definitions) {

@@ -40,13 +40,8 @@ impl Work {
             Some(before) => before.file.clone(),
             None => self.files.last().cloned().unwrap_or_default(),
         };
-        let done = self.saved(&file, &saving);
-        let outcome = match done {
-            Ok(made) => {
-                let words = made.words.clone();
-                self.made(made).await;
-                Ok(SafeText::line(&format!("{words}   z: undo")))
-            }
+        let outcome = match self.saved(&file, &saving) {
+            Ok(made) => Ok(self.made(made).await),
             Err(error) => Err(SafeText::line(&error.to_string())),
         };
         self.send(DeckEvent::Saved(outcome));
@@ -83,35 +78,26 @@ impl Work {
 
     /// Makes a change that needs no form.
     pub(super) async fn change(&mut self, change: Change) {
-        let (name, edit, servers, words) = match change {
-            Change::Disable(name) => {
-                let words = format!("{name} is switched off");
-                (name.clone(), Edit::Disable { name: name.clone() }, vec![name], words)
-            }
-            Change::Enable(name) => {
-                let words = format!("{name} is switched on");
-                (name.clone(), Edit::Enable { name: name.clone() }, vec![name], words)
-            }
-            Change::Remove(name) => {
-                let words = format!("{name} was removed");
-                (name.clone(), Edit::Remove { name: name.clone() }, vec![name], words)
-            }
+        let one = |name: &ServerName, what: &str| (vec![name.clone()], format!("{name} {what}"));
+        let (about, edit) = match change {
+            Change::Disable(name) => (one(&name, "is switched off"), Edit::Disable { name }),
+            Change::Enable(name) => (one(&name, "is switched on"), Edit::Enable { name }),
+            Change::Remove(name) => (one(&name, "was removed"), Edit::Remove { name }),
             Change::Duplicate(name) => {
                 let copy = self.free_name(&name);
-                let words = format!("{copy} is a copy of {name}");
-                let edit = Edit::Duplicate { name: name.clone(), copy: copy.clone() };
-                (name.clone(), edit, vec![copy, name], words)
+                let about =
+                    (vec![copy.clone(), name.clone()], format!("{copy} is a copy of {name}"));
+                (about, Edit::Duplicate { name, copy })
             }
         };
-        let file = self.file_of(&name);
+        let file = about.0.last().map(|name| self.file_of(name)).unwrap_or_default();
         let done = edit::read(&file)
             .map_err(EditError::from)
-            .and_then(|text| self.write(&file, text, &[edit], (servers, words)));
+            .and_then(|text| self.write(&file, text, &[edit], about));
         match done {
             Ok(made) => {
-                let words = made.words.clone();
-                self.made(made).await;
-                self.done(&format!("{words}   z: undo"));
+                let words = self.made(made).await;
+                self.send(DeckEvent::Done(words));
             }
             Err(error) => self.fail(error.to_string()),
         }
@@ -126,7 +112,7 @@ impl Work {
         match made.undo.undo() {
             Ok(()) => {
                 self.written(&made.servers, &trusted, false).await;
-                self.done(&format!("undone: {}", made.words));
+                self.send(DeckEvent::Done(SafeText::line(&format!("undone: {}", made.words))));
             }
             Err(error) => self.fail(error.to_string()),
         }
@@ -152,10 +138,8 @@ impl Work {
 
     /// Refuses an entry that could not be used.
     fn check(&self, file: &Path, text: &str, name: Option<&ServerName>) -> Result<(), EditError> {
-        let problems = match load_text(file, text, &self.environment) {
-            Ok(loaded) => loaded.diagnostics,
-            Err(problems) => problems,
-        };
+        let problems = load_text(file, text, &self.environment)
+            .map_or_else(|problems| problems, |loaded| loaded.diagnostics);
         // Servers of other files are not seen here; reading all of them will tell.
         let wrong = problems
             .iter()
@@ -166,14 +150,17 @@ impl Work {
         Err(EditError::Refused(format!("{pointer}: {}{help}", wrong.message)))
     }
 
-    async fn made(&mut self, made: Made) {
+    /// An edit was written; gives what there is to say about it.
+    async fn made(&mut self, made: Made) -> SafeText {
         let trusted = self.trusted();
         let added = made.servers.len() == 1 && !self.knows(&made.servers[0]);
         let servers = made.servers.clone();
+        let said = SafeText::line(&format!("{}   z: undo", made.words));
         self.edits.push(made);
         let over = self.edits.len().saturating_sub(UNDO);
         self.edits.drain(..over);
         self.written(&servers, &trusted, added).await;
+        said
     }
 
     fn knows(&self, name: &ServerName) -> bool {
@@ -204,10 +191,6 @@ impl Work {
         }
         self.expected = true;
         self.changed(result).await;
-    }
-
-    fn done(&self, words: &str) {
-        self.send(DeckEvent::Done(SafeText::line(words)));
     }
 
     /// The file an entry stands in; the one that wins when it is nowhere.

@@ -13,8 +13,9 @@ use serde_json::Value;
 use sha2::Digest as _;
 
 use crate::base::atomic::{Readers, alone, replace, replace_quickly};
-use crate::base::file::StateFile;
+use crate::base::file::{StateFile, hex};
 use crate::base::text::json::weigh;
+use crate::deck::files;
 
 /// One line of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -183,13 +184,9 @@ impl History {
         }
         let mut line = serde_json::to_string(record)?;
         if line.len() > Self::LONGEST {
-            let HistoryRecord::Began { id, at, target, .. } = record else { return Ok(()) };
-            let short = HistoryRecord::Began {
-                id: *id,
-                at: *at,
-                target: target.clone(),
-                arguments: Value::Null,
-            };
+            let mut short = record.clone();
+            let HistoryRecord::Began { arguments, .. } = &mut short else { return Ok(()) };
+            *arguments = Value::Null;
             line = serde_json::to_string(&short)?;
         }
         line.push('\n');
@@ -333,12 +330,11 @@ pub fn folder(history: &Path) -> PathBuf {
 /// # Errors
 /// Those of the file system; [`io::ErrorKind::FileTooLarge`] for a draft that is not kept.
 pub fn save(history: &Path, target: &str, draft: &Draft) -> io::Result<()> {
-    let path = folder(history).join(file_name(target));
+    // Targets are names and URIs of servers: never part of a path.
+    let name = hex(&sha2::Sha256::digest(target.as_bytes())[..8]);
+    let path = folder(history).join(format!("{name}.json"));
     if draft.is_empty() {
-        return match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        };
+        return files::remove(&path);
     }
     let text = serde_json::to_string(&Kept { target: target.to_owned(), draft })?;
     if text.len() > LARGEST {
@@ -352,30 +348,11 @@ pub fn save(history: &Path, target: &str, draft: &Draft) -> io::Result<()> {
 
 /// Every draft by target. What cannot be read is left out.
 pub fn load(history: &Path) -> HashMap<String, Draft> {
-    let mut files: Vec<(std::time::SystemTime, PathBuf)> = std::fs::read_dir(folder(history))
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter(|entry| entry.path().extension().is_some_and(|e| e == "json"))
-        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
-        .collect();
-    files.sort();
-    for (_, old) in files.drain(..files.len().saturating_sub(MOST)) {
-        let _ = std::fs::remove_file(old);
-    }
-    let read = |path: &Path| {
-        let parse = |bytes: &[u8]| serde_json::from_slice(bytes).map_err(|error| error.to_string());
-        let kept: Kept<Draft> = StateFile::new(path, LARGEST as u64).load(parse)?;
+    let read = |path: PathBuf| {
+        let kept: Kept<Draft> = StateFile::new(path, LARGEST as u64).load(files::json)?;
         Some((kept.target, kept.draft))
     };
-    files.iter().filter_map(|(_, path)| read(path)).collect()
-}
-
-/// Targets are names and URIs of servers: never part of a path.
-fn file_name(target: &str) -> String {
-    let hash = sha2::Sha256::digest(target.as_bytes());
-    let name = hash.iter().take(8).fold(0_u64, |name, byte| name << 8 | u64::from(*byte));
-    format!("{name:016x}.json")
+    files::newest(&folder(history), MOST).into_iter().filter_map(read).collect()
 }
 
 #[cfg(test)]

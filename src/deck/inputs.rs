@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use super::files::json;
 use super::handle::Keep;
 use super::keyring::{Keyring, Place};
 use super::situation::{InputState, InputView};
@@ -70,7 +71,7 @@ impl Work {
         self.keyring = Keyring::find(path.as_deref());
         self.kept = self
             .kept_file()
-            .and_then(|file| StateFile::new(file, LARGEST).load(parse))
+            .and_then(|file| StateFile::new(file, LARGEST).load(json))
             .unwrap_or_default();
         let Some(keyring) = self.keyring.clone() else { return };
         for id in self.kept.clone() {
@@ -150,7 +151,7 @@ impl Work {
     fn remember_kept(&self, id: &str) {
         let Some(file) = self.kept_file() else { return };
         let written =
-            StateFile::new(file, LARGEST).change(parse, |all: Option<BTreeSet<String>>| {
+            StateFile::new(file, LARGEST).change(json, |all: Option<BTreeSet<String>>| {
                 let mut all = all.unwrap_or_default();
                 if self.kept.contains(id) {
                     all.insert(id.to_owned());
@@ -167,7 +168,3 @@ impl Work {
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 1 << 20;
-
-fn parse(bytes: &[u8]) -> Result<BTreeSet<String>, String> {
-    serde_json::from_slice(bytes).map_err(|error| error.to_string())
-}

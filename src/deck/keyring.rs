@@ -119,35 +119,43 @@ impl Keyring {
 
     async fn run(&self, args: &[String], input: &str) -> Result<String, String> {
         let name = self.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let fail = |what: String| format!("the keyring ({name}): {what}");
-        let mut child = Command::new(&self.program)
-            .args(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| match error.kind() {
-                std::io::ErrorKind::NotFound => fail("the program is not there any more".into()),
-                _ => fail(error.to_string()),
-            })?;
-        let spoken = async {
-            if let Some(mut stdin) = child.stdin.take() {
-                // One that does not read what it is given says so by its exit.
-                let _ = stdin.write_all(input.as_bytes()).await;
-            }
-            let mut text = String::new();
-            if let Some(stdout) = child.stdout.take() {
-                stdout.take(LONGEST).read_to_string(&mut text).await?;
-            }
-            Ok::<_, std::io::Error>((child.wait().await?, text))
-        };
-        match tokio::time::timeout(PATIENCE, spoken).await {
-            Ok(Ok((status, text))) if status.success() => Ok(text),
-            Ok(Ok((status, _))) => Err(fail(status.to_string())),
-            Ok(Err(error)) => Err(fail(error.to_string())),
-            Err(_) => Err(fail("it did not answer".to_owned())),
+        let said = spoken(&self.program, args, input, PATIENCE).await;
+        said.map_err(|what| format!("the keyring ({name}): {what}"))
+    }
+}
+
+/// What a program says to an input on stdin.
+///
+/// # Errors
+/// Why it says nothing that counts: it cannot be run, fails, or takes too long.
+pub(super) async fn spoken(
+    program: &Path,
+    args: &[String],
+    input: &str,
+    patience: Duration,
+) -> Result<String, String> {
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.kill_on_drop(true).spawn().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => "the program is not there".to_owned(),
+        _ => error.to_string(),
+    })?;
+    let spoken = async {
+        if let Some(mut stdin) = child.stdin.take() {
+            // One that failed before it read this says so by how it ends.
+            let _ = stdin.write_all(input.as_bytes()).await;
         }
+        let mut text = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            stdout.take(LONGEST).read_to_string(&mut text).await?;
+        }
+        Ok::<_, std::io::Error>((child.wait().await?, text))
+    };
+    match tokio::time::timeout(patience, spoken).await {
+        Ok(Ok((status, text))) if status.success() => Ok(text),
+        Ok(Ok((status, _))) => Err(status.to_string()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("it did not answer".to_owned()),
     }
 }
 

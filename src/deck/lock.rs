@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::base::atomic::{Readers, replace};
-use crate::base::file::read_text;
 use crate::base::text::json;
+use crate::deck::files;
 use crate::deck::recording::Scan;
 use crate::host::{HostView, ServerView};
 use crate::mcp::capabilities::diff::{every_difference, is_set};
@@ -98,11 +98,8 @@ impl Lock {
     /// # Errors
     /// Names the file and what is wrong with it.
     pub fn read(path: &Path) -> Result<Self, String> {
-        let fail = |error: String| format!("{}: {error}", crate::base::text::path::spelled(path));
-        let text = read_text(path, LARGEST).map_err(|error| fail(error.to_string()))?;
-        let Some(text) = text else { return Ok(Self::default()) };
-        let lock: Self = serde_json::from_str(&text).map_err(|error| fail(error.to_string()))?;
-        lock.known().map_err(fail)
+        let parse = |text: &str| files::json::<Self>(text.as_bytes())?.known();
+        Ok(files::load(path, LARGEST, parse)?.unwrap_or_default())
     }
 
     /// The lock, when this program knows its version.

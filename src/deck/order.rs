@@ -309,13 +309,12 @@ impl PolicyOrder {
         match self {
             Self::Review { server, tool, digest, accept } => {
                 let name = tool.as_deref();
-                if accept {
-                    policy.accept(&server, name, digest)?;
+                let (done, word) = if accept {
+                    (policy.accept(&server, name, digest), "accepted")
                 } else {
-                    policy.refuse(&server, name, digest)?;
-                }
-                let word = if accept { "accepted" } else { "refused" };
-                Ok(format!("{server} {}: {word}", name.unwrap_or("instructions")))
+                    (policy.refuse(&server, name, digest), "refused")
+                };
+                done.map(|()| format!("{server} {}: {word}", name.unwrap_or("instructions")))
             }
             Self::Revoke(id) => policy.revoke(id).map(|_| format!("grant {id} revoked")),
         }

@@ -3,27 +3,78 @@
 
 mod file;
 mod keeper;
-mod load;
 mod offline;
 pub(crate) mod secrets;
 mod sources;
 
 pub use keeper::{PolicyKeeper, PolicyView};
-pub use load::{POLICY_FILE, PolicyFile, load, policy_schema};
 pub use offline::Offline;
 pub use secrets::{KEY_FILE, NEW_PASSPHRASE, PASSPHRASE, SecretStore};
 pub use sources::{HELPERS, keyring, place, sources};
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use self::file::TrustedFile;
 use crate::base::Timestamp;
 use crate::base::file::file_key;
 use crate::config::Environment;
-use crate::host::policy::{Grant, GrantId, GrantKind, NewGrant, PinnedServer};
+use crate::deck::files;
+use crate::host::policy::{Grant, GrantId, GrantKind, NewGrant, PinnedServer, PolicyConfig, Rules};
+
+/// Name of the file beside `mcp.json`.
+pub const POLICY_FILE: &str = "mcpdeck.policy.json";
+
+/// Largest file that is read, in bytes.
+const LARGEST: u64 = 4 << 20;
+
+/// A policy that can be used: the `"policy"` of an `mcp.json`, or the file beside it.
+#[derive(Debug, Default)]
+pub struct PolicyFile {
+    /// As written.
+    pub config: PolicyConfig,
+    /// Its rules.
+    pub rules: Rules,
+}
+
+/// Loads the policy of a configuration: the last file that has one, with the policy file beside it
+/// before its own `"policy"`.
+///
+/// # Errors
+/// Every problem, each naming the file: nothing may be permitted by half a policy.
+pub fn load(configs: &[PathBuf]) -> Result<PolicyFile, Vec<String>> {
+    let read = |path: &Path| files::load(path, LARGEST, files::jsonc);
+    for config in configs.iter().rev() {
+        let beside = config.with_file_name(POLICY_FILE);
+        if let Some(value) = read(&beside).map_err(|problem| vec![problem])? {
+            return compiled(&beside, value);
+        }
+        // A file that cannot be read is the loader's to complain about.
+        let mut own = read(config).ok().flatten();
+        if let Some(value) = own.as_mut().and_then(|value| value.get_mut("policy")) {
+            return compiled(config, value.take());
+        }
+    }
+    Ok(PolicyFile::default())
+}
+
+fn compiled(file: &Path, value: Value) -> Result<PolicyFile, Vec<String>> {
+    let at = |problem: String| format!("{}: {problem}", crate::base::text::path::spelled(file));
+    let config: PolicyConfig =
+        serde_json::from_value(value).map_err(|error| vec![at(format!("`policy`: {error}"))])?;
+    match Rules::compile(&config) {
+        Ok(rules) => Ok(PolicyFile { config, rules }),
+        Err(problems) => Err(problems.into_iter().map(at).collect()),
+    }
+}
+
+/// The JSON Schema of a policy.
+pub fn policy_schema() -> Value {
+    schemars::schema_for!(PolicyConfig).to_value()
+}
 
 /// Grants that are kept for one configuration file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -124,11 +175,7 @@ pub(crate) const fn of_session(kind: &GrantKind) -> bool {
 }
 
 /// Where something is kept for a configuration file.
-pub(crate) fn state_path(
-    config: &Path,
-    env: &Environment,
-    what: &str,
-) -> Option<std::path::PathBuf> {
+pub(crate) fn state_path(config: &Path, env: &Environment, what: &str) -> Option<PathBuf> {
     let file = crate::config::environment::clean(&env.absolute(config));
     Some(env.state_dir.as_ref()?.join("policy").join(format!("{}.{what}.json", file_key(file))))
 }

@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 use crate::base::atomic::{Readers, alone, replace};
 use crate::base::file::read_text;
 use crate::config::edit::put;
+use crate::deck::files;
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 64 << 20;
@@ -100,46 +101,6 @@ impl SavedCall {
     }
 }
 
-/// Why saved calls cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum SavedError {
-    /// The file cannot be read or written.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The file is no list of calls.
-    #[error("{}:{line}:{column}: {message}", path.display())]
-    Syntax {
-        /// The file.
-        path: PathBuf,
-        /// Line, from 1.
-        line: usize,
-        /// Column, from 1.
-        column: usize,
-        /// What is wrong.
-        message: String,
-    },
-    /// There is no call of that name.
-    #[error("there is no saved call `{name}`{}", suggestion(.similar))]
-    Unknown {
-        /// The name asked for.
-        name: String,
-        /// Names that were meant perhaps.
-        similar: Vec<String>,
-    },
-}
-
-fn suggestion(similar: &[String]) -> String {
-    if similar.is_empty() {
-        return String::new();
-    }
-    format!("; did you mean {}?", similar.join(", "))
-}
-
 impl SavedCalls {
     /// The file that belongs to a configuration file.
     pub fn path_beside(config: &Path) -> PathBuf {
@@ -150,27 +111,25 @@ impl SavedCalls {
     /// allowed, as in `mcp.json`.
     ///
     /// # Errors
-    /// [`SavedError::Io`] or [`SavedError::Syntax`].
-    pub fn load(path: &Path) -> Result<Self, SavedError> {
+    /// Names the file and what is wrong with it, and the line of what it should not hold.
+    pub fn load(path: &Path) -> Result<Self, String> {
         Ok(Self::read(path)?.1)
     }
 
     /// The text of the file and what it holds.
-    fn read(path: &Path) -> Result<(String, Self), SavedError> {
-        let text = read_text(path, LARGEST);
-        let text = text.map_err(|source| SavedError::Io { path: path.to_owned(), source })?;
-        match text {
+    fn read(path: &Path) -> Result<(String, Self), String> {
+        match read_text(path, LARGEST).map_err(|error| format!("{}: {error}", path.display()))? {
             None => Ok((String::new(), Self::default())),
             Some(text) => Self::parse(&text, path).map(|all| (text, all)),
         }
     }
 
-    fn parse(text: &str, path: &Path) -> Result<Self, SavedError> {
+    fn parse(text: &str, path: &Path) -> Result<Self, String> {
         let syntax = |offset: usize, message: String| {
             let before = text.get(..offset).unwrap_or(text);
             let line = before.matches('\n').count() + 1;
             let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-            SavedError::Syntax { path: path.to_owned(), line, column, message }
+            format!("{}:{line}:{column}: {message}", path.display())
         };
         let options = jsonc_parser::ParseOptions::default();
         let root = jsonc_parser::cst::CstRootNode::parse(text, &options)
@@ -196,14 +155,16 @@ impl SavedCalls {
     /// The call of this name; a leading `@` is not part of it.
     ///
     /// # Errors
-    /// [`SavedError::Unknown`] with similar names.
-    pub fn get(&self, name: &str) -> Result<&SavedCall, SavedError> {
+    /// That there is none, with similar names.
+    pub fn get(&self, name: &str) -> Result<&SavedCall, String> {
         let name = name.strip_prefix('@').unwrap_or(name);
         self.calls.get(name).ok_or_else(|| {
-            let near = |known: &&String| strsim::jaro_winkler(known, name) > 0.75;
-            SavedError::Unknown {
-                name: name.to_owned(),
-                similar: self.calls.keys().filter(near).take(5).cloned().collect(),
+            let names = self.calls.keys().map(String::as_str);
+            let near = names.filter(|known| strsim::jaro_winkler(known, name) > 0.75);
+            let unknown = format!("there is no saved call `{name}`");
+            match near.take(5).collect::<Vec<_>>().join(", ") {
+                none if none.is_empty() => unknown,
+                near => format!("{unknown}; did you mean {near}?"),
             }
         })
     }
@@ -218,9 +179,9 @@ impl SavedCalls {
     /// same at the moment loses nothing, and with everything else in it as it was written.
     ///
     /// # Errors
-    /// [`SavedError::Io`] or [`SavedError::Syntax`]; the file is then as it was.
-    pub fn put(path: &Path, name: &str, call: SavedCall) -> Result<(), SavedError> {
-        let fail = |source| SavedError::Io { path: path.to_owned(), source };
+    /// Names the file and what is wrong with it; it is then as it was.
+    pub fn put(path: &Path, name: &str, call: SavedCall) -> Result<(), String> {
+        let fail = |error: io::Error| format!("{}: {error}", path.display());
         alone(path, || {
             let (text, mut all) = Self::read(path)?;
             let value = serde_json::to_value(&call).map_err(|e| fail(e.into()))?;
@@ -236,13 +197,10 @@ impl SavedCalls {
     /// Writes the file whole or not at all: a new file takes the place of the old one.
     ///
     /// # Errors
-    /// [`SavedError::Io`].
-    pub fn save(&self, path: &Path) -> Result<(), SavedError> {
-        let fail = |source| SavedError::Io { path: path.to_owned(), source };
-        let mut text = serde_json::to_string_pretty(self).map_err(|e| fail(e.into()))?;
-        text.push('\n');
+    /// Names the file and says why it cannot be written.
+    pub fn save(&self, path: &Path) -> Result<(), String> {
         // Arguments may hold what nobody else should read.
-        replace(path, text.as_bytes(), Readers::Owner).map_err(fail)
+        files::save(path, self).map_err(|error| format!("{}: {error}", path.display()))
     }
 }
 
@@ -275,7 +233,7 @@ mod tests {
             loaded.get("@oslo").expect("there").arguments_value(),
             json!({"city": "Oslo", "days": 3})
         );
-        let error = loaded.get("osla").expect_err("unknown").to_string();
+        let error = loaded.get("osla").expect_err("unknown");
         assert!(error.contains("did you mean oslo?"), "{error}");
         assert_eq!(
             std::fs::read_dir(dir.path()).expect("listable").count(),
@@ -332,7 +290,7 @@ mod tests {
             ("{\n \"calls\": [", "mcp.calls.json:2:"),
             ("{\"version\": 9}", "mcp.calls.json:1:2"),
         ] {
-            let error = SavedCalls::parse(text, path).expect_err("broken").to_string();
+            let error = SavedCalls::parse(text, path).expect_err("broken");
             assert!(error.starts_with(place), "{error}");
         }
     }

@@ -16,7 +16,7 @@ use super::situation::{FileText, Situation};
 use super::trust::{Gate, Passed};
 use super::watch::{LoadResult, Watch, WatchOptions};
 use crate::base::{SafeText, Secret, ServerName, WatchMode};
-use crate::config::overview::{SourceFile, sources, values};
+use crate::config::overview::{sources, values};
 use crate::config::{self, ConfigChange, Diagnostic, Environment, Loaded, McpConfig, ReloadMode};
 use crate::error::{Error, ErrorCode};
 use crate::host::dev::sources::SourceOptions;
@@ -97,7 +97,9 @@ impl Work {
             }
             result => result,
         };
-        let poll_only = polls(&environment);
+        // For file systems that report nothing and are not known for it.
+        let how = environment.var("MCPDECK_WATCH");
+        let poll_only = how.is_some_and(|how| how.eq_ignore_ascii_case("poll"));
         let known = result.clone();
         let (latest, refused) = match result {
             Ok(loaded) => (Some(loaded), None),
@@ -219,22 +221,6 @@ impl Work {
         self.ask.unwrap_or(config.reload)
     }
 
-    fn sources(&self) -> Vec<SourceFile> {
-        if self.files.is_empty() {
-            return Vec::new();
-        }
-        sources(&self.files, &self.environment, &self.passed.reviewed)
-    }
-
-    /// What runs, or would if it were let, with the origins of its values.
-    fn in_effect(&self) -> Loaded {
-        Loaded {
-            config: self.passed.config.clone(),
-            origins: self.passed.reviewed.origins.clone(),
-            ..Loaded::default()
-        }
-    }
-
     /// Lets what was loaded last through the gate.
     fn pass(&mut self) -> McpConfig {
         let loaded = self.latest.clone().unwrap_or_default();
@@ -297,14 +283,19 @@ impl Work {
     /// Tells how things stand, and what is newly wanted of a person.
     pub(super) fn tell(&mut self) {
         self.revision += 1;
+        let Passed { config, reviewed, .. } = &self.passed;
+        // What runs, or would if it were let, with the origins of its values.
+        let (config, origins) = (config.clone(), reviewed.origins.clone());
+        let in_effect = Loaded { config, origins, ..Loaded::default() };
+        let sources = || sources(&self.files, &self.environment, reviewed);
         let situation = Situation {
             revision: self.revision,
             awaiting: self.passed.awaiting.clone(),
             inputs: self.inputs(),
             keyring: self.keyring.is_some(),
             undo: !self.edits.is_empty(),
-            sources: self.sources(),
-            values: values(&self.in_effect()),
+            sources: if self.files.is_empty() { Vec::new() } else { sources() },
+            values: values(&in_effect),
             polling: match self.watch.as_ref().map(Watch::mode) {
                 Some(WatchMode::Polling(reason)) => Some(SafeText::line(&reason)),
                 _ => None,
@@ -414,12 +405,6 @@ async fn next_view(offers: &mut Option<watch::Receiver<Arc<HostView>>>) -> Optio
         }
         None => std::future::pending().await,
     }
-}
-
-/// Whether files are to be looked at by the clock: `MCPDECK_WATCH=poll`, for file systems that
-/// report nothing and are not known for it.
-fn polls(environment: &Environment) -> bool {
-    environment.var("MCPDECK_WATCH").is_some_and(|how| how.eq_ignore_ascii_case("poll"))
 }
 
 fn refusal(diagnostics: Vec<Diagnostic>) -> Error {

@@ -17,6 +17,7 @@ use crate::base::Secret;
 use crate::base::atomic::{Readers, replace};
 use crate::base::file::hex;
 use crate::config::Environment;
+use crate::deck::files::remove;
 use crate::deck::policy::SecretStore;
 use crate::deck::policy::secrets::own_name;
 use crate::mcp::auth::{Accounts, StoredClient, StoredToken, TokenStore, covers};
@@ -120,10 +121,6 @@ fn token_name(issuer: &str, resource: &str) -> String {
     format!("{}.json", key(&[issuer, resource]))
 }
 
-fn is_token(name: &str) -> bool {
-    Path::new(name).extension().is_some_and(|kind| kind == "json")
-}
-
 fn client_name(issuer: &str) -> String {
     format!("{}.client", key(&[issuer]))
 }
@@ -135,25 +132,15 @@ fn key(of: &[&str]) -> String {
     name
 }
 
-fn remove(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
 impl TokenStore for TokenFiles {
     fn find(&self, url: &Url) -> io::Result<Option<StoredToken>> {
-        let mut best: Option<StoredToken> = None;
-        for name in self.names()?.iter().filter(|name| is_token(name)) {
-            let Some(token) = self.read::<StoredToken>(name)? else { continue };
-            let rank = |token: &StoredToken| (token.resource.len(), token.obtained_at);
-            if covers(&token.resource, url) && best.as_ref().is_none_or(|b| rank(b) < rank(&token))
-            {
-                best = Some(token);
-            }
-        }
-        Ok(best)
+        let names = self.names()?;
+        let is_token =
+            |name: &&String| Path::new(name).extension().is_some_and(|end| end == "json");
+        let tokens = names.iter().filter(is_token).map(|name| self.read::<StoredToken>(name));
+        let tokens = tokens.collect::<io::Result<Vec<_>>>()?.into_iter().flatten();
+        let covering = tokens.filter(|token| covers(&token.resource, url));
+        Ok(covering.max_by_key(|token| (token.resource.len(), token.obtained_at)))
     }
 
     fn save(&self, token: &StoredToken) -> io::Result<()> {

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::base::file::{StateFile, file_key, hex};
 use crate::base::text::path::spelled;
-use crate::base::{Secret, ServerName};
+use crate::base::{SafeText, Secret, ServerName};
 use crate::config::diagnostics::child;
 use crate::config::hazards::{dangers, is_hidden};
 use crate::config::mask::{masked_address, masked_arguments};
@@ -70,21 +70,18 @@ impl TrustStore {
         let mut known: BTreeMap<PathBuf, Approvals> = BTreeMap::new();
         let from_files = loaded.config.servers.values().filter(|s| has_file(s));
         from_files
-            .map(|server| {
+            .filter_map(|server| {
                 let file = self.absolute(&server.at.file);
                 let kept = known.entry(file.clone()).or_insert_with(|| self.read(&file));
                 let reviews = [Some(&*kept), self.session.get(&file)].into_iter().flatten();
                 let unsalted = Content::of(server, &loaded.origins, "");
-                let mut reviews = reviews.map(|approvals| {
+                let reviews = reviews.map(|approvals| {
                     let content = Content::of(server, &loaded.origins, &approvals.salt);
                     let approved = approvals.servers.get(&server.name);
                     Review::new(server, &content, approved, &unsalted.hash)
                 });
-                let first = reviews
-                    .next()
-                    .unwrap_or_else(|| Review::new(server, &unsalted, None, &unsalted.hash));
                 // What was approved in either way is approved; what is known to either is no news.
-                reviews.fold(first, |best, other| match (&best.verdict, &other.verdict) {
+                reviews.reduce(|best, other| match (&best.verdict, &other.verdict) {
                     (Verdict::Approved, _) | (_, Verdict::New) => best,
                     _ => other,
                 })
@@ -110,14 +107,15 @@ impl TrustStore {
                     _ => "was never approved".to_owned(),
                 };
                 let message = format!("`{}` {why}", review.server);
-                let mut out = Diagnostic::new("trust/unapproved", Severity::Error, message);
-                out.at = review.at;
-                out.server = Some(review.server);
-                let name = crate::base::text::SafeText::line(out.server.as_ref().map_or("", ServerName::as_str));
-                out.help = Some(format!(
-                    "look at it and approve it in the dashboard, or with `mcpdeck trust approve {name}`"
-                ));
-                out
+                let verb =
+                    format!("mcpdeck trust approve {}", SafeText::line(review.server.as_str()));
+                let help = format!("look at it and approve it in the dashboard, or with `{verb}`");
+                Diagnostic {
+                    at: review.at,
+                    server: Some(review.server),
+                    help: Some(help),
+                    ..Diagnostic::new("trust/unapproved", Severity::Error, message)
+                }
             })
             .collect()
     }
@@ -216,7 +214,7 @@ impl Approvals {
         Self {
             version: VERSION,
             file: spelled(file).into_owned(),
-            salt: hex(&random_bytes()),
+            salt: format!("{:032x}{:032x}", fastrand::u128(..), fastrand::u128(..)),
             servers: BTreeMap::new(),
         }
     }
@@ -241,15 +239,6 @@ impl Approvals {
 
 fn has_file(server: &ServerConfig) -> bool {
     !server.at.file.as_os_str().is_empty()
-}
-
-/// Enough to keep equal secrets of two files from having equal hashes, and tables from working.
-fn random_bytes() -> [u8; 32] {
-    let mut out = [0; 32];
-    for chunk in out.chunks_mut(8) {
-        chunk.copy_from_slice(&fastrand::u64(..).to_le_bytes());
-    }
-    out
 }
 
 // What of an entry is approved: everything that decides what runs and what it is given.
@@ -283,24 +272,15 @@ impl Content {
     fn of(server: &ServerConfig, origins: &Origins, salt: &str) -> Self {
         let base = child("/servers", server.name.as_str());
         let word = |key: &str, value: &str| {
-            let written = origins.get(&child(&base, key)).and_then(|o| o.template());
+            let written = origins.get(&format!("{base}/{key}")).and_then(|o| o.template());
             written.unwrap_or(value).to_owned()
         };
         let mut out = Self { kind: server.transport.kind().as_str().to_owned(), ..Self::default() };
-        let mut args = Vec::new();
         match &server.transport {
             TransportConfig::Stdio(stdio) => {
                 out.target = word("command", &stdio.command);
-                args = stdio
-                    .args
-                    .iter()
-                    .enumerate()
-                    .map(|(i, arg)| {
-                        let at = format!("{}/{i}", child(&base, "args"));
-                        let written = origins.get(&at).and_then(|o| o.template());
-                        written.unwrap_or(arg).to_owned()
-                    })
-                    .collect();
+                let args = stdio.args.iter().enumerate();
+                out.args = args.map(|(i, arg)| word(&format!("args/{i}"), arg)).collect();
                 let cwd = stdio.cwd.as_deref().map(|p| p.display().to_string());
                 out.cwd = cwd.map(|cwd| word("cwd", &cwd)).unwrap_or_default();
                 out.inherit_env = stdio.inherit_env;
@@ -314,10 +294,9 @@ impl Content {
             }
         }
         out.build = server.dev.as_ref().and_then(|dev| dev.build.clone()).unwrap_or_default();
-        out.args.clone_from(&args);
         out.hash = out.digest(salt);
         // Masked only after the hash, which has to see a swapped secret.
-        out.args = masked_arguments(args);
+        out.args = masked_arguments(out.args);
         out.target = masked_address(&out.target);
         out
     }
@@ -364,7 +343,7 @@ fn hashes(
 }
 
 /// A hash of words that no shifting of their borders can keep equal.
-fn digest(parts: &[&str]) -> String {
+pub(crate) fn digest(parts: &[&str]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {
         hasher.update((part.len() as u64).to_le_bytes());
@@ -468,10 +447,10 @@ fn shown(content: &Content) -> Vec<(String, String)> {
     if content.inherit_env {
         out.push(("inheritEnv".to_owned(), "true".to_owned()));
     }
-    out.extend(content.env.keys().map(|n| (escape_hidden(&format!("env.{n}")), "***".to_owned())));
-    out.extend(
-        content.headers.keys().map(|n| (escape_hidden(&format!("headers.{n}")), "***".to_owned())),
-    );
+    for (of, values) in [("env", &content.env), ("headers", &content.headers)] {
+        let label = |name: &String| escape_hidden(&format!("{of}.{name}"));
+        out.extend(values.keys().map(|name| (label(name), "***".to_owned())));
+    }
     list("dev.build", &content.build, &mut out);
     out
 }
@@ -623,11 +602,9 @@ impl Gate {
             awaiting.push(Awaiting { review, runs_as_before, disabled, elsewhere });
         }
         config.warnings.clone_from(&reviewed.diagnostics);
-        config.warnings.extend(needs.iter().map(|need| {
-            let mut problem = need.problem.clone();
-            problem.severity = Severity::Warning;
-            problem
-        }));
+        let warning =
+            |need: &InputNeed| Diagnostic { severity: Severity::Warning, ..need.problem.clone() };
+        config.warnings.extend(needs.iter().map(warning));
         config.warnings.dedup();
         Passed { config, awaiting, needs, reviewed }
     }

@@ -115,11 +115,6 @@ impl Watch {
         self.wake.notify_one();
     }
 
-    /// Looks at the files now.
-    pub fn look(&self) {
-        self.wake.notify_one();
-    }
-
     /// How changes are noticed.
     pub fn mode(&self) -> WatchMode {
         self.mode.borrow().clone()

@@ -34,6 +34,8 @@ pub(crate) struct Atlas {
 }
 
 type Context = RequestContext<RoleServer>;
+type Page = Option<PaginatedRequestParams>;
+type Answer<T> = Result<T, ErrorData>;
 
 impl Atlas {
     pub(crate) fn new() -> Self {
@@ -44,21 +46,14 @@ impl Atlas {
         }
     }
 
-    fn logbook(&self) -> parking_lot::MutexGuard<'_, Vec<Value>> {
-        self.logbook.lock()
-    }
-
-    fn list<T: DeserializeOwned>(&self, key: &str) -> Result<T, ErrorData> {
+    fn list<T: DeserializeOwned>(&self, key: &str) -> Answer<T> {
         typed(json!({key: self.catalogue[key]}))
     }
 
     /// Tells a host that subscribed to the logbook that it changed.
     async fn logbook_changed(&self, context: &Context) {
         const URI: &str = "atlas://logbook";
-        let wanted = {
-            let subscribed = self.subscribed.lock();
-            subscribed.iter().any(|uri| uri == URI)
-        };
+        let wanted = self.subscribed.lock().iter().any(|uri| uri == URI);
         if wanted {
             let params = rmcp::model::ResourceUpdatedNotificationParam::new(URI);
             let _ = context.peer.notify_resource_updated(params).await;
@@ -67,7 +62,7 @@ impl Atlas {
 }
 
 /// A value of the catalogue as one of rmcp's types.
-fn typed<T: DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
+fn typed<T: DeserializeOwned>(value: Value) -> Answer<T> {
     serde_json::from_value(value)
         .map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
@@ -91,35 +86,23 @@ impl ServerHandler for Atlas {
         Cow::Borrowed(&[ProtocolVersion::V_2025_06_18, ProtocolVersion::V_2025_11_25])
     }
 
-    async fn list_tools(
-        &self,
-        _: Option<PaginatedRequestParams>,
-        _: Context,
-    ) -> Result<ListToolsResult, ErrorData> {
+    async fn list_tools(&self, _: Page, _: Context) -> Answer<ListToolsResult> {
         self.list("tools")
     }
 
-    async fn list_prompts(
-        &self,
-        _: Option<PaginatedRequestParams>,
-        _: Context,
-    ) -> Result<ListPromptsResult, ErrorData> {
+    async fn list_prompts(&self, _: Page, _: Context) -> Answer<ListPromptsResult> {
         self.list("prompts")
     }
 
-    async fn list_resources(
-        &self,
-        _: Option<PaginatedRequestParams>,
-        _: Context,
-    ) -> Result<ListResourcesResult, ErrorData> {
+    async fn list_resources(&self, _: Page, _: Context) -> Answer<ListResourcesResult> {
         self.list("resources")
     }
 
     async fn list_resource_templates(
         &self,
-        _: Option<PaginatedRequestParams>,
+        _: Page,
         _: Context,
-    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+    ) -> Answer<ListResourceTemplatesResult> {
         self.list("resourceTemplates")
     }
 
@@ -127,12 +110,12 @@ impl ServerHandler for Atlas {
         &self,
         request: CallToolRequestParams,
         context: Context,
-    ) -> Result<CallToolResponse, ErrorData> {
+    ) -> Answer<CallToolResponse> {
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         let result = match &*request.name {
             "file_report" => {
                 let count = {
-                    let mut logbook = self.logbook();
+                    let mut logbook = self.logbook.lock();
                     logbook.push(arguments);
                     logbook.len()
                 };
@@ -140,7 +123,7 @@ impl ServerHandler for Atlas {
                 tools::said(&format!("Filed. The logbook holds {count}."))
             }
             "erase_logbook" => {
-                let count = std::mem::take(&mut *self.logbook()).len();
+                let count = std::mem::take(&mut *self.logbook.lock()).len();
                 self.logbook_changed(&context).await;
                 tools::said(&format!("Erased {count}."))
             }
@@ -154,7 +137,7 @@ impl ServerHandler for Atlas {
         &self,
         request: GetPromptRequestParams,
         _: Context,
-    ) -> Result<GetPromptResponse, ErrorData> {
+    ) -> Answer<GetPromptResponse> {
         let arguments = Value::Object(request.arguments.unwrap_or_default().into_iter().collect());
         let prompt = prompt(&request.name, &arguments)
             .map_err(|error| ErrorData::invalid_params(error, None))?;
@@ -165,8 +148,8 @@ impl ServerHandler for Atlas {
         &self,
         request: ReadResourceRequestParams,
         _: Context,
-    ) -> Result<ReadResourceResponse, ErrorData> {
-        let logbook = Value::Array(self.logbook().clone());
+    ) -> Answer<ReadResourceResponse> {
+        let logbook = Value::Array(self.logbook.lock().clone());
         let content = read(&request.uri, &self.catalogue, &logbook).ok_or_else(|| {
             let data = json!({"uri": request.uri});
             ErrorData::resource_not_found("Resource not found", Some(data))
@@ -175,33 +158,20 @@ impl ServerHandler for Atlas {
         Ok(ReadResourceResponse::Complete(result))
     }
 
-    async fn complete(
-        &self,
-        request: CompleteRequestParams,
-        _: Context,
-    ) -> Result<CompleteResult, ErrorData> {
+    async fn complete(&self, request: CompleteRequestParams, _: Context) -> Answer<CompleteResult> {
         let from = request.context.as_ref().and_then(|context| context.get_argument("from"));
         let from = from.map(String::as_str);
         let values = complete(&request.argument.name, &request.argument.value, from);
         typed(json!({"completion": {"total": values.len(), "values": values, "hasMore": false}}))
     }
 
-    async fn subscribe(
-        &self,
-        request: SubscribeRequestParams,
-        _: Context,
-    ) -> Result<(), ErrorData> {
+    async fn subscribe(&self, request: SubscribeRequestParams, _: Context) -> Answer<()> {
         self.subscribed.lock().push(request.uri);
         Ok(())
     }
 
-    async fn unsubscribe(
-        &self,
-        request: UnsubscribeRequestParams,
-        _: Context,
-    ) -> Result<(), ErrorData> {
-        let mut subscribed = self.subscribed.lock();
-        subscribed.retain(|uri| *uri != request.uri);
+    async fn unsubscribe(&self, request: UnsubscribeRequestParams, _: Context) -> Answer<()> {
+        self.subscribed.lock().retain(|uri| *uri != request.uri);
         Ok(())
     }
 }

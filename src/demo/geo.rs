@@ -16,52 +16,35 @@ pub(crate) struct Airport {
 }
 
 const fn airport(
-    ids: (&'static str, &'static str),
-    place: (&'static str, &'static str),
-    at: (f64, f64),
+    [code, name, city, country]: [&'static str; 4],
+    (latitude, longitude): (f64, f64),
     elevation: i32,
     runway: (u32, u32),
 ) -> Airport {
-    Airport {
-        code: ids.0,
-        name: ids.1,
-        city: place.0,
-        country: place.1,
-        latitude: at.0,
-        longitude: at.1,
-        elevation,
-        runway,
-    }
+    Airport { code, name, city, country, latitude, longitude, elevation, runway }
 }
 
 /// All of them, by code.
 pub(crate) const AIRPORTS: [Airport; 14] = [
-    airport(("AKL", "Auckland"), ("Auckland", "NZ"), (-37.008, 174.792), 23, (5, 3635)),
-    airport(("BGO", "Bergen Flesland"), ("Bergen", "NO"), (60.293, 5.218), 170, (17, 2990)),
-    airport(("CPT", "Cape Town"), ("Cape Town", "ZA"), (-33.965, 18.602), 151, (1, 3201)),
+    airport(["AKL", "Auckland", "Auckland", "NZ"], (-37.008, 174.792), 23, (5, 3635)),
+    airport(["BGO", "Bergen Flesland", "Bergen", "NO"], (60.293, 5.218), 170, (17, 2990)),
+    airport(["CPT", "Cape Town", "Cape Town", "ZA"], (-33.965, 18.602), 151, (1, 3201)),
     airport(
-        ("GIG", "Rio de Janeiro Galeão"),
-        ("Rio de Janeiro", "BR"),
+        ["GIG", "Rio de Janeiro Galeão", "Rio de Janeiro", "BR"],
         (-22.81, -43.251),
         28,
         (10, 4000),
     ),
-    airport(("HND", "Tokyo Haneda"), ("Tokyo", "JP"), (35.553, 139.781), 21, (16, 3360)),
-    airport(("INN", "Innsbruck"), ("Innsbruck", "AT"), (47.26, 11.344), 1906, (8, 2000)),
-    airport(("KEF", "Keflavík"), ("Reykjavík", "IS"), (63.985, -22.606), 171, (10, 3065)),
-    airport(("LIS", "Lisbon Humberto Delgado"), ("Lisbon", "PT"), (38.774, -9.134), 374, (2, 3705)),
-    airport(("NBO", "Nairobi Jomo Kenyatta"), ("Nairobi", "KE"), (-1.319, 36.928), 5330, (6, 4200)),
-    airport(("SFO", "San Francisco"), ("San Francisco", "US"), (37.619, -122.375), 13, (28, 3618)),
-    airport(("SIN", "Singapore Changi"), ("Singapore", "SG"), (1.359, 103.989), 22, (2, 4000)),
-    airport(
-        ("SYD", "Sydney Kingsford Smith"),
-        ("Sydney", "AU"),
-        (-33.946, 151.177),
-        21,
-        (16, 3962),
-    ),
-    airport(("YVR", "Vancouver"), ("Vancouver", "CA"), (49.194, -123.184), 14, (8, 3503)),
-    airport(("ZRH", "Zürich"), ("Zürich", "CH"), (47.464, 8.549), 1416, (16, 3700)),
+    airport(["HND", "Tokyo Haneda", "Tokyo", "JP"], (35.553, 139.781), 21, (16, 3360)),
+    airport(["INN", "Innsbruck", "Innsbruck", "AT"], (47.26, 11.344), 1906, (8, 2000)),
+    airport(["KEF", "Keflavík", "Reykjavík", "IS"], (63.985, -22.606), 171, (10, 3065)),
+    airport(["LIS", "Lisbon Humberto Delgado", "Lisbon", "PT"], (38.774, -9.134), 374, (2, 3705)),
+    airport(["NBO", "Nairobi Jomo Kenyatta", "Nairobi", "KE"], (-1.319, 36.928), 5330, (6, 4200)),
+    airport(["SFO", "San Francisco", "San Francisco", "US"], (37.619, -122.375), 13, (28, 3618)),
+    airport(["SIN", "Singapore Changi", "Singapore", "SG"], (1.359, 103.989), 22, (2, 4000)),
+    airport(["SYD", "Sydney Kingsford Smith", "Sydney", "AU"], (-33.946, 151.177), 21, (16, 3962)),
+    airport(["YVR", "Vancouver", "Vancouver", "CA"], (49.194, -123.184), 14, (8, 3503)),
+    airport(["ZRH", "Zürich", "Zürich", "CH"], (47.464, 8.549), 1416, (16, 3700)),
 ];
 
 /// The airport with this code, in any case.

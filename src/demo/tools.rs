@@ -77,12 +77,8 @@ fn plan_flight(arguments: &Value) -> Result<Value, String> {
         miles += distance;
         minutes += time;
     }
-    let cargo: f64 = arguments["cargo"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter_map(|(_, kg)| kg.as_f64())
-        .sum();
+    let cargo = arguments["cargo"].as_object().into_iter().flatten();
+    let cargo: f64 = cargo.filter_map(|(_, kg)| kg.as_f64()).sum();
     let hours = minutes as f64 / 60.0;
     Ok(structured(json!({
         "legs": legs,

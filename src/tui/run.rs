@@ -200,8 +200,7 @@ impl Dashboard {
         let kept = files.answers.as_deref().map(Answers::load).transpose();
         let history = files.history.as_deref().map(History::load).unwrap_or_default();
         let saved = files.calls.as_deref().map(SavedCalls::load).transpose();
-        let problem = saved.as_ref().err().map(ToString::to_string);
-        let saved_problem = problem.or_else(|| kept.as_ref().err().cloned());
+        let saved_problem = saved.as_ref().err().or(kept.as_ref().err()).cloned();
         let mut setup = setup(&options, &places, read_prefs(files.prefs.as_deref()));
         setup.calls = Calls::new(history, saved.ok().flatten().unwrap_or_default());
         let asks = setup.graphics.asks(std::env::var("TERM").ok().as_deref());

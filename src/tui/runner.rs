@@ -328,7 +328,7 @@ impl Runner {
         };
         self.tell(match SavedCalls::put(file, name, call) {
             Ok(()) => Message::Done(SafeText::line(&format!("saved {name} in {}", file.display()))),
-            Err(error) => Message::Failed(Error::new(ErrorCode::Configuration, error.to_string())),
+            Err(problem) => Message::Failed(Error::new(ErrorCode::Configuration, problem)),
         });
     }
 

@@ -4,38 +4,29 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::chat::llm::{Delta, Message, Prompt, Reply, Stop, ToolCall};
-use crate::chat::provider::wire::{Fault, Outgoing, Reader, RemoteConfig};
+use crate::chat::llm::{Delta, Message, OnDelta, Prompt, Reply, Stop, ToolCall};
+use crate::chat::provider::wire::{Outgoing, Reader, RemoteConfig, turns};
 
 /// The version of the interface.
 const VERSION: &str = "2023-06-01";
 
 pub(super) fn request(config: &RemoteConfig, prompt: &Prompt) -> Outgoing {
-    let mut messages: Vec<(&str, Vec<Value>)> = Vec::new();
-    for message in &prompt.messages {
-        let (role, content) = match message {
-            Message::User { text } => ("user", vec![json!({"type": "text", "text": text})]),
-            Message::Assistant(reply) => ("assistant", said(reply)),
-            Message::Tool { id, text, is_error, .. } => (
-                "user",
-                vec![json!({
-                    "type": "tool_result", "tool_use_id": id, "content": text, "is_error": is_error,
-                })],
-            ),
-        };
-        match messages.last_mut() {
-            Some((last, blocks)) if *last == role => blocks.extend(content),
-            _ if content.is_empty() => {}
-            _ => messages.push((role, content)),
-        }
-    }
-    let message = |(role, content): (&str, Vec<Value>)| json!({"role": role, "content": content});
+    let messages = prompt.messages.iter().map(|message| match message {
+        Message::User { text } => ("user", vec![json!({"type": "text", "text": text})]),
+        Message::Assistant(reply) => ("assistant", said(reply)),
+        Message::Tool { id, text, is_error, .. } => (
+            "user",
+            vec![json!({
+                "type": "tool_result", "tool_use_id": id, "content": text, "is_error": is_error,
+            })],
+        ),
+    });
     let mut body = json!({
         "model": config.model,
         "max_tokens": config.max_output,
         "stream": true,
         "system": prompt.system,
-        "messages": messages.into_iter().map(message).collect::<Vec<_>>(),
+        "messages": turns(messages, "content"),
     });
     if !prompt.tools.is_empty() {
         let tools = prompt.tools.iter().map(|tool| {
@@ -80,12 +71,7 @@ pub(super) struct Answer {
 }
 
 impl Reader for Answer {
-    fn event(
-        &mut self,
-        data: &Value,
-        reply: &mut Reply,
-        on: &mut (dyn FnMut(Delta) + Send),
-    ) -> Result<(), Fault> {
+    fn event(&mut self, data: &Value, reply: &mut Reply, on: OnDelta<'_>) {
         let text = |pointer: &str| data.pointer(pointer).and_then(Value::as_str);
         let number = |pointer: &str| data.pointer(pointer).and_then(Value::as_u64);
         let index = number("/index").unwrap_or_default();
@@ -147,10 +133,8 @@ impl Reader for Answer {
                 }
             }
             "message_stop" => self.is_done = true,
-            // `ping`, and what later versions add.
             _ => {}
         }
-        Ok(())
     }
 
     fn finish(&mut self, reply: &mut Reply) -> bool {

@@ -2,30 +2,21 @@
 
 use serde_json::{Value, json};
 
-use crate::chat::llm::{Delta, Message, Prompt, Reply, Stop, ToolCall, call_id};
-use crate::chat::provider::wire::{Fault, Outgoing, Reader, RemoteConfig};
+use crate::chat::llm::{Delta, Message, OnDelta, Prompt, Reply, Stop, ToolCall, call_id};
+use crate::chat::provider::wire::{Outgoing, Reader, RemoteConfig, turns};
 
 pub(super) fn request(config: &RemoteConfig, prompt: &Prompt) -> Outgoing {
-    let mut contents: Vec<(&str, Vec<Value>)> = Vec::new();
-    for message in &prompt.messages {
-        let (role, parts) = match message {
-            Message::User { text } => ("user", vec![json!({"text": text})]),
-            Message::Assistant(reply) => ("model", said(reply)),
-            Message::Tool { name, text, is_error, .. } => {
-                let key = if *is_error { "error" } else { "result" };
-                let response = json!({"name": name, "response": {key: text}});
-                ("user", vec![json!({"functionResponse": response})])
-            }
-        };
-        match contents.last_mut() {
-            Some((last, all)) if *last == role => all.extend(parts),
-            _ if parts.is_empty() => {}
-            _ => contents.push((role, parts)),
+    let contents = prompt.messages.iter().map(|message| match message {
+        Message::User { text } => ("user", vec![json!({"text": text})]),
+        Message::Assistant(reply) => ("model", said(reply)),
+        Message::Tool { name, text, is_error, .. } => {
+            let key = if *is_error { "error" } else { "result" };
+            let response = json!({"name": name, "response": {key: text}});
+            ("user", vec![json!({"functionResponse": response})])
         }
-    }
-    let content = |(role, parts): (&str, Vec<Value>)| json!({"role": role, "parts": parts});
+    });
     let mut body = json!({
-        "contents": contents.into_iter().map(content).collect::<Vec<_>>(),
+        "contents": turns(contents, "parts"),
         "generationConfig": {"maxOutputTokens": config.max_output},
     });
     if !prompt.system.is_empty() {
@@ -72,12 +63,7 @@ pub(super) struct Answer {
 }
 
 impl Reader for Answer {
-    fn event(
-        &mut self,
-        data: &Value,
-        reply: &mut Reply,
-        on: &mut (dyn FnMut(Delta) + Send),
-    ) -> Result<(), Fault> {
+    fn event(&mut self, data: &Value, reply: &mut Reply, on: OnDelta<'_>) {
         let number = |key: &str| data.pointer(&format!("/usageMetadata/{key}"))?.as_u64();
         if let Some(input) = number("promptTokenCount") {
             reply.usage.input = input;
@@ -106,7 +92,7 @@ impl Reader for Answer {
             }
         }
         match data.pointer("/candidates/0/finishReason").and_then(Value::as_str) {
-            None => return Ok(()),
+            None => return,
             Some("MAX_TOKENS") => reply.stop = Stop::Length,
             Some("MALFORMED_FUNCTION_CALL") => {
                 let call = ToolCall::new(call_id(), "tool".to_owned(), "");
@@ -119,7 +105,6 @@ impl Reader for Answer {
             Some(_) => {}
         }
         self.is_done = true;
-        Ok(())
     }
 
     fn finish(&mut self, _: &mut Reply) -> bool {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::chat::llm::{Delta, Message, Prompt, Reply, Stop, ToolCall, call_id};
-use crate::chat::provider::wire::{Fault, Outgoing, Provider, Reader, RemoteConfig};
+use crate::chat::llm::{Delta, Message, OnDelta, Prompt, Reply, Stop, ToolCall, call_id};
+use crate::chat::provider::wire::{Outgoing, Provider, Reader, RemoteConfig};
 
 pub(super) fn request(config: &RemoteConfig, prompt: &Prompt) -> Outgoing {
     let mut messages = vec![json!({"role": "system", "content": prompt.system})];
@@ -65,17 +65,12 @@ pub(super) struct Answer {
 }
 
 impl Reader for Answer {
-    fn event(
-        &mut self,
-        data: &Value,
-        reply: &mut Reply,
-        on: &mut (dyn FnMut(Delta) + Send),
-    ) -> Result<(), Fault> {
+    fn event(&mut self, data: &Value, reply: &mut Reply, on: OnDelta<'_>) {
         if let Some(usage) = data.get("usage").filter(|usage| usage.is_object()) {
             reply.usage.input = usage["prompt_tokens"].as_u64().unwrap_or_default();
             reply.usage.output = usage["completion_tokens"].as_u64().unwrap_or_default();
         }
-        let Some(choice) = data.pointer("/choices/0") else { return Ok(()) };
+        let Some(choice) = data.pointer("/choices/0") else { return };
         let delta = &choice["delta"];
         for key in ["reasoning_content", "reasoning"] {
             if let Some(more) = delta[key].as_str().filter(|more| !more.is_empty()) {
@@ -97,13 +92,12 @@ impl Reader for Answer {
             arguments.push_str(function["arguments"].as_str().unwrap_or_default());
         }
         match choice["finish_reason"].as_str() {
-            None => return Ok(()),
+            None => return,
             Some("length") => reply.stop = Stop::Length,
             Some("content_filter") => reply.stop = Stop::Filtered,
             Some(_) => {}
         }
         self.is_done = true;
-        Ok(())
     }
 
     fn finish(&mut self, reply: &mut Reply) -> bool {

@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use url::Url;
 
 use crate::base::secret::Secret;
-use crate::chat::llm::{Delta, LlmErrorKind, Reply};
+use crate::chat::llm::{LlmErrorKind, OnDelta, Reply};
 
 /// Whose wire format is spoken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Provider {
     /// Google; key in `GEMINI_API_KEY` or `GOOGLE_API_KEY`.
     Gemini,
@@ -36,14 +37,8 @@ impl Provider {
     }
 
     /// Its spelling on the command line.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Gemini => "gemini",
-            Self::Anthropic => "anthropic",
-            Self::OpenAi => "openai",
-            Self::Ollama => "ollama",
-            Self::Embedded => "embedded",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     /// Where it is reached.
@@ -132,18 +127,23 @@ pub(super) struct Outgoing {
     pub(super) body: Value,
 }
 
+/// Messages by role, those of one role in a row put together; ones that say nothing are left out.
+pub(super) fn turns(all: impl Iterator<Item = (&'static str, Vec<Value>)>, key: &str) -> Value {
+    let mut turns: Vec<(&str, Vec<Value>)> = Vec::new();
+    for (role, content) in all {
+        match turns.last_mut() {
+            Some((last, so_far)) if *last == role => so_far.extend(content),
+            _ if content.is_empty() => {}
+            _ => turns.push((role, content)),
+        }
+    }
+    turns.into_iter().map(|(role, content)| json!({"role": role, key: content})).collect()
+}
+
 /// Reads the stream of one answer.
 pub(super) trait Reader: Send {
     /// Takes one event.
-    ///
-    /// # Errors
-    /// When it is none of the format, or tells of an error.
-    fn event(
-        &mut self,
-        data: &Value,
-        reply: &mut Reply,
-        on: &mut (dyn FnMut(Delta) + Send),
-    ) -> Result<(), Fault>;
+    fn event(&mut self, data: &Value, reply: &mut Reply, on: OnDelta<'_>);
 
     /// The stream is over: completes the calls; gives whether the answer was complete.
     fn finish(&mut self, reply: &mut Reply) -> bool;
@@ -198,5 +198,81 @@ impl Fault {
         let delay = delay.and_then(|delay| delay.strip_suffix('s')?.parse().ok());
         fault.after = delay.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         fault
+    }
+}
+
+/// Largest event, in bytes.
+const LARGEST: usize = 8 << 20;
+
+/// Puts server-sent events (WHATWG HTML, section 9.2) together, whatever the chunks and the line ends.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    bytes: Vec<u8>,
+    /// Where the next line begins.
+    at: usize,
+    data: String,
+}
+
+impl Frames {
+    /// Takes the next bytes.
+    pub(super) fn push(&mut self, chunk: &[u8]) -> Result<(), Fault> {
+        self.bytes.drain(..std::mem::take(&mut self.at));
+        self.bytes.extend_from_slice(chunk);
+        if self.bytes.len() + self.data.len() > LARGEST {
+            let message = "one event of the answer is larger than 8 MiB";
+            return Err(Fault::new(LlmErrorKind::Malformed, message));
+        }
+        Ok(())
+    }
+
+    /// The data of the next event that is complete. An event without its empty line is incomplete.
+    pub(super) fn next(&mut self) -> Option<String> {
+        loop {
+            let rest = &self.bytes[self.at..];
+            let end = memchr::memchr2(b'\n', b'\r', rest)?;
+            let (line, mut length) = (&rest[..end], end + 1);
+            if rest[end] == b'\r' {
+                // Whether a line feed belongs to it is seen with the next byte.
+                length += usize::from(*rest.get(end + 1)? == b'\n');
+            }
+            if line.is_empty() {
+                self.at += length;
+                if !self.data.is_empty() {
+                    return Some(std::mem::take(&mut self.data));
+                }
+                continue;
+            }
+            if let Some(data) = line.strip_prefix(b"data:") {
+                if !self.data.is_empty() {
+                    self.data.push('\n');
+                }
+                let data = data.strip_prefix(b" ").unwrap_or(data);
+                self.data.push_str(&String::from_utf8_lossy(data));
+            }
+            self.at += length;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_the_same_at_every_split_with_every_line_end() {
+        let text =
+            ": hi\n\nevent: a\ndata: {\"é\": 1}\n\ndata: two\ndata:lines\n\nid: 3\n\ndata: open";
+        for end in ["\n", "\r\n", "\r"] {
+            let bytes = text.replace('\n', end).into_bytes();
+            for size in 1..bytes.len() {
+                let mut frames = Frames::default();
+                let mut found = Vec::new();
+                for chunk in bytes.chunks(size) {
+                    assert!(frames.push(chunk).is_ok());
+                    found.extend(std::iter::from_fn(|| frames.next()));
+                }
+                assert_eq!(found, ["{\"é\": 1}", "two\nlines"], "{end:?} {size}");
+            }
+        }
     }
 }

@@ -154,23 +154,16 @@ pub struct Given {
 
 fn parse_header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("write NAME: VALUE")?;
-    let (name, value) = (name.trim(), value.trim());
-    if name.is_empty() {
-        Err("the name is missing: write NAME: VALUE".to_owned())
-    } else {
-        Ok((name.to_owned(), value.to_owned()))
+    match (name.trim(), value.trim()) {
+        ("", _) => Err("the name is missing: write NAME: VALUE".to_owned()),
+        (name, value) => Ok((name.to_owned(), value.to_owned())),
     }
 }
 
 fn parse_variable(text: &str) -> Result<(String, String), String> {
-    let (name, value) = match text.split_once('=') {
-        Some((name, value)) => (name, value.to_owned()),
-        None => (text, format!("${{{text}}}")),
-    };
-    if name.is_empty() {
-        Err("the name is missing: write NAME=VALUE".to_owned())
-    } else {
-        Ok((name.to_owned(), value))
+    match text.split_once('=').unwrap_or((text, &format!("${{{text}}}"))) {
+        ("", _) => Err("the name is missing: write NAME=VALUE".to_owned()),
+        (name, value) => Ok((name.to_owned(), value.to_owned())),
     }
 }
 
@@ -245,12 +238,20 @@ pub struct CallArgs {
     /// Send arguments that do not fit the schema, to test the server.
     #[arg(long)]
     pub force: bool,
-    /// Scripted answers to requests of the server; without it they are denied.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub answers: Option<PathBuf>,
     /// Write the result, decoded, to this file; with --json the JSON object.
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
+    /// As every operation.
+    #[command(flatten)]
+    pub ask: AskArgs,
+}
+
+/// What every operation takes.
+#[derive(Debug, Args)]
+pub struct AskArgs {
+    /// Scripted answers to requests of the server; without it they are denied.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub answers: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -292,15 +293,9 @@ pub struct ReadArgs {
     /// Write the content, decoded, to this file; with --json the JSON object.
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
-    /// Scripted answers to requests of the server; without it they are denied.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub answers: Option<PathBuf>,
-    /// Print one JSON object.
-    #[arg(long)]
-    pub json: bool,
-    /// Without a file.
+    /// As every operation.
     #[command(flatten)]
-    pub one: OneServer,
+    pub ask: AskArgs,
 }
 
 /// `mcpdeck request`
@@ -314,15 +309,9 @@ pub struct RequestArgs {
     /// The server to ask, when there are several.
     #[arg(long, value_name = "NAME")]
     pub server: Option<String>,
-    /// Scripted answers to requests of the server; without it they are denied.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub answers: Option<PathBuf>,
-    /// Print one JSON object.
-    #[arg(long)]
-    pub json: bool,
-    /// Without a file.
+    /// As every operation.
     #[command(flatten)]
-    pub one: OneServer,
+    pub ask: AskArgs,
 }
 
 /// `mcpdeck prompt`
@@ -333,15 +322,9 @@ pub struct PromptArgs {
     /// Arguments as key=value; @file and - as in `call`.
     #[arg(value_name = "KEY=VALUE")]
     pub arguments: Vec<String>,
-    /// Scripted answers to requests of the server; without it they are denied.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub answers: Option<PathBuf>,
-    /// Print one JSON object.
-    #[arg(long)]
-    pub json: bool,
-    /// Without a file.
+    /// As every operation.
     #[command(flatten)]
-    pub one: OneServer,
+    pub ask: AskArgs,
 }
 
 /// `mcpdeck status`
@@ -429,23 +412,20 @@ pub enum TrustVerb {
     /// Show what every server runs and whether that was approved; exits with 1 when something was not.
     List,
     /// Approve servers as they stand in the file now.
-    Approve {
-        /// The servers.
-        #[arg(value_name = "SERVER")]
-        servers: Vec<String>,
-        /// All of them.
-        #[arg(long, conflicts_with = "servers")]
-        all: bool,
-    },
+    Approve(Chosen),
     /// Take approvals back.
-    Revoke {
-        /// The servers.
-        #[arg(value_name = "SERVER")]
-        servers: Vec<String>,
-        /// All of them.
-        #[arg(long, conflicts_with = "servers")]
-        all: bool,
-    },
+    Revoke(Chosen),
+}
+
+/// Which servers are meant.
+#[derive(Debug, Args)]
+pub struct Chosen {
+    /// The servers.
+    #[arg(value_name = "SERVER")]
+    pub servers: Vec<String>,
+    /// All of them.
+    #[arg(long, conflicts_with = "servers")]
+    pub all: bool,
 }
 
 /// `mcpdeck import`

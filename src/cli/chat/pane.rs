@@ -5,29 +5,56 @@ use std::sync::Arc;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
+use super::ModelArgs;
 use crate::base::SafeText;
 use crate::chat::files::with_files;
 use crate::chat::session::{Refusal, Session, SessionLimits, Sessions};
 use crate::chat::store::Store;
-use crate::chat::{ChatSettings, Model};
+use crate::chat::{ChatSettings, Model, ModelDrafter, Provider};
+use crate::cli::args::Common;
+use crate::cli::load;
 use crate::config::Environment;
 use crate::deck::policy;
 use crate::host::Origin;
 use crate::host::policy::Principal;
 use crate::tui::chat::port::{Chat, ChatCommand, ChatNews, Choose, OpenChat};
 
+/// What talks with a model in the dashboard.
+pub type InDashboard = Option<(ModelDrafter, OpenChat)>;
+
+/// What talks with a model in the dashboard: the person's chat, and what drafts answers to requests of
+/// servers. Nothing where no model is known.
+///
+/// # Errors
+/// When the settings cannot be used.
+pub fn in_dashboard(common: &Common, is_demo: bool) -> Result<InDashboard, String> {
+    let env = load::environment(common).unwrap_or_default();
+    let provider = is_demo.then_some(Provider::Embedded);
+    let settings = ModelArgs { provider, ..ModelArgs::default() }.settings(&env)?;
+    let model = match settings.model(&env) {
+        Ok(model) => model,
+        Err(why) => {
+            tracing::info!(target: "mcpdeck::chat", "no chat: {why}");
+            return Ok(None);
+        }
+    };
+    let files = if is_demo { Vec::new() } else { load::files(common, &env) };
+    let source = Source { settings, env, files };
+    Ok(Some((ModelDrafter::new(Arc::clone(&model)), open(model, source))))
+}
+
 /// What the chat is made from.
-pub struct Source {
+struct Source {
     /// The person's defaults.
-    pub settings: ChatSettings,
+    settings: ChatSettings,
     /// Where keys and files are.
-    pub env: Environment,
+    env: Environment,
     /// The files of the configuration, whose policy has the profiles.
-    pub files: Vec<std::path::PathBuf>,
+    files: Vec<std::path::PathBuf>,
 }
 
 /// A chat with this model.
-pub fn open(model: Arc<dyn Model>, source: Source) -> OpenChat {
+fn open(model: Arc<dyn Model>, source: Source) -> OpenChat {
     let source = Arc::new(source);
     Arc::new(move |host, news| {
         let store = source.settings.sessions.as_deref().map(Store::open).transpose();
@@ -132,7 +159,7 @@ impl Talking {
                 let reading = move || with_files(&said, &folder);
                 let sent = tokio::task::spawn_blocking(reading).await;
                 let sent = sent.map_err(|error| error.to_string())??;
-                self.session.begin_with(text, sent, at).map_err(|refusal| match refusal {
+                self.session.begin(&text, sent, at).map_err(|refusal| match refusal {
                     Refusal::Busy => "the answer is not complete",
                     Refusal::NoSuchMessage => "there is no such message",
                 })?;

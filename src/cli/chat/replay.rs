@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::SafeText;
 use crate::base::human::count;
 use crate::base::text::json as safe;
+use crate::chat::event::word;
 use crate::chat::replay::{Choice, Compared, Replay};
 use crate::chat::{Agent, ChatEvent, Conversation, Model, TurnLimits};
 use crate::cli::load::Source;
@@ -44,8 +45,7 @@ pub(super) fn read(file: &Path) -> Result<(Replay, Source), String> {
         let server = ServerConfig::new(name.clone(), TransportConfig::Stdio(child));
         config.servers.insert(name.clone(), server);
     }
-    let source = Source { config, diagnostics: Vec::new(), left_out: Vec::new(), path: None };
-    Ok((replay, source))
+    Ok((replay, config.into()))
 }
 
 /// Asks everything again and prints how the calls differ: 1 when other tools were called.
@@ -72,9 +72,7 @@ pub(super) async fn ask(
         };
         let reason = agent.turn(&mut talk, &turn.message, &CancellationToken::new(), &tell).await;
         let (now, failed) = seen.into_inner();
-        let reason = serde_json::to_value(reason).unwrap_or_default();
-        let reason = reason.as_str().unwrap_or_default().to_owned();
-        rows.push(Compared::new(turn, now, failed, reason));
+        rows.push(Compared::new(turn, now, failed, word(&reason)));
     }
     let differing = rows.iter().filter(|row| !row.same_tools).count();
     let exit = if differing == 0 { Exit::Ok } else { Exit::Failed };

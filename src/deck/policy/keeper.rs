@@ -14,11 +14,10 @@ use crate::base::ServerName;
 use crate::base::watch::Fingerprint;
 use crate::config::Environment;
 use crate::deck::policy::file::TrustedFile;
-use crate::deck::policy::load::{PolicyFile, load};
-use crate::deck::policy::{GrantStore, PinFile, granted, of_session, state_path};
+use crate::deck::policy::{GrantStore, PinFile, PolicyFile, granted, load, of_session, state_path};
 use crate::host::policy::{
-    DEFAULT_PROFILE, Digest, Grant, GrantId, Grants, HeldTool, Limits, NewGrant, Pins, Policy,
-    PolicyConfig,
+    DEFAULT_PROFILE, Digest, Grant, GrantId, GrantKind, Grants, HeldTool, Limits, NewGrant, Pins,
+    Policy,
 };
 use crate::host::{Fact, Host};
 
@@ -92,7 +91,7 @@ impl PolicyKeeper {
                         tick.tick().await;
                         true
                     },
-                    _ = tick.tick() => following.is_changed(),
+                    _ = tick.tick() => following.state.lock().files != following.files(),
                 };
                 if news {
                     following.look_async().await;
@@ -109,9 +108,7 @@ impl PolicyKeeper {
 
     /// The files that hold decisions, with the kind of each.
     pub fn files(&self) -> Vec<(&'static str, PathBuf)> {
-        let grants = self.inner.grants.as_ref().map(|grants| ("grants", grants.path().to_owned()));
-        let pins = self.inner.pins.as_ref().map(|pins| ("pins", pins.path().to_owned()));
-        grants.into_iter().chain(pins).collect()
+        self.inner.kept().collect()
     }
 
     /// What is wrong with the files, a sentence each; nothing but what the person may do is
@@ -171,14 +168,8 @@ impl PolicyKeeper {
 
     /// Ends every grant of a tab or session; gives how many there were.
     pub fn expire_session(&self, session: &str) -> usize {
-        use crate::host::policy::GrantKind;
         let ends = |grant: &Grant| matches!(&grant.effect, GrantKind::Once { session: Some(own), .. } if **own == *session);
-        let gone = {
-            let mut state = self.inner.state.lock();
-            let before = state.session.len();
-            state.session.retain(|grant| !ends(grant));
-            before - state.session.len()
-        };
+        let gone = self.inner.state.lock().session.extract_if(.., |grant| ends(grant)).count();
         self.inner.look();
         gone
     }
@@ -262,16 +253,17 @@ impl Inner {
         let _ = tokio::task::spawn_blocking(move || inner.look()).await;
     }
 
+    fn kept(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
+        let grants = self.grants.as_ref().map(|grants| ("grants", grants.path().to_owned()));
+        let pins = self.pins.as_ref().map(|pins| ("pins", pins.path().to_owned()));
+        grants.into_iter().chain(pins)
+    }
+
     fn files(&self) -> Vec<Fingerprint> {
         let beside = |config: &PathBuf| config.with_file_name(super::POLICY_FILE);
         let rules = self.configs.iter().flat_map(|config| [config.clone(), beside(config)]);
-        let grants = self.grants.as_ref().map(|grants| grants.path().to_path_buf());
-        let pins = self.pins.as_ref().map(|pins| pins.path().to_path_buf());
-        rules.chain(grants).chain(pins).map(|path| Fingerprint::of(&path)).collect()
-    }
-
-    fn is_changed(&self) -> bool {
-        self.state.lock().files != self.files()
+        let kept = self.kept().map(|(_, path)| path);
+        rules.chain(kept).map(|path| Fingerprint::of(&path)).collect()
     }
 
     /// Reads everything anew, takes in what servers offer, and lets the host decide by it.
@@ -286,7 +278,6 @@ impl Inner {
             notices.extend(problems);
             PolicyFile::default()
         });
-        let mut closed = !notices.is_empty();
         let mut grants = state.session.clone();
         if let Some(store) = &self.grants {
             let kept = store.list(now).and_then(|kept| {
@@ -299,10 +290,7 @@ impl Inner {
             });
             match kept {
                 Ok(kept) => grants.extend(kept),
-                Err(problem) => {
-                    notices.push(problem);
-                    closed = true;
-                }
+                Err(problem) => notices.push(problem),
             }
         }
         let observe = |pins: &mut Pins| {
@@ -321,10 +309,7 @@ impl Inner {
             });
             match kept {
                 Ok(pins) => state.pins = pins,
-                Err(problem) => {
-                    notices.push(problem);
-                    closed = true;
-                }
+                Err(problem) => notices.push(problem),
             }
         } else {
             state.pins.enforced = true;
@@ -341,10 +326,9 @@ impl Inner {
             rules: Arc::new(rules.rules),
             grants: Arc::new(Grants::new(grants)),
             pins: Arc::new(state.pins.clone()),
-            closed: closed.then(|| notices.join("; ").into()),
+            closed: (!notices.is_empty()).then(|| notices.join("; ").into()),
         };
-        let config: PolicyConfig = rules.config;
-        self.host.set_policy(config, policy);
+        self.host.set_policy(rules.config, policy);
     }
 
     fn review(&self, accept: impl FnOnce(&mut Pins)) -> Result<(), String> {

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use crate::base::Timestamp;
 use crate::config::{Environment, McpConfig};
 use crate::deck::policy::file::TrustedFile;
-use crate::deck::policy::load::{PolicyFile, load};
-use crate::deck::policy::{GrantStore, PinFile, state_path};
+use crate::deck::policy::{GrantStore, PinFile, PolicyFile, load, state_path};
 use crate::host::policy::{
     Action, Decision, Digest, Grants, Pins, Policy, Principal, ServerDigests, Target, TargetKind,
 };

@@ -11,9 +11,10 @@ use chacha20poly1305::aead::{Aead as _, Payload};
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305, XNonce};
 use serde::{Deserialize, Serialize};
 
-use crate::base::Secret;
 use crate::base::atomic::{Readers, replace};
 use crate::base::file::{hex, read_text};
+use crate::base::text::path::spelled;
+use crate::base::{SafeText, Secret};
 use crate::config::Environment;
 use crate::deck::policy::file::TrustedFile;
 
@@ -120,14 +121,11 @@ impl SecretStore {
     pub fn set(&self, name: &str, value: &Secret) -> Result<(), String> {
         let odd = |c: char| matches!(c, '{' | '}' | '$') || c.is_control();
         if name.is_empty() || name.contains(odd) {
-            return Err(format!(
-                "`{}` is not a name of a secret",
-                crate::base::text::SafeText::line(name)
-            ));
+            return Err(format!("`{}` is not a name of a secret", SafeText::line(name)));
         }
         self.change(|content| {
             if content.check.is_none() {
-                *content = self.fresh(self.passphrase.as_ref())?;
+                *content = self.fresh(self.passphrase.as_ref())?.0;
             }
             let cipher = self.cipher(content)?;
             content.secrets.insert(name.to_owned(), seal(&cipher, name, value)?);
@@ -167,11 +165,7 @@ impl SecretStore {
             if passphrase.is_none() {
                 self.new_key_file()?;
             }
-            let mut next = self.fresh(passphrase)?;
-            let cipher = match (passphrase, &next.salt) {
-                (Some(passphrase), Some(salt)) => derived(passphrase, salt)?,
-                _ => self.file_cipher()?,
-            };
+            let (mut next, cipher) = self.fresh(passphrase)?;
             for (name, value) in &plain {
                 next.secrets.insert(name.clone(), seal(&cipher, name, value)?);
             }
@@ -201,8 +195,8 @@ impl SecretStore {
         })?
     }
 
-    /// A store with nothing in it.
-    fn fresh(&self, passphrase: Option<&Secret>) -> Result<Content, String> {
+    /// A store with nothing in it, and what encrypts for it.
+    fn fresh(&self, passphrase: Option<&Secret>) -> Result<(Content, XChaCha20Poly1305), String> {
         let mut content = Content::default();
         let cipher = if let Some(passphrase) = passphrase {
             let salt = hex(&random::<16>()?);
@@ -216,7 +210,7 @@ impl SecretStore {
             self.file_cipher()?
         };
         content.check = Some(seal(&cipher, CHECK, &Secret::new(CHECK))?);
-        Ok(content)
+        Ok((content, cipher))
     }
 
     fn cipher(&self, content: &Content) -> Result<XChaCha20Poly1305, String> {
@@ -239,6 +233,7 @@ impl SecretStore {
     }
 
     fn file_cipher(&self) -> Result<XChaCha20Poly1305, String> {
+        let shown = spelled(&self.key_file);
         let text = read_text(&self.key_file, LONGEST_KEY).map_err(|error| self.fail(&error))?;
         let text = text.ok_or_else(|| self.fail(&io::ErrorKind::NotFound.into()))?;
         #[cfg(unix)]
@@ -246,21 +241,16 @@ impl SecretStore {
             use std::os::unix::fs::PermissionsExt as _;
             let meta = std::fs::metadata(&self.key_file).map_err(|error| self.fail(&error))?;
             if meta.permissions().mode() & 0o077 != 0 {
-                let shown = crate::base::text::path::spelled(&self.key_file);
                 return Err(format!("{shown}: others may read this key: `chmod 600` it"));
             }
         }
         let key = unhex(text.trim()).filter(|key| key.len() == 32);
         let cipher = key.and_then(|key| XChaCha20Poly1305::new_from_slice(&key).ok());
-        cipher.ok_or_else(|| {
-            let shown = crate::base::text::path::spelled(&self.key_file);
-            format!("{shown}: is not a key of 64 hexadecimal digits")
-        })
+        cipher.ok_or_else(|| format!("{shown}: is not a key of 64 hexadecimal digits"))
     }
 
     fn fail(&self, error: &io::Error) -> String {
-        let shown = crate::base::text::path::spelled(&self.key_file);
-        format!("the key of the secrets, {shown}: {error}")
+        format!("the key of the secrets, {}: {error}", spelled(&self.key_file))
     }
 }
 
@@ -302,11 +292,6 @@ fn random<const N: usize>() -> Result<[u8; N], String> {
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) || !text.is_ascii() {
-        return None;
-    }
-    digits
-        .chunks(2)
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
-        .collect()
+    let pairs = digits.len().is_multiple_of(2).then(|| digits.chunks(2))?;
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }

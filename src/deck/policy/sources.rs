@@ -3,17 +3,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde::Deserialize;
-use tokio::io::AsyncReadExt as _;
 
 use crate::base::Secret;
-use crate::base::file::read_text;
 use crate::config::{Environment, Sources};
-use crate::deck::keyring::{Keyring, Place};
+use crate::deck::files;
+use crate::deck::keyring::{Keyring, Place, spoken};
 use crate::deck::policy::SecretStore;
 
 /// Name of the file of helpers in the user's configuration folder.
@@ -22,8 +20,6 @@ pub const HELPERS: &str = "helpers.json";
 const KEPT: Duration = Duration::from_secs(30);
 /// How long a helper may take: a person may have to unlock something.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Longest value, in bytes.
-const LONGEST: u64 = 64 << 10;
 /// Largest file of helpers, in bytes.
 const LARGEST: u64 = 1 << 20;
 
@@ -88,10 +84,9 @@ pub fn place(name: &str) -> Place {
 fn command(env: &Environment, helper: &str, argument: &str) -> Result<Vec<String>, String> {
     let folder = env.config_dir.as_ref().ok_or("the configuration folder is not known")?;
     let path: PathBuf = folder.join("mcpdeck").join(HELPERS);
-    let shown = crate::base::text::path::spelled(&path).into_owned();
-    let text = read_text(&path, LARGEST).map_err(|error| format!("{shown}: {error}"))?;
-    let text = text.ok_or_else(|| format!("{shown}: there is no such file"))?;
-    let all: Helpers = serde_json::from_str(&text).map_err(|error| format!("{shown}: {error}"))?;
+    let shown = crate::base::text::path::spelled(&path);
+    let all = files::load(&path, LARGEST, |text| files::json::<Helpers>(text.as_bytes()))?;
+    let all = all.ok_or_else(|| format!("{shown}: there is no such file"))?;
     let command = all.helpers.get(helper).filter(|command| !command.is_empty());
     let command = command.ok_or_else(|| format!("{shown}: there is no helper `{helper}`"))?;
     Ok(command.iter().map(|word| word.replace("{}", argument)).collect())
@@ -100,29 +95,10 @@ fn command(env: &Environment, helper: &str, argument: &str) -> Result<Vec<String
 async fn run(helper: String, command: Vec<String>) -> Result<Secret, String> {
     let fail = |what: &str| format!("the helper `{helper}`: {what}");
     let (program, arguments) = command.split_first().ok_or_else(|| fail("is empty"))?;
-    let mut child = tokio::process::Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|error| fail(&error.to_string()))?;
-    let spoken = async {
-        let mut text = String::new();
-        if let Some(stdout) = child.stdout.take() {
-            stdout.take(LONGEST).read_to_string(&mut text).await?;
-        }
-        Ok::<_, std::io::Error>((child.wait().await?, text))
-    };
-    match tokio::time::timeout(PATIENCE, spoken).await {
-        Ok(Ok((status, text))) if status.success() => {
-            let text = text.trim_end_matches(['\n', '\r']);
-            if text.is_empty() { Err(fail("printed nothing")) } else { Ok(Secret::new(text)) }
-        }
-        Ok(Ok((status, _))) => Err(fail(&status.to_string())),
-        Ok(Err(error)) => Err(fail(&error.to_string())),
-        Err(_) => Err(fail("did not answer")),
+    let said = spoken(program.as_ref(), arguments, "", PATIENCE).await;
+    match said.map_err(|error| fail(&error))?.trim_end_matches(['\n', '\r']) {
+        "" => Err(fail("printed nothing")),
+        text => Ok(Secret::new(text)),
     }
 }
 

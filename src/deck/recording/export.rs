@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::operations::{Operation, Operations, Outcome, Step};
 use super::{Header, Line, Recording};
+use crate::base::file::hex;
 use crate::base::{ServerName, Timestamp};
 use crate::host::{Fact, Record};
 use crate::mcp::Direction;
@@ -76,22 +77,18 @@ pub fn export(
     let header = recording.header().clone();
     let lines =
         recording.filter(|line| line.as_ref().map_or(true, |line| part.has(line, header.began)));
-    let bodies = matches!(format, Format::Html | Format::Har);
-    match format {
-        Format::Jsonl => {
-            serde_json::to_writer(&mut *to, &Line::Header(header.clone()))?;
+    if format == Format::Jsonl {
+        for line in std::iter::once(Ok(Line::Header(header.clone()))).chain(lines) {
+            serde_json::to_writer(&mut *to, &line?)?;
             to.write_all(b"\n")?;
-            for line in lines {
-                serde_json::to_writer(&mut *to, &line?)?;
-                to.write_all(b"\n")?;
-            }
         }
-        Format::Html => {
-            let page = html(&contents(&header, lines, bodies)?);
-            to.write_all(page.as_bytes())?;
-        }
-        Format::Har => serde_json::to_writer(&mut *to, &har(&contents(&header, lines, bodies)?))?,
-        Format::Otlp => serde_json::to_writer(&mut *to, &otlp(&contents(&header, lines, bodies)?))?,
+        return to.flush();
+    }
+    let contents = contents(&header, lines, matches!(format, Format::Html | Format::Har))?;
+    match format {
+        Format::Html => to.write_all(html(&contents).as_bytes())?,
+        Format::Har => serde_json::to_writer(&mut *to, &har(&contents))?,
+        _ => serde_json::to_writer(&mut *to, &otlp(&contents))?,
     }
     to.flush()
 }
@@ -184,8 +181,7 @@ fn har(contents: &Contents) -> Value {
 fn otlp(contents: &Contents) -> Value {
     let seed = format!("{}{}", contents.header.began.0, contents.header.product);
     let id = |kind: &str, number: u64, bytes: usize| {
-        let digest = Sha256::digest(format!("{seed}{kind}{number}"));
-        digest.iter().take(bytes).fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+        hex(&Sha256::digest(format!("{seed}{kind}{number}"))[..bytes])
     };
     let text = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
     let mut scopes: Vec<(ServerName, Vec<Value>)> = Vec::new();
@@ -274,7 +270,7 @@ pub(super) fn html(contents: &Contents) -> String {
     page.push_str(
         "<h2>Operations</h2><table><tr><th>at<th>server<th>method<th>target<th>ms<th>result",
     );
-    let at = |moment: crate::base::Timestamp| moment.since(header.began).as_secs_f64();
+    let at = |moment: Timestamp| moment.since(header.began).as_secs_f64();
     for (number, row) in contents.operations.iter().take(ROWS) {
         let class = match row.outcome {
             Outcome::Ok => "ok",
@@ -306,14 +302,13 @@ pub(super) fn html(contents: &Contents) -> String {
     }
     page.push_str("<h2>Servers</h2><table><tr><th>at<th>server<th>event<th>");
     let shown = contents.facts.iter().filter(|record| {
-        let is_shown = matches!(
+        matches!(
             record.fact,
             Fact::StateChanged { .. }
                 | Fact::Exited { .. }
                 | Fact::Found { .. }
                 | Fact::BreakerChanged { .. }
-        );
-        is_shown
+        )
     });
     for record in shown {
         let server = record.fact.server().map_or("", |server| server.as_str());

@@ -48,6 +48,7 @@ pub struct Scan {
     size: u64,
     header: Header,
     index: Vec<Block>,
+    /// The view at the beginning of every [`VIEW_EVERY`]th block.
     views: Vec<HostView>,
     view: HostView,
     operations: Operations,
@@ -133,20 +134,10 @@ impl Scan {
     }
 
     /// What was learnt, once the end is reached.
-    pub fn finish(self) -> Player {
-        Player {
-            blocks: self.blocks,
-            index: self.index,
-            views: self.views,
-            errors: self.errors,
-            operations: Arc::new(self.operations),
-            start: self.from,
-            end: self.until,
-            at: self.from,
-            line: (0, 0),
-            view: HostView::default(),
-            cached: None,
-        }
+    pub fn finish(mut self) -> Player {
+        self.view = HostView::default();
+        let operations = Arc::new(std::mem::take(&mut self.operations));
+        Player { operations, at: self.from, line: (0, 0), cached: None, scan: self }
     }
 }
 
@@ -166,18 +157,12 @@ pub struct News {
 /// A moment of a recording that can be moved.
 #[derive(Debug)]
 pub struct Player {
-    blocks: Blocks,
-    start: Timestamp,
-    index: Vec<Block>,
-    /// The view at the beginning of every [`VIEW_EVERY`]th block.
-    views: Vec<HostView>,
-    errors: Vec<Timestamp>,
+    /// What was learnt; its view is that of the moment.
+    scan: Scan,
     operations: Arc<Operations>,
-    end: Timestamp,
     at: Timestamp,
     /// The first line that did not happen yet: its block, and its number there.
     line: (usize, usize),
-    view: HostView,
     cached: Option<(usize, Arc<[Entry]>)>,
 }
 
@@ -196,9 +181,7 @@ impl Entry {
             Line::Fact(record) => Self::Fact(record),
             Line::Frame(record) => Self::Frame(Arc::new(record)),
             Line::Log(record) => Self::Log(Arc::new(record)),
-            Line::Header(_) | Line::Chat { .. } | Line::Missed { .. } | Line::End { .. } => {
-                Self::Other
-            }
+            _ => Self::Other,
         }
     }
 
@@ -215,7 +198,7 @@ impl Entry {
 impl Player {
     /// When the recording begins and ends.
     pub const fn span(&self) -> (Timestamp, Timestamp) {
-        (self.start, self.end)
+        (self.scan.from, self.scan.until)
     }
 
     /// The moment that is shown.
@@ -285,10 +268,10 @@ impl Player {
     /// The next moment after the one that is shown at which something went wrong, or the last
     /// before it.
     pub fn error(&self, forward: bool) -> Option<Timestamp> {
-        let after = self.errors.partition_point(|at| *at <= self.at);
-        let before = self.errors.partition_point(|at| *at < self.at);
-        let at = if forward { after } else { before.checked_sub(1)? };
-        self.errors.get(at).copied()
+        let errors = &self.scan.errors;
+        let after = errors.partition_point(|at| *at <= self.at);
+        let before = errors.partition_point(|at| *at < self.at);
+        errors.get(if forward { after } else { before.checked_sub(1)? }).copied()
     }
 
     /// Lets time pass until `to`; gives what happened meanwhile.
@@ -303,8 +286,8 @@ impl Player {
             logs: batch(self.count(1)?),
         };
         let mut changed = false;
-        self.at = to.clamp(self.at, self.end.max(self.at));
-        while self.line.0 < self.index.len() {
+        self.at = to.clamp(self.at, self.scan.until.max(self.at));
+        while self.line.0 < self.scan.index.len() {
             let entries = self.entries(self.line.0)?;
             let happened = |entry: &&Entry| entry.at() <= self.at;
             let rest = entries.get(self.line.1..).unwrap_or_default();
@@ -313,7 +296,7 @@ impl Player {
                 match entry {
                     Entry::Fact(record) => {
                         changed = true;
-                        self.view.apply(record);
+                        self.scan.view.apply(record);
                     }
                     Entry::Frame(record) => add(&mut news.frames, record),
                     Entry::Log(record) => add(&mut news.logs, record),
@@ -325,7 +308,7 @@ impl Player {
             }
             self.line = (self.line.0 + 1, 0);
         }
-        news.view = changed.then(|| Arc::new(self.view.clone()));
+        news.view = changed.then(|| Arc::new(self.scan.view.clone()));
         Ok(news)
     }
 
@@ -334,12 +317,13 @@ impl Player {
     /// # Errors
     /// When the file cannot be read.
     pub fn seek(&mut self, to: Timestamp) -> io::Result<News> {
-        let to = to.clamp(self.start, self.end);
-        let block = self.index.partition_point(|block| block.until <= to);
-        let kept = block.min(self.index.len().saturating_sub(1)) / VIEW_EVERY;
-        self.view = self.views.get(kept).cloned().unwrap_or_default();
+        let Scan { index, views, view, from, until, .. } = &mut self.scan;
+        let to = to.clamp(*from, *until);
+        let block = index.partition_point(|block| block.until <= to);
+        let kept = block.min(index.len().saturating_sub(1)) / VIEW_EVERY;
+        *view = views.get(kept).cloned().unwrap_or_default();
         for before in kept * VIEW_EVERY..block {
-            if self.index[before].has_facts {
+            if self.scan.index[before].has_facts {
                 self.facts(before)?;
             }
         }
@@ -364,7 +348,7 @@ impl Player {
                 break;
             }
         }
-        let view = Some(Arc::new(self.view.clone()));
+        let view = Some(Arc::new(self.scan.view.clone()));
         let frames = window(frames, self.count(0)?);
         let logs = window(logs, self.count(1)?);
         Ok(News { is_whole: true, view, frames, logs })
@@ -372,7 +356,7 @@ impl Player {
 
     /// Messages (0) or lines of logs (1) before the line that comes next.
     fn count(&mut self, which: usize) -> io::Result<u64> {
-        let (block, line) = match (self.index.len(), self.line) {
+        let (block, line) = match (self.scan.index.len(), self.line) {
             (0, _) => return Ok(0),
             (all, (block, _)) if block >= all => (all - 1, usize::MAX),
             (_, line) => line,
@@ -384,14 +368,14 @@ impl Player {
         };
         let entries = self.entries(block)?;
         let within = entries.iter().take(line).filter(is_one).count() as u64;
-        Ok(self.index[block].before[which] + within)
+        Ok(self.scan.index[block].before[which] + within)
     }
 
     fn facts(&mut self, block: usize) -> io::Result<()> {
-        let text = self.blocks.block(self.index[block].place)?;
+        let text = self.scan.blocks.block(self.scan.index[block].place)?;
         for line in lines(&text).filter(|line| line.starts_with(br#"{"type":"fact""#)) {
             if let Line::Fact(record) = whole(line)? {
-                self.view.apply(&record);
+                self.scan.view.apply(&record);
             }
         }
         Ok(())
@@ -403,10 +387,9 @@ impl Player {
         {
             return Ok(Arc::clone(entries));
         }
-        let text = self.blocks.block(self.index[block].place)?;
-        let entries: io::Result<Arc<[Entry]>> =
-            lines(&text).map(|line| whole(line).map(Entry::new)).collect();
-        let entries = entries?;
+        let text = self.scan.blocks.block(self.scan.index[block].place)?;
+        let entries: Arc<[Entry]> =
+            lines(&text).map(|line| whole(line).map(Entry::new)).collect::<io::Result<_>>()?;
         self.cached = Some((block, Arc::clone(&entries)));
         Ok(entries)
     }
@@ -501,7 +484,7 @@ mod tests {
         let mut scan = Scan::open(&recording(folder.path(), 1_000)).unwrap();
         while scan.advance().unwrap() {}
         let mut player = scan.finish();
-        assert!(player.index.len() > 3, "{} blocks", player.index.len());
+        assert!(player.scan.index.len() > 3, "{} blocks", player.scan.index.len());
         assert_eq!(player.span(), (Timestamp(1_000), Timestamp(1_000_000)));
         assert_eq!(player.operations().iter().count(), 500);
         assert_eq!(player.error(true), Some(Timestamp(6_000)));
