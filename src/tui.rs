@@ -22,7 +22,7 @@ macro_rules! named {
             /// All of them, in order.
             pub const ALL: [Self; [$(Self::$value),*].len()] = [$(Self::$value),*];
 
-            /// Its name in files.
+            /// Its name in files and on the screen.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$value => $name),* }
             }

@@ -1,11 +1,6 @@
 //! The dashboard's state and its one way to change: `update`. Pure: it does nothing outside, reads
 //! no clock, draws nothing; what it wants done comes back as effects.
 
-use std::sync::Arc;
-
-use ratatui::layout::Rect;
-
-use crate::base::Timestamp;
 use crate::tui::effect::Effect;
 use crate::tui::glyph::{ASCII, Glyphs, UNICODE};
 use crate::tui::keymap::{Keymap, Scope};
@@ -14,8 +9,11 @@ use crate::tui::message::{Message, UserFiles};
 use crate::tui::model::Model;
 use crate::tui::overlay::Overlay;
 use crate::tui::pane::catalog::CatalogPane;
-use crate::tui::pane::{Pane, PaneId, Toast, Ui};
+use crate::tui::pane::{
+    Pane, PaneId, Toast, Ui, cache, config, inbox, lists, logs, metrics, servers, traffic,
+};
 use crate::tui::prefs::Prefs;
+use crate::tui::prelude::*;
 use crate::tui::theme::{ColorDepth, Theme};
 
 pub mod answers;
@@ -52,70 +50,45 @@ pub enum Focus {
     Pane,
 }
 
-/// The panes, each a field of its own.
-pub struct Panes {
-    servers: super::pane::servers::ServersPane,
-    tools: CatalogPane,
-    resources: CatalogPane,
-    prompts: CatalogPane,
-    traffic: super::pane::traffic::TrafficPane,
-    logs: super::pane::logs::LogsPane,
-    metrics: super::pane::metrics::MetricsPane,
-    cache: super::pane::cache::CachePane,
-    inbox: super::pane::inbox::InboxPane,
-    config: super::pane::config::ConfigPane,
+/// The panes, each a field of its own: whatever goes over all of them is written from one table.
+macro_rules! panes {
+    ($($id:ident $field:ident: $pane:ty = $new:expr;)*) => {
+        /// The panes, each a field of its own.
+        pub struct Panes {
+            $($field: $pane,)*
+        }
+
+        impl Default for Panes {
+            fn default() -> Self {
+                Self { $($field: $new,)* }
+            }
+        }
+
+        impl Panes {
+            /// One of them.
+            pub fn get(&self, id: PaneId) -> &dyn Pane {
+                match id { $(PaneId::$id => &self.$field,)* }
+            }
+
+            /// One of them, to change.
+            pub fn get_mut(&mut self, id: PaneId) -> &mut dyn Pane {
+                match id { $(PaneId::$id => &mut self.$field,)* }
+            }
+        }
+    };
 }
 
-impl Default for Panes {
-    fn default() -> Self {
-        use crate::tui::pane;
-        Self {
-            servers: pane::servers::ServersPane::default(),
-            tools: CatalogPane::new(&pane::lists::TOOLS),
-            resources: CatalogPane::new(&pane::lists::RESOURCES),
-            prompts: CatalogPane::new(&pane::lists::PROMPTS),
-            traffic: pane::traffic::TrafficPane::default(),
-            logs: pane::logs::LogsPane::default(),
-            metrics: pane::metrics::MetricsPane::default(),
-            cache: pane::cache::CachePane::default(),
-            inbox: pane::inbox::InboxPane::default(),
-            config: pane::config::ConfigPane::default(),
-        }
-    }
-}
-
-impl Panes {
-    /// One of them.
-    pub fn get(&self, id: PaneId) -> &dyn Pane {
-        match id {
-            PaneId::Servers => &self.servers,
-            PaneId::Tools => &self.tools,
-            PaneId::Resources => &self.resources,
-            PaneId::Prompts => &self.prompts,
-            PaneId::Traffic => &self.traffic,
-            PaneId::Logs => &self.logs,
-            PaneId::Metrics => &self.metrics,
-            PaneId::Cache => &self.cache,
-            PaneId::Inbox => &self.inbox,
-            PaneId::Config => &self.config,
-        }
-    }
-
-    /// One of them, to change.
-    pub fn get_mut(&mut self, id: PaneId) -> &mut dyn Pane {
-        match id {
-            PaneId::Servers => &mut self.servers,
-            PaneId::Tools => &mut self.tools,
-            PaneId::Resources => &mut self.resources,
-            PaneId::Prompts => &mut self.prompts,
-            PaneId::Traffic => &mut self.traffic,
-            PaneId::Logs => &mut self.logs,
-            PaneId::Metrics => &mut self.metrics,
-            PaneId::Cache => &mut self.cache,
-            PaneId::Inbox => &mut self.inbox,
-            PaneId::Config => &mut self.config,
-        }
-    }
+panes! {
+    Servers servers: servers::ServersPane = servers::ServersPane::default();
+    Tools tools: CatalogPane = CatalogPane::new(&lists::TOOLS);
+    Resources resources: CatalogPane = CatalogPane::new(&lists::RESOURCES);
+    Prompts prompts: CatalogPane = CatalogPane::new(&lists::PROMPTS);
+    Traffic traffic: traffic::TrafficPane = traffic::TrafficPane::default();
+    Logs logs: logs::LogsPane = logs::LogsPane::default();
+    Metrics metrics: metrics::MetricsPane = metrics::MetricsPane::default();
+    Cache cache: cache::CachePane = cache::CachePane::default();
+    Inbox inbox: inbox::InboxPane = inbox::InboxPane::default();
+    Config config: config::ConfigPane = config::ConfigPane::default();
 }
 
 /// How the dashboard is set up.
@@ -163,7 +136,7 @@ pub struct App {
     pub(super) glyphs: &'static Glyphs,
     pub(super) setup: Setup,
     /// What is wrong with a file of the person; the old one stays in use.
-    pub(super) user_problem: Option<crate::tui::ink::Ink>,
+    pub(super) user_problem: Option<Ink>,
     pub(super) redraw: Redraw,
     pub(super) stale: bool,
     pub(super) calls: calls::Calls,
@@ -175,16 +148,16 @@ pub struct App {
     /// The chat, which outlives its screen.
     chat: Option<crate::tui::chat::ChatScreen>,
     moment: input::Moment,
-    pub(super) last_click: Option<(Timestamp, ratatui::layout::Position)>,
+    pub(super) last_click: Option<(Timestamp, Position)>,
     /// Where the button of the mouse is held down.
-    pub(super) pressed: Option<ratatui::layout::Position>,
+    pub(super) pressed: Option<Position>,
     /// What is marked with the mouse.
     drag: Option<input::Drag>,
 }
 
 impl App {
     /// How long a toast stays.
-    pub const TOAST: std::time::Duration = std::time::Duration::from_secs(4);
+    pub const TOAST: Duration = Duration::from_secs(4);
 
     /// The dashboard before anything happened.
     pub fn new(setup: Setup, now: Timestamp) -> Self {

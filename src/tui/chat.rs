@@ -11,9 +11,7 @@ mod tests;
 use std::fmt::Write as _;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ratatui::style::Style;
 use ratatui_textarea::TextArea;
-use serde_json::Value;
 
 use crate::tui::chat::port::{ChatCommand, ChatNews, Choose};
 use crate::tui::effect::Effect;

@@ -1,7 +1,7 @@
 //! The person's editor on a temporary file. Needs the terminal to be free.
 
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use crate::base::text::SafeText;
@@ -11,21 +11,14 @@ const DEFAULT: &str = if cfg!(windows) { "notepad" } else { "vi" };
 
 /// Opens `text` in `$VISUAL`, `$EDITOR` or the system's own; gives what was written, or why there is nothing.
 pub(super) async fn edit(text: &str, suffix: &str) -> Result<String, SafeText> {
-    let fail =
-        |what: &str, reason: &dyn std::fmt::Display| SafeText::line(&format!("{what}: {reason}"));
-    let words = words(&command());
-    let name = format!("mcpdeck-{:016x}{suffix}", fastrand::u64(..));
-    let path = std::env::temp_dir().join(name);
-    write_private(&path, text).map_err(|error| fail("the temporary file", &error))?;
-    let (program, arguments) = split(&words);
-    let status = start(program).args(arguments).arg(&path).status().await;
+    let fail = |error: io::Error| SafeText::line(&format!("the temporary file: {error}"));
+    let path = std::env::temp_dir().join(format!("mcpdeck-{:016x}{suffix}", fastrand::u64(..)));
+    write_private(&path, text).map_err(fail)?;
+    let done = open(&path, 0).await;
     let read = std::fs::read_to_string(&path);
     let _ = std::fs::remove_file(&path);
-    match status {
-        Ok(status) if status.success() => read.map_err(|error| fail("the temporary file", &error)),
-        Ok(status) => Err(fail(program, &format!("ended with {status}; nothing was changed"))),
-        Err(error) => Err(fail(program, &error)),
-    }
+    done.map_err(|why| SafeText::line(&format!("{why}; nothing was changed")))?;
+    read.map_err(fail)
 }
 
 /// Opens a file itself, at a line where the editor is known to take one.
@@ -98,7 +91,7 @@ fn at_line(program: &str, path: &Path, line: u32) -> Vec<OsString> {
     }
 }
 
-fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

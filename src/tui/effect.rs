@@ -2,12 +2,8 @@
 //! messages.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
 
-use serde_json::Value;
-
-use crate::base::{LogLevel, ServerName};
+use crate::base::LogLevel;
 use crate::deck::answers::ScriptedAnswer;
 use crate::deck::history::HistoryRecord;
 use crate::deck::lock::{Lock, LockedServer, Place};
@@ -19,11 +15,11 @@ use crate::host::{RuleKind, SessionRule};
 use crate::mcp::{Answer, ApprovalId};
 use crate::tui::chat::port::ChatCommand;
 use crate::tui::form::CheckJob;
-use crate::tui::ink::Ink;
 use crate::tui::message::{CallToken, FormToken, ViewToken};
 use crate::tui::pick::{Choice, Line};
 use crate::tui::player::PlayCommand;
 use crate::tui::prefs::Prefs;
+use crate::tui::prelude::*;
 use crate::tui::result::{CompareJob, Content, PictureJob};
 use crate::tui::user_command::Run;
 

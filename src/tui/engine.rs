@@ -1,11 +1,8 @@
 //! The thread that owns the deck: the screen never waits for it. Passes commands down and events up.
 
-use std::time::Duration;
-
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::text::SafeText;
 use crate::deck::policy::PolicyKeeper;
 use crate::deck::recording::Scan;
 use crate::deck::{ConfigCommand, DeckBuilder, DeckEvent};
@@ -16,6 +13,7 @@ use crate::tui::attached::Remote;
 #[cfg(unix)]
 use crate::tui::message::Message;
 use crate::tui::player::{PlayCommand, Played};
+use crate::tui::prelude::*;
 
 /// What the thread reports.
 pub enum EngineEvent {

@@ -2,10 +2,9 @@
 //! (secrets stand there as `***` and stay what they are), or the roots shared with a server.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use crossterm::event::KeyEvent;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::config::RootConfig;
 use crate::config::edit::entry::{NAME, ShownEntry, schema};
@@ -13,7 +12,6 @@ use crate::tui::approval::roots;
 use crate::tui::effect::{ConfigCommand, Effect, Saving, ServerCommand};
 use crate::tui::form::FormState;
 use crate::tui::form::draw::{form, put};
-use crate::tui::form::input::Clicked;
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::Message;
 use crate::tui::pane::{Cx, Gesture, Out};
@@ -195,7 +193,7 @@ impl Screen for FormScreen {
             Gesture::Click(at) | Gesture::DoubleClick(at) => {
                 self.leaving = false;
                 let body = self.body(area);
-                if self.form.click(at, body) == Clicked::Submit {
+                if self.form.click(at, body) {
                     self.save(out);
                 }
             }

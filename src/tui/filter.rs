@@ -3,13 +3,12 @@
 //! Pure.
 
 use std::cmp::Ordering;
-use std::time::Duration;
 
 use jiff::Zoned;
 
 use crate::base::logs::LogRecord;
-use crate::base::{ServerName, Timestamp};
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
+use crate::tui::prelude::*;
 
 /// Keys of the language with their meaning, for completion and help.
 pub const KEYS: &[(&str, &str)] = &[
@@ -265,9 +264,8 @@ impl Test {
         if let Some(is) = self.is_at(record.at) {
             return is;
         }
-        let has = |text: Option<&crate::base::text::SafeText>, part: &str| {
-            text.is_some_and(|text| contains(text, part))
-        };
+        let has =
+            |text: Option<&SafeText>, part: &str| text.is_some_and(|text| contains(text, part));
         match self {
             Self::Server(part) => contains(record.server.as_str(), part),
             Self::Target(part) => has(record.target.as_ref(), part),

@@ -16,9 +16,7 @@ pub mod state;
 #[cfg(test)]
 mod tests;
 
-pub use check::Problem;
-pub use check::{CheckJob, Checked};
-pub use row::FieldKind;
-pub use row::{Row, RowKind};
+pub use check::{CheckJob, Checked, Problem};
+pub use row::{FieldKind, Row, RowKind};
 pub use seed::Defaults;
 pub use state::FormState;

@@ -3,14 +3,13 @@
 //! the pictures themselves are drawn by the result view.
 
 use std::io::Cursor;
-use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use icy_sixel::EncodeOptions;
 use image::{ImageFormat, RgbaImage};
-use ratatui::layout::Rect;
 
+use crate::tui::prelude::*;
 use crate::tui::theme::ColorDepth;
 
 /// The setting of the person: `auto` (or nothing), `off`, `blocks`, `kitty`, `sixel`, `iterm2`.

@@ -84,8 +84,7 @@ pub struct Piece<'a>(&'a str);
 impl<'a> Piece<'a> {
     /// The part of `whole` between two byte offsets; clamped to character boundaries.
     pub fn of<T: Drawable + ?Sized>(whole: &'a T, from: usize, to: usize) -> Self {
-        let text = whole.text();
-        Self(text.get(from.min(text.len())..to.min(text.len())).unwrap_or_default())
+        Piece(whole.text()).part(from, to)
     }
 
     /// The lines of something drawable.

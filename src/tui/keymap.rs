@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use crossterm::event::{KeyEvent, KeyModifiers};
 
-use crate::tui::action::Action;
 use crate::tui::chord::Chord;
-use crate::tui::ink::{Ink, ink};
 use crate::tui::pane::PaneId;
+use crate::tui::prelude::*;
 use crate::tui::toml_place;
 use crate::tui::user_command::UserCommand;
 

@@ -1,14 +1,11 @@
 //! What can happen to the dashboard: everything `App::update` reacts to.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use crossterm::event::Event;
 
 use crate::base::logs::LogRecord;
 use crate::base::ring::Batch;
-use crate::base::text::SafeText;
-use crate::base::{ServerName, Timestamp};
 use crate::config::McpConfig;
 use crate::config::edit::entry::ShownEntry;
 use crate::deck::answers::Answers;
@@ -31,6 +28,7 @@ use crate::tui::form::Checked;
 use crate::tui::graphics::TerminalReply;
 use crate::tui::model::{FileText, Situation};
 use crate::tui::player::Played;
+use crate::tui::prelude::*;
 use crate::tui::result::{Compared, Content, PictureDone, Stage};
 
 /// Something that happened.

@@ -3,8 +3,6 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::Arc;
-use std::time::Duration;
 
 use crate::base::logs::LogRecord;
 use crate::base::ring::Batch;
@@ -26,6 +24,7 @@ use crate::tui::prelude::*;
 mod inbox;
 mod watched;
 pub use crate::deck::{FileText, InputState, InputView, Situation};
+pub(in crate::tui) use inbox::last_text;
 pub use inbox::{Todo, kind_word, who_asks};
 
 /// The time zone times are shown in; set once when the dashboard starts, UTC before that.
@@ -450,11 +449,6 @@ impl<T> Feed<T> {
         self.items.is_empty()
     }
 
-    /// Records that were dropped before the screen saw them.
-    pub const fn missed(&self) -> u64 {
-        self.missed
-    }
-
     /// Records that are gone for room, seen or not.
     pub const fn dropped(&self) -> u64 {
         self.missed + self.evicted
@@ -547,12 +541,12 @@ mod feed_tests {
             ring.push(Arc::new(Line));
         }
         pull(&mut feed);
-        assert_eq!((feed.first(), feed.end(), feed.missed(), feed.dropped()), (2, 12, 0, 2));
+        assert_eq!((feed.first(), feed.end(), feed.missed, feed.dropped()), (2, 12, 0, 2));
         for _ in 0..25 {
             ring.push(Arc::new(Line));
         }
         pull(&mut feed);
-        assert_eq!((feed.first(), feed.end(), feed.missed()), (27, 37, 15));
+        assert_eq!((feed.first(), feed.end(), feed.missed), (27, 37, 15));
         assert!(feed.get(26).is_none() && feed.get(36).is_some());
         assert_eq!(
             feed.from(0).map(|(seq, _)| seq).collect::<Vec<_>>(),

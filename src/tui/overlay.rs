@@ -63,9 +63,9 @@ pub enum Subject {
     /// Keys.
     Help,
     /// A server's diagnostics.
-    BlackBox(crate::base::ServerName),
+    BlackBox(ServerName),
     /// What a server says of itself.
-    Info(crate::base::ServerName),
+    Info(ServerName),
     /// The tour, at a page.
     Tour(usize),
 }

@@ -1,8 +1,5 @@
 //! What a pane is, and what it may see and ask for.
 
-use ratatui::layout::Position;
-use ratatui::style::Style;
-
 use crate::tui::effect::Effect;
 use crate::tui::form::draw::Look;
 use crate::tui::glyph::Glyphs;
@@ -116,7 +113,6 @@ impl Cx<'_> {
             faint: style(Role::Faint),
             label: style(Role::Heading),
             accent: style(Role::Accent),
-            key: style(Role::Key),
             selection: style(Role::Selection),
             input: style(Role::Input),
             warning: style(Role::Warning),
@@ -332,6 +328,23 @@ pub trait Pane {
 
     /// What was listed is another now: another moment of a recording.
     fn rewound(&mut self) {}
+}
+
+/// What every pane over a [`crate::tui::widget::Browser`] says of its filter and its focus.
+macro_rules! of_browser {
+    () => {
+        fn focus_next(&mut self, ui: $crate::tui::pane::Ui<'_>) -> bool {
+            self.browser.split.focus_next(ui.area)
+        }
+
+        fn filter(&self) -> Option<&$crate::tui::widget::FilterLine> {
+            Some(&self.browser.filter)
+        }
+
+        fn filter_mut(&mut self) -> Option<&mut $crate::tui::widget::FilterLine> {
+            Some(&mut self.browser.filter)
+        }
+    };
 }
 
 pub mod cache;

@@ -1,19 +1,14 @@
 //! What a person can pick from a list that is laid over the screen, and what picking it does. Plain
 //! data: lists, effects and screens name it, and it names none of them.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
-use crate::base::{LogLevel, ServerName};
+use crate::base::LogLevel;
 use crate::deck::order::ClientOrder;
 use crate::host::{RuleKind, SessionRule};
 use crate::mcp::capabilities::ListKind;
-use crate::tui::action::Action;
 use crate::tui::call::export::Export;
 use crate::tui::chat::port::ChatCommand;
 use crate::tui::find::Fields;
-use crate::tui::ink::Ink;
+use crate::tui::prelude::*;
 
 /// What picking a row does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,28 +91,17 @@ pub enum CallPick {
     Line(Line, String),
 }
 
-/// What a line is typed for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Line {
-    /// The name of a saved call.
-    Name,
-    /// What to search for in the result.
-    Search,
-    /// The file a result is written to.
-    SaveAs,
-    /// The file that fills a field.
-    File,
-}
-
-impl Line {
-    /// What is asked.
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::Name => "save under the name",
-            Self::Search => "search",
-            Self::SaveAs => "write to the file",
-            Self::File => "fill the field with the content of the file",
-        }
+named! {
+    /// What a line is typed for, and what is asked.
+    pub enum Line {
+        /// The name of a saved call.
+        Name = "save under the name",
+        /// What to search for in the result.
+        Search = "search",
+        /// The file a result is written to.
+        SaveAs = "write to the file",
+        /// The file that fills a field.
+        File = "fill the field with the content of the file",
     }
 }
 

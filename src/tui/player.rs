@@ -2,13 +2,12 @@
 //! file, lets its time pass, and goes where the person wants.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::base::Timestamp;
-use crate::base::text::SafeText;
 use crate::deck::recording::{News, Player, Scan};
 use crate::error::{Error, ErrorCode};
 use crate::tui::model::Playback;
+use crate::tui::prelude::*;
 
 /// What a person wants of a recording.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,13 +32,13 @@ pub struct Played {
     /// What happened; nothing while the file is being read.
     pub news: Option<News>,
     /// A view while the file is being read.
-    pub view: Option<std::sync::Arc<crate::host::HostView>>,
+    pub view: Option<Arc<crate::host::HostView>>,
     /// Every operation, once.
-    pub operations: Option<std::sync::Arc<crate::deck::recording::Operations>>,
+    pub operations: Option<Arc<crate::deck::recording::Operations>>,
     /// Calls in flight.
     pub calls: Vec<crate::host::call::CallView>,
     /// Metrics as of now.
-    pub metrics: Vec<(crate::base::ServerName, crate::host::metrics::ServerMetrics)>,
+    pub metrics: Vec<(ServerName, crate::host::metrics::ServerMetrics)>,
 }
 
 /// Pause between two steps while time passes.
@@ -72,7 +71,7 @@ pub fn play(
                 let (read, view) = scan.so_far();
                 playback.read = Some(read);
                 playback.at = view.at.max(playback.began);
-                let view = Some(std::sync::Arc::new(view.clone()));
+                let view = Some(Arc::new(view.clone()));
                 if !tell(Ok(Box::new(Played::of(playback.clone(), view)))) {
                     return;
                 }
@@ -115,7 +114,7 @@ impl Running {
             playback: self.playback.clone(),
             news: Some(news),
             view: None,
-            operations: first.then(|| std::sync::Arc::clone(self.player.operations())),
+            operations: first.then(|| Arc::clone(self.player.operations())),
             calls: self.player.calls(),
             metrics: self.player.metrics(),
         }
@@ -167,7 +166,7 @@ impl Running {
 }
 
 impl Played {
-    fn of(playback: Playback, view: Option<std::sync::Arc<crate::host::HostView>>) -> Self {
+    fn of(playback: Playback, view: Option<Arc<crate::host::HostView>>) -> Self {
         let (news, operations) = (None, None);
         Self { playback, news, view, operations, calls: Vec::new(), metrics: Vec::new() }
     }

@@ -3,7 +3,6 @@
 //! definitions are compared with.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use crossterm::event::KeyEvent;
 

@@ -1,19 +1,16 @@
 //! Carries the engine's news to the screen: waits for changes, reads rings by cursor, takes
 //! snapshots, at most thirty times a second. Nothing is read while nothing changes.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::base::ServerName;
 use crate::base::ring::{Ring, Weighed};
 use crate::deck::clients::Clients;
 use crate::deck::policy::PolicyKeeper;
 use crate::host::{Host, HostView};
 use crate::process::Usage;
 use crate::tui::message::Message;
+use crate::tui::prelude::*;
 
 /// Pause between two rounds.
 const ROUND: Duration = Duration::from_millis(33);

@@ -15,5 +15,4 @@ pub mod view;
 pub use compare::{CompareJob, Compared, Purpose, Stage};
 pub use content::{Block, Blocks};
 pub use image::{PictureDone, PictureJob};
-pub use view::Content;
-pub use view::ResultView;
+pub use view::{Content, ResultView};

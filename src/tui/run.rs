@@ -4,8 +4,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
 
 use base64::Engine as _;
 use futures::future::BoxFuture;
@@ -15,7 +13,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::LogLevel;
 use crate::base::clock::Clock;
-use crate::base::text::SafeText;
 use crate::deck::answers::Answers;
 use crate::deck::clients::Clients;
 use crate::deck::history::History;
@@ -38,6 +35,7 @@ use crate::tui::input::{Input, InputThread};
 use crate::tui::message::Message;
 use crate::tui::pacer::Pacer;
 use crate::tui::prefs::Prefs;
+use crate::tui::prelude::*;
 use crate::tui::runner::{Files, Runner};
 use crate::tui::session::{PanicGuard, Session, refuse_terminal};
 use crate::tui::signal::{Signal, Signals};

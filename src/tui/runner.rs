@@ -263,9 +263,7 @@ impl Runner {
     fn about_files(&mut self, effect: Effect) {
         match effect {
             Effect::Save { name, content } => self.tell(match state::save_new(&name, &content) {
-                Ok(path) => {
-                    Message::Done(SafeText::line(&format!("saved {}", whole(path).display())))
-                }
+                Ok(path) => done(&format!("saved {}", whole(path).display())),
                 Err(error) => failed(&format!("{} was not saved: {error}", name.display())),
             }),
             Effect::SaveAs { path, content, existing } => {
@@ -327,7 +325,7 @@ impl Runner {
             return self.tell(Message::Failed(Error::new(ErrorCode::Configuration, reason)));
         };
         self.tell(match SavedCalls::put(file, name, call) {
-            Ok(()) => Message::Done(SafeText::line(&format!("saved {name} in {}", file.display()))),
+            Ok(()) => done(&format!("saved {name} in {}", file.display())),
             Err(problem) => Message::Failed(Error::new(ErrorCode::Configuration, problem)),
         });
     }
@@ -336,13 +334,12 @@ impl Runner {
         let name = answer.name.clone().unwrap_or_default();
         let Some(file) = &self.files.answers else {
             let text = format!("kept {name} until you leave: there is no configuration file");
-            return self.tell(Message::Done(SafeText::line(&text)));
+            return self.tell(done(&text));
         };
         match Answers::put(file, answer) {
             Ok(kept) => {
                 self.tell(Message::KeptAnswers(kept));
-                let text = format!("kept {name} in {}", file.display());
-                self.tell(Message::Done(SafeText::line(&text)));
+                self.tell(done(&format!("kept {name} in {}", file.display())));
             }
             Err(problem) => {
                 self.tell(Message::Failed(Error::new(ErrorCode::Configuration, problem)));
@@ -365,10 +362,7 @@ fn save_as(path: &Path, content: Content, existing: Existing) -> Message {
         .map_err(std::io::Error::other)
         .and_then(|bytes| state::write_file(&path, &bytes, existing));
     match written {
-        Ok(size) => {
-            let text = format!("wrote {size} bytes to {}", whole(path).display());
-            Message::Done(SafeText::line(&text))
-        }
+        Ok(size) => done(&format!("wrote {size} bytes to {}", whole(path).display())),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             Message::FileExists(path, content)
         }
@@ -397,6 +391,10 @@ fn content(path: &Path) -> Result<Vec<u8>, SafeText> {
         return Err(fail("is larger than the 4 MiB that fill a field"));
     }
     Ok(bytes)
+}
+
+fn done(text: &str) -> Message {
+    Message::Done(SafeText::line(text))
 }
 
 fn failed(text: &str) -> Message {

@@ -30,19 +30,13 @@ pub fn signature(schema: &Value) -> Ink {
 }
 
 fn is_required(schema: &Value, name: &str) -> bool {
-    schema
-        .get("required")
-        .and_then(Value::as_array)
-        .is_some_and(|names| names.iter().any(|n| n.as_str() == Some(name)))
+    let names = schema["required"].as_array();
+    names.is_some_and(|names| names.iter().any(|n| n.as_str() == Some(name)))
 }
 
 fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
-    schema
-        .get("$ref")
-        .and_then(Value::as_str)
-        .and_then(|reference| reference.strip_prefix('#'))
-        .and_then(|pointer| root.pointer(pointer))
-        .unwrap_or(schema)
+    let pointer = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
+    pointer.and_then(|pointer| root.pointer(pointer)).unwrap_or(schema)
 }
 
 /// `string`, `[object]`, `"a" | "b"`, `string | null`, ...

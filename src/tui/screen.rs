@@ -2,16 +2,14 @@
 //! the dashboard keeps the open ones as a stack (`app::screen`).
 
 use crossterm::event::KeyEvent;
-use ratatui::buffer::Buffer;
-use ratatui::layout::{Position, Rect};
 
-use crate::tui::action::Action;
 use crate::tui::effect::Effect;
 use crate::tui::form::draw::Look;
 use crate::tui::graphics::Placement;
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::Message;
 use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::prelude::*;
 use crate::tui::widget::KeyLine;
 
 /// Title of a help, and the scopes it lists, each under a heading.

@@ -4,7 +4,6 @@
 //! safe to call from a panic hook; a panic on any other thread does not touch the terminal.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 
@@ -20,14 +19,13 @@ use crossterm::terminal::{
 use crossterm::{execute, queue};
 use parking_lot::Mutex;
 use ratatui::Terminal;
-use ratatui::layout::{Position, Rect};
 use tokio::sync::mpsc;
 
-use crate::base::text::SafeText;
 use crate::tui::app::App;
 use crate::tui::backend::Ansi;
 use crate::tui::graphics::Placed;
 use crate::tui::message::Message;
+use crate::tui::prelude::*;
 
 type Screen = Terminal<Ansi<BufWriter<io::Stdout>>>;
 type Hook = Box<dyn Fn(&std::panic::PanicHookInfo<'_>) + Sync + Send + 'static>;

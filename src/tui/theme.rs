@@ -219,13 +219,9 @@ impl Theme {
 }
 
 fn resolve(spec: &StyleConfig, palette: &BTreeMap<String, String>) -> Result<Style, String> {
-    let mut style = Style::new();
-    if let Some(fg) = &spec.fg {
-        style.fg = Some(parse_colour(fg, palette)?);
-    }
-    if let Some(bg) = &spec.bg {
-        style.bg = Some(parse_colour(bg, palette)?);
-    }
+    let colour = |text: &Option<String>| text.as_ref().map(|text| parse_colour(text, palette));
+    let (fg, bg) = (colour(&spec.fg).transpose()?, colour(&spec.bg).transpose()?);
+    let mut style = Style { fg, bg, ..Style::new() };
     if spec.reversed && style.fg.is_none() && style.bg.is_none() {
         // One ground for a whole row, whatever colours are on it: reversed, each would give its own.
         style = style.fg(Color::Reset).bg(Color::Reset).remove_modifier(Modifier::DIM);

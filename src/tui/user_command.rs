@@ -5,13 +5,12 @@
 
 use std::io;
 use std::process::Stdio;
-use std::time::Duration;
 
 use serde::Deserialize;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
-use crate::base::text::SafeText;
+use crate::tui::prelude::*;
 
 /// Placeholders of a line, with the environment variables that hold their values.
 pub const PLACES: [(&str, &str); 3] =

@@ -2,7 +2,6 @@
 //! draft kept, notified when its request is withdrawn. Turns what the person wants into effects.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use crate::config::ApprovalRule;
 use crate::deck::answers::Answers as KeptAnswers;
@@ -115,10 +114,9 @@ impl App {
             let answering = || AnswerScreen::new(Arc::clone(request));
             self.answers.screens.entry(id).or_insert_with(answering).stage = Stage::Sent;
         }
-        self.overlays.retain(|overlay| match overlay {
-            Overlay::SignIn(dialog) => dialog.request.id != id,
-            _ => true,
-        });
+        let signs_in =
+            |overlay: &Overlay| matches!(overlay, Overlay::SignIn(it) if it.request.id == id);
+        self.overlays.retain(|overlay| !signs_in(overlay));
         self.stack.retain(|open| !matches!(open, Open::Answer(open) if *open == id));
         let first = self.first_todo();
         if let Some(todo) = &first {
@@ -323,8 +321,8 @@ impl App {
 
     fn choose_tool(&mut self) {
         let Some(answering) = self.answer_screen() else { return };
-        let named = |tool: &serde_json::Value, key: &str| {
-            SafeText::cut(tool.get(key).and_then(serde_json::Value::as_str).unwrap_or_default(), 80)
+        let named = |tool: &Value, key: &str| {
+            SafeText::cut(tool.get(key).and_then(Value::as_str).unwrap_or_default(), 80)
         };
         let choices: Vec<Choice> = answering
             .tools()

@@ -1,8 +1,6 @@
 //! One answer to "can this be used now?", asked by dispatch, footer, help and palette alike; and
 //! what those show. Also takes the user's files and preferences into use.
 
-use std::sync::Arc;
-
 use super::incoming::play;
 use super::screen::key_line;
 use super::{App, Redraw};
@@ -434,7 +432,7 @@ impl App {
         if let Some(pane) = prefs.pane.as_deref().and_then(PaneId::by_title) {
             self.pane = pane;
         }
-        self.model.scope = prefs.scope.as_deref().map(crate::base::ServerName::new);
+        self.model.scope = prefs.scope.as_deref().map(ServerName::new);
         for id in PaneId::ALL {
             let text = prefs.filters.get(&id.name().to_lowercase());
             if let (Some(text), Some(filter)) = (text, self.panes.get_mut(id).filter_mut()) {

@@ -3,8 +3,6 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
 
 use crate::base::logs::{LogRecord, LogSource};
 use crate::deck::history::History;
@@ -350,11 +348,10 @@ impl App {
     fn read_if_new(&mut self) {
         let wanted = self.call_screen().map(CallScreen::read_if_new).unwrap_or_default();
         self.wanted(wanted);
-        self.mark(Redraw::Now);
     }
 
     /// Opens the form of a JSON-RPC request to a server; with one given, sends that.
-    pub(super) fn send_request(&mut self, server: &ServerName, request: Option<serde_json::Value>) {
+    pub(super) fn send_request(&mut self, server: &ServerName, request: Option<Value>) {
         let Some(subject) = self.model.server(server).map(|view| request_of(view)) else { return };
         self.show_call(subject);
         let Some((screen, request)) = self.call_screen().zip(request) else { return };
@@ -390,7 +387,6 @@ impl App {
         if let Some(screen) = self.call_screen() {
             screen.take_up(&call);
         }
-        self.mark(Redraw::Now);
         Some(call)
     }
 
@@ -434,7 +430,6 @@ impl App {
         if let Some(screen) = self.call_screen() {
             screen.take_past(entry.arguments);
         }
-        self.mark(Redraw::Now);
     }
 
     /// Makes a saved call, as if it had been opened and sent.
@@ -466,7 +461,7 @@ impl App {
             let choice = move |verb: &'static str, label: &SafeText, list, wire: &_| Choice {
                 words: ink!("{} {}.{}", verb, &name, label),
                 hint: ink!("{}", kind(list)),
-                pick: Pick::Offer(server.name.clone(), list, std::sync::Arc::clone(wire)),
+                pick: Pick::Offer(server.name.clone(), list, Arc::clone(wire)),
                 disabled: disabled.clone(),
             };
             let tools = all.tools.iter().map(|t| ("Call", &t.label, ListKind::Tools, &t.name));
@@ -537,7 +532,7 @@ impl App {
 
     /// Tells builds and restarts of the newest view, and makes calls again.
     pub(super) fn sources_followed(&mut self) {
-        let view = std::sync::Arc::clone(&self.model.view);
+        let view = Arc::clone(&self.model.view);
         self.calls.again.seen.retain(|server, _| view.servers.contains_key(server));
         for server in view.servers.values() {
             let Some(dev) = &server.dev else { continue };
@@ -627,7 +622,7 @@ fn subject_of(view: &ServerView, list: ListKind, wire: &str) -> Option<Subject> 
 
 /// The URI of `notifications/resources/updated` (MCP, server features, resources).
 fn updated_uri(body: &str) -> Option<String> {
-    let message: serde_json::Value = serde_json::from_str(body).ok()?;
+    let message: Value = serde_json::from_str(body).ok()?;
     message.pointer("/params/uri")?.as_str().map(str::to_owned)
 }
 
@@ -635,7 +630,7 @@ fn updated_uri(body: &str) -> Option<String> {
 // definitions, files.
 
 /// Time between frames while a call runs and nothing else happens.
-const TICK: std::time::Duration = std::time::Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(100);
 
 // What can be called by its name: saved calls, and whatever the servers offer. Opens their screens.
 

@@ -698,9 +698,7 @@ impl App {
                 if let Some(filter) = self.panes.traffic.filter_mut() {
                     filter.set(&text);
                 }
-                self.remember_filter();
-                self.mark(Redraw::Now);
-                return;
+                return self.remember_filter();
             }
             FilterPick::AskRename(name) => {
                 let names = saved.names();

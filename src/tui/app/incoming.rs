@@ -1,7 +1,5 @@
 //! What comes from outside: the engine, the clock, finished effects.
 
-use std::sync::Arc;
-
 use crate::base::LogLevel;
 use crate::config::{ConfigChange, Hold};
 use crate::deck::policy::PolicyView;
@@ -175,7 +173,7 @@ impl App {
                 let choices = choices.into_iter().map(|(words, command)| {
                     Choice::new(Ink::from(&words), Ink::default(), Pick::Chat(command))
                 });
-                self.choose(ink!("{}", what.title()), choices.collect());
+                self.choose(ink!("{}", what.name()), choices.collect());
             }
             ChatNews::Prompt(text, costs, limit) => {
                 let Some(chat) = &self.chat else { return };
@@ -190,7 +188,7 @@ impl App {
         }
     }
 
-    fn now(&mut self, now: crate::base::Timestamp) {
+    fn now(&mut self, now: Timestamp) {
         self.wall = now;
         if self.model.playback.is_none() {
             self.model.now = now;
@@ -355,7 +353,9 @@ impl App {
                 let view = now.inputs.iter().find(same);
                 view.is_some_and(|view| view.state == dialog.view.state)
             }
-            Overlay::Confirm(confirm) => now.plan.is_some() || !is_plan(confirm),
+            Overlay::Confirm(confirm) => {
+                now.plan.is_some() || confirm.yes != [Effect::Config(ConfigCommand::Apply)]
+            }
             _ => true,
         });
         // A command that is another now is asked for anew, and so is a file that changed again.
@@ -472,10 +472,6 @@ const fn state_word(state: InputState) -> &'static str {
         InputState::Kept => "keyring",
         InputState::Variable => "variable",
     }
-}
-
-fn is_plan(confirm: &Confirm) -> bool {
-    confirm.yes == [Effect::Config(ConfigCommand::Apply)]
 }
 
 /// Most servers named in the question; the Config pane has all of them.

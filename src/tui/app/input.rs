@@ -1,12 +1,10 @@
 //! Keys, mouse and paste: from the topmost overlay through the pane to what holds everywhere.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::time::Duration;
 
 use crossterm::event::{
     Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
-use ratatui::layout::Position;
 use ratatui::style::Modifier;
 use unicode_width::UnicodeWidthStr as _;
 
@@ -37,7 +35,7 @@ impl App {
                 self.mark(Redraw::Now);
             }
             Event::Resize(width, height) => {
-                self.size = ratatui::layout::Rect::new(0, 0, width, height);
+                self.size = Rect::new(0, 0, width, height);
                 self.mark(Redraw::Now);
             }
             _ => {}
@@ -370,7 +368,7 @@ impl App {
 // The mouse: from the topmost overlay through the open screen to panes, tabs and footer.
 
 /// Two clicks on one cell within this time are a double click.
-const DOUBLE_CLICK: std::time::Duration = std::time::Duration::from_millis(400);
+const DOUBLE_CLICK: Duration = Duration::from_millis(400);
 /// Rows per notch of the wheel.
 const WHEEL: isize = 3;
 

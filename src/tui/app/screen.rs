@@ -98,10 +98,8 @@ impl App {
 
     /// Leaves calls and answers for a pane; what exists nowhere else stays open.
     pub(super) fn leave_screens(&mut self) {
-        self.stack.retain(|open| match open {
-            Open::Own(screen) => screen.unsaved().is_some(),
-            _ => false,
-        });
+        let unsaved = |open: &Open| matches!(open, Open::Own(own) if own.unsaved().is_some());
+        self.stack.retain(unsaved);
     }
 
     pub(super) fn screen_area(&self) -> Rect {
@@ -185,11 +183,9 @@ impl App {
     }
 
     fn screen_action(&mut self, action: Action) {
-        let request = match self.stack.last() {
-            Some(Open::Answer(id)) => Some(*id),
-            _ => None,
-        };
-        if request.is_some_and(|id| self.request_action(id, action)) {
+        if let Some(&Open::Answer(id)) = self.stack.last()
+            && self.request_action(id, action)
+        {
             return;
         }
         let is_call = matches!(self.stack.last(), Some(Open::Call(_)));

@@ -3,32 +3,25 @@
 //! [`Action::Deny`] and [`Action::CancelRequest`], and nothing at all once the request is
 //! withdrawn or an answer is on its way.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use crossterm::event::{KeyCode, KeyEvent};
-use ratatui::buffer::Buffer;
-use ratatui::layout::{Position, Rect};
 use ratatui_textarea::TextArea;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::base::Timestamp;
-use crate::base::text::SafeText;
 use crate::base::text::json::pretty;
 use crate::host::approvals::PendingRequest;
 use crate::mcp::{Answer, ApprovalId, RequestKind};
-use crate::tui::action::Action;
 use crate::tui::approval::answering::draft::parsed;
 use crate::tui::approval::draw::{self, Spot};
 use crate::tui::approval::elicitation::{self, Asks, ElicitationReading};
 use crate::tui::approval::sampling::{self, SamplingReading};
 use crate::tui::effect::Effect;
 use crate::tui::form::FormState;
-use crate::tui::form::input::{Clicked, area, edit};
+use crate::tui::form::input::{area, edit};
 use crate::tui::form::seed::Defaults;
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::FormToken;
 use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::prelude::*;
 use crate::tui::screen::{Help, Screen, close};
 use crate::tui::widget::{Doc, KeyLine, TextInput};
 
@@ -383,11 +376,8 @@ impl AnswerScreen {
                     self.part = Part::Answer;
                 }
                 let again = self.on_submit();
-                let clicked = self.open_form_mut().map(|form| form.click(at, area));
-                match clicked {
-                    Some(Clicked::Submit) if again => self.apply(Action::Send),
-                    _ => None,
-                }
+                let clicked = self.open_form_mut().is_some_and(|form| form.click(at, area));
+                if clicked && again { self.apply(Action::Send) } else { None }
             }
         }
     }

@@ -1,12 +1,9 @@
 //! Drawing a request being answered: what the server says on its own ground, then our side.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::{Position, Rect};
-use ratatui::style::{Modifier, Style};
+use ratatui::style::Modifier;
 use ratatui::widgets::Widget;
 use ratatui_textarea::TextArea;
 
-use crate::base::text::SafeText;
 use crate::host::approvals::PendingRequest;
 use crate::mcp::RequestKind;
 use crate::tui::approval::answering::{
@@ -16,10 +13,9 @@ use crate::tui::approval::elicitation::{Asks, ElicitationReading, UrlReading};
 use crate::tui::approval::sampling::{OfferedTool, SamplingReading};
 use crate::tui::form::FormState;
 use crate::tui::form::draw::form;
-use crate::tui::ink::{Ink, count, ink};
 use crate::tui::model::who_asks;
 use crate::tui::pane::Cx;
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::{Doc, Pen, TextInput, scroll_bar, width};
 
 /// Columns that the call in the title is worth, before words about the clock are.
@@ -78,7 +74,7 @@ fn elicitation(reading: &ElicitationReading, doc: &mut Doc) {
         Asks::Url(url) => draw_url(url, doc),
         Asks::Form(schema) => {
             let fields = schema.get("properties").and_then(|p| p.as_object());
-            let described = |f: &serde_json::Value| f.get("description").is_some();
+            let described = |f: &Value| f.get("description").is_some();
             if fields.is_some_and(|fields| fields.values().any(described)) {
                 doc.gap();
             }

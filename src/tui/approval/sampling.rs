@@ -1,10 +1,7 @@
 //! A sampling request as a person reads it (MCP 2025-11-25, client features, sampling). Pure: values
 //! in, values out.
 
-use serde_json::Value;
-
-use crate::base::human::Bytes;
-use crate::base::text::SafeText;
+use crate::tui::prelude::*;
 use crate::tui::result::{content, image};
 
 /// A `sampling/createMessage` request, taken apart for reading.
@@ -182,22 +179,19 @@ fn read_wishes(params: &Value, reading: &mut SamplingReading) {
     if let Some(temperature) = params.get("temperature").and_then(Value::as_f64) {
         add(format!("temperature {temperature}"));
     }
-    let stops = params.get("stopSequences").and_then(Value::as_array);
-    if let Some(stops) = stops.filter(|s| !s.is_empty()) {
+    if let Some(stops) = params["stopSequences"].as_array().filter(|s| !s.is_empty()) {
         add(format!("stop at {}", Value::Array(stops.clone())));
     }
-    let preferences = params.get("modelPreferences");
-    let hints = preferences.and_then(|p| p.get("hints")).and_then(Value::as_array);
-    for hint in hints.into_iter().flatten() {
-        add(format!("model like {}", hint.get("name").and_then(Value::as_str).unwrap_or("?")));
+    let preferences = &params["modelPreferences"];
+    for hint in preferences["hints"].as_array().into_iter().flatten() {
+        add(format!("model like {}", hint["name"].as_str().unwrap_or("?")));
     }
     for (key, word) in [
         ("costPriority", "cost"),
         ("speedPriority", "speed"),
         ("intelligencePriority", "intelligence"),
     ] {
-        let weight = preferences.and_then(|p| p.get(key)).and_then(Value::as_f64);
-        if let Some(weight) = weight {
+        if let Some(weight) = preferences[key].as_f64() {
             add(format!("{word} {weight}"));
         }
     }

@@ -1,17 +1,11 @@
 //! Drawing of the call screen: what is called, its form, how the call stands, what it gave.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::Style;
-
-use crate::base::Timestamp;
-use crate::base::human::Dur;
-use crate::base::text::SafeText;
 use crate::error::Error;
 use crate::tui::call::run::{Difference, FORCED, Run, RunState};
 use crate::tui::call::screen::{CallScreen, Focus};
 use crate::tui::form::draw::{Look, form, put};
 use crate::tui::keymap::Scope;
+use crate::tui::prelude::*;
 use crate::tui::widget::Pen;
 use crate::tui::widget::doc::wrap;
 
@@ -188,7 +182,7 @@ impl CallScreen {
                 let key = self.keymap.spelled(&[Scope::Global], "{answer} answers");
                 let text = format!("  waiting for you {}  {key}", Dur(waiting));
                 pen.write(&text, look.warning);
-            } else if waiting > std::time::Duration::from_millis(100) {
+            } else if waiting > Duration::from_millis(100) {
                 pen.write(&format!("  + {} waiting for you", Dur(waiting)), look.muted);
             }
             if run.forced {

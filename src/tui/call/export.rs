@@ -9,50 +9,27 @@ use super::subject::{Subject, SubjectKind};
 use crate::base::text::quoted;
 use crate::host::Validation;
 
-/// The ways to copy a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Export {
-    /// `mcpdeck call ...`
-    CommandLine,
-    /// The JSON-RPC request.
-    JsonRpc,
-    /// Rust, with this library.
-    Rust,
-    /// Python, with the SDK of MCP.
-    Python,
-    /// TypeScript, with the SDK of MCP.
-    TypeScript,
-    /// `curl`, for a server with an address.
-    Curl,
-    /// The arguments alone.
-    Arguments,
+named! {
+    /// The ways to copy a call, in the order of the menu, with their names there.
+    pub enum Export {
+        /// `mcpdeck call ...`
+        CommandLine = "command line",
+        /// The JSON-RPC request.
+        JsonRpc = "JSON-RPC",
+        /// `curl`, for a server with an address.
+        Curl = "curl",
+        /// Python, with the SDK of MCP.
+        Python = "Python",
+        /// TypeScript, with the SDK of MCP.
+        TypeScript = "TypeScript",
+        /// Rust, with this library.
+        Rust = "Rust",
+        /// The arguments alone.
+        Arguments = "arguments",
+    }
 }
 
 impl Export {
-    /// All of them, in the order of the menu.
-    pub const ALL: [Self; 7] = [
-        Self::CommandLine,
-        Self::JsonRpc,
-        Self::Curl,
-        Self::Python,
-        Self::TypeScript,
-        Self::Rust,
-        Self::Arguments,
-    ];
-
-    /// Its name in the menu.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::CommandLine => "command line",
-            Self::JsonRpc => "JSON-RPC",
-            Self::Rust => "Rust",
-            Self::Python => "Python",
-            Self::TypeScript => "TypeScript",
-            Self::Curl => "curl",
-            Self::Arguments => "arguments",
-        }
-    }
-
     /// The call in this way.
     pub fn text(self, call: &Written<'_>) -> String {
         match self {

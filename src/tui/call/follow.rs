@@ -1,30 +1,22 @@
 //! What happens to the calls of a screen, and to what they call, from outside: progress, logs,
 //! endings, changed definitions, checks that ran elsewhere; and what is kept of a form. No I/O.
 
-use std::sync::Arc;
-
-use ratatui::layout::Rect;
-use serde_json::Value;
-
 use super::run::{Difference, Run};
 use super::screen::{CallScreen, Focus};
 use super::subject::{Subject, SubjectKind};
 use super::template;
-use crate::base::Timestamp;
-use crate::base::text::SafeText;
 use crate::deck::history::HistoryRecord;
 use crate::error::Error;
 use crate::host::call::CallView;
 use crate::host::{CallOutcome, Validation};
 use crate::mcp::Progress;
 use crate::tui::effect::Effect;
-use crate::tui::form::draw::Look;
 use crate::tui::form::{CheckJob, Checked, FormState};
-use crate::tui::graphics::Placement;
+use crate::tui::prelude::*;
 use crate::tui::result::{CompareJob, Compared, PictureJob, Purpose, ResultView};
 
 /// Time after a key before what was typed is kept, so that a burst of keys is one write.
-pub const KEPT_AFTER: std::time::Duration = std::time::Duration::from_millis(300);
+pub const KEPT_AFTER: Duration = Duration::from_millis(300);
 
 impl CallScreen {
     /// The form may have changed: it is kept soon.
@@ -119,7 +111,6 @@ impl CallScreen {
         self.call(Validation::Enforce)
     }
 
-    /// The run that is shown, to change.
     /// The URI that is looked at, or would be.
     pub(super) fn uri(&self) -> Option<String> {
         match self.subject.kind {
@@ -226,7 +217,7 @@ impl CallScreen {
             let is_picture = |block: &crate::tui::result::Block| {
                 matches!(block.kind, crate::tui::result::content::BlockKind::Picture(..))
             };
-            view.blocks().iter().any(is_picture)
+            view.blocks.iter().any(is_picture)
         })
     }
 
@@ -240,14 +231,6 @@ impl CallScreen {
     /// The view of a run, by its number.
     pub fn view_of(&mut self, run: u64) -> Option<&mut ResultView> {
         self.runs.iter_mut().find(|r| r.number == run)?.view_mut()
-    }
-
-    /// The pictures that stand in pixels where the screen is drawn in `area`.
-    pub(super) fn pixels(&self, look: &Look, area: Rect) -> Vec<Placement> {
-        let look = self.uncovered(look);
-        let Some(result) = self.regions(area).result else { return Vec::new() };
-        let view = self.run().and_then(Run::view);
-        view.map_or_else(Vec::new, |view| view.placements(&look, result))
     }
 
     /// Makes the last call once more. The keys stay where they are, and so does what is shown

@@ -1,18 +1,11 @@
 //! One call: while it runs, and how it ended. Pure.
 
-use std::time::Duration;
-
-use serde_json::Value;
-
-use crate::base::Timestamp;
-use crate::base::human::{Dur, count};
-use crate::base::text::SafeText;
 use crate::config::ContentLimits;
 use crate::error::{Error, ErrorCode};
 use crate::host::CallOutcome;
 use crate::host::call::{AnswerSource, CallView};
-use crate::mcp::Payload;
-use crate::mcp::Progress;
+use crate::mcp::{Payload, Progress};
+use crate::tui::prelude::*;
 use crate::tui::result::ResultView;
 
 /// Most log lines kept per call.
@@ -182,7 +175,7 @@ impl Run {
 
     /// The result, when there is one.
     pub fn result(&self) -> Option<&Payload> {
-        self.view().map(ResultView::result)
+        self.view().map(|view| &view.result)
     }
 
     /// Share done, from 0 to 1, when it is known.

@@ -1,36 +1,26 @@
 //! The state of the call screen: form, calls, what is asked of the person. Does no I/O.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
 
 use crossterm::event::KeyEvent;
-use ratatui::buffer::Buffer;
-use ratatui::layout::{Position, Rect};
-use serde_json::Value;
 
 use super::export::{Export, Origin, Written};
 use super::follow::Updates;
 use super::run::{Run, RunState};
 use super::subject::{METHODS, Subject, SubjectKind};
 use super::template;
-use crate::base::Timestamp;
-use crate::base::text::SafeText;
-use crate::deck::history::Draft;
-use crate::deck::history::{History, HistoryRecord};
+use crate::deck::history::{Draft, History, HistoryRecord};
 use crate::deck::saved::{SavedCall, SavedTarget};
 use crate::host::Validation;
-use crate::tui::action::Action;
 use crate::tui::effect::{CallRequest, CallTarget, Effect, Existing, ServerCommand};
 use crate::tui::form::draw::Look;
-use crate::tui::form::input::Clicked;
 use crate::tui::form::{Defaults, FormState, pointer};
 use crate::tui::graphics::Placement;
-use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::{CallPurpose, CallToken, FormToken};
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::pick::{CallPick, Choice, Line, Pick};
+use crate::tui::prelude::*;
 use crate::tui::result::{Content, Purpose, ResultView};
 use crate::tui::screen::{Help, Screen};
 use crate::tui::widget::KeyLine;
@@ -240,7 +230,7 @@ impl CallScreen {
         if validation == Validation::Enforce && self.form.blocking() > 0 {
             self.focus = Focus::Form;
             self.form.go_to_gravest();
-            let problems = crate::base::human::count(self.form.blocking(), "problem");
+            let problems = count(self.form.blocking(), "problem");
             return say(&format!("the form has {problems}; {{force}} calls anyway"));
         }
         self.send(self.form.arguments(), validation)
@@ -550,23 +540,6 @@ impl CallScreen {
         self.typed()
     }
 
-    /// The line of keys at its foot: those that mean something now.
-    pub(super) fn keys(&self) -> KeyLine {
-        let mut keys = self.keymap.labels(self.scopes());
-        if self.focus == Focus::Form {
-            // What the screen is for comes first there.
-            keys = self.keymap.labels(&[Scope::Call, Scope::FormLine, Scope::Form]);
-        } else if let Some(back) = keys.iter().position(|(.., action)| *action == Action::Back) {
-            keys[..=back].rotate_right(1);
-        }
-        let keys = keys.into_iter().filter(|(.., action)| self.means(*action));
-        let worded = |(key, word, action)| match action {
-            Action::Switch if self.focus == Focus::Result => (key, "form"),
-            _ => (key, word),
-        };
-        KeyLine::new(keys.map(worded).collect(), self.keymap.help_label())
-    }
-
     /// Whether a command would do something now.
     fn means(&self, action: Action) -> bool {
         let answered = || self.run().is_some_and(|run| run.view().is_some());
@@ -594,10 +567,8 @@ impl CallScreen {
             return Vec::new();
         }
         self.focus = Focus::Form;
-        match self.form.click(at, regions.form) {
-            Clicked::Submit => self.apply(Action::Send),
-            Clicked::Nothing => self.typed(),
-        }
+        let sends = self.form.click(at, regions.form);
+        if sends { self.apply(Action::Send) } else { self.typed() }
     }
 
     /// The wheel turned over a place by so many rows.
@@ -622,7 +593,7 @@ impl CallScreen {
             }
             _ => true,
         });
-        let ways = ways.map(|way| choice(ink!("{}", way.label()), "", CallPick::Export(way)));
+        let ways = ways.map(|way| choice(ink!("{}", way.name()), "", CallPick::Export(way)));
         vec![Effect::Choose(ink!("copy as"), ways.collect())]
     }
 
@@ -680,7 +651,7 @@ impl CallScreen {
         }
     }
 
-    fn expanded(&self, arguments: &serde_json::Value) -> String {
+    fn expanded(&self, arguments: &Value) -> String {
         match self.subject.kind {
             SubjectKind::Template => {
                 template::expand(&self.subject.wire, arguments).unwrap_or_default()
@@ -725,7 +696,7 @@ impl CallScreen {
 
 /// The same key within this time of the last one is held down: keyboards wait up to 660 ms before
 /// they repeat.
-const HELD: std::time::Duration = std::time::Duration::from_millis(700);
+const HELD: Duration = Duration::from_millis(700);
 
 fn say(text: &str) -> Vec<Effect> {
     vec![Effect::Say(text.to_owned())]
@@ -801,11 +772,27 @@ impl Screen for CallScreen {
     }
 
     fn placements(&self, look: &Look, area: Rect) -> Vec<Placement> {
-        self.pixels(look, area)
+        let look = self.uncovered(look);
+        let Some(result) = self.regions(area).result else { return Vec::new() };
+        let view = self.run().and_then(Run::view);
+        view.map_or_else(Vec::new, |view| view.placements(&look, result))
     }
 
+    /// The line of keys at its foot: those that mean something now.
     fn key_line(&self, _keymap: &Keymap) -> KeyLine {
-        self.keys()
+        let mut keys = self.keymap.labels(self.scopes());
+        if self.focus == Focus::Form {
+            // What the screen is for comes first there.
+            keys = self.keymap.labels(&[Scope::Call, Scope::FormLine, Scope::Form]);
+        } else if let Some(back) = keys.iter().position(|(.., action)| *action == Action::Back) {
+            keys[..=back].rotate_right(1);
+        }
+        let keys = keys.into_iter().filter(|(.., action)| self.means(*action));
+        let worded = |(key, word, action)| match action {
+            Action::Switch if self.focus == Focus::Result => (key, "form"),
+            _ => (key, word),
+        };
+        KeyLine::new(keys.map(worded).collect(), self.keymap.help_label())
     }
 
     fn key_area(&self, area: Rect) -> Rect {

@@ -1,15 +1,12 @@
 //! What is called: a tool, a prompt, a resource template, a resource, or any method; each with the
 //! schema its form is made from. Pure.
 
-use std::sync::Arc;
-
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 use super::template;
-use crate::base::ServerName;
-use crate::base::text::SafeText;
 use crate::config::ContentLimits;
 use crate::mcp::{Prompt, Resource, ResourceTemplate, Tool};
+use crate::tui::prelude::*;
 
 /// What kind of thing is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

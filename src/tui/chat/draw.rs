@@ -1,9 +1,8 @@
 //! How the chat screen looks: its parts as lines, the screen around them, and the texts laid over it.
 //! Draws; decides nothing.
 
-use ratatui::style::{Modifier, Style};
+use ratatui::style::Modifier;
 use ratatui::widgets::Widget as _;
-use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{Call, ChatScreen, Line, Part};

@@ -1,12 +1,9 @@
 //! What the dashboard asks of whoever talks with the model, and what comes back.
 
-use std::sync::Arc;
-
-use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::base::text::SafeText;
 use crate::host::Host;
+use crate::tui::prelude::*;
 
 /// What the person wants of the chat.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,25 +28,15 @@ pub enum ChatCommand {
     Prompt,
 }
 
-/// What is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choose {
-    /// A conversation.
-    Conversation,
-    /// A model.
-    Model,
-    /// A profile of the policy.
-    Profile,
-}
-
-impl Choose {
-    /// The title of the list.
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::Conversation => "conversations",
-            Self::Model => "models",
-            Self::Profile => "profiles",
-        }
+named! {
+    /// What is chosen, as the title of the list has it.
+    pub enum Choose {
+        /// A conversation.
+        Conversation = "conversations",
+        /// A model.
+        Model = "models",
+        /// A profile of the policy.
+        Profile = "profiles",
     }
 }
 

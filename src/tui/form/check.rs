@@ -4,17 +4,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::iter::successors;
-use std::sync::Arc;
 
-use serde_json::Value;
-
-use crate::base::text::SafeText;
 use crate::error::Violation;
 use crate::host::validate::{Formats, Limits, SchemaProblem};
 use crate::host::{Validator, Verdict};
 use crate::tui::form::pointer;
 use crate::tui::form::row::{Row, RowKind};
 use crate::tui::form::schema::Document;
+use crate::tui::prelude::*;
 
 /// Schemas with at most this many sub-schemas are compiled where the form is built: that takes less
 /// than a millisecond. Larger ones are compiled by the first job.
@@ -34,10 +31,10 @@ fn compile(schema: &Value, limits: Limits) -> Pair {
 
 /// What is known of the value of a form.
 pub(super) struct Checks {
-    limits: Limits,
+    pub(super) limits: Limits,
     compiled: Option<Arc<Pair>>,
-    verdict: Verdict,
-    notes: Vec<Violation>,
+    pub(super) verdict: Verdict,
+    pub(super) notes: Vec<Violation>,
     revision: u64,
     checked: u64,
     in_flight: bool,
@@ -173,15 +170,10 @@ impl Checks {
         })
     }
 
-    /// Whether a job of this form found it.
-    pub(super) fn is_mine(&self, found: &Checked) -> bool {
-        Arc::ptr_eq(&self.mine, &found.whose)
-    }
-
-    /// Takes what a job found; gives whether it is of the value as it is now.
-    pub(super) fn take(&mut self, found: Checked) -> bool {
-        if !self.is_mine(&found) {
-            return false;
+    /// Takes what a job of this form found; gives whether it is of the value as it is now.
+    pub(super) fn take(&mut self, found: Checked) -> Option<bool> {
+        if !Arc::ptr_eq(&self.mine, &found.whose) {
+            return None;
         }
         self.in_flight = false;
         self.compiled.get_or_insert(found.compiled);
@@ -191,24 +183,11 @@ impl Checks {
             self.verdict = found.verdict;
             self.notes = found.notes;
         }
-        current
-    }
-
-    /// Within what it checks.
-    pub(super) const fn limits(&self) -> Limits {
-        self.limits
+        Some(current)
     }
 
     pub(super) fn schema_problem(&self) -> Option<&SchemaProblem> {
         self.compiled.as_deref().and_then(|(engine, _)| engine.as_ref().err())
-    }
-
-    pub(super) const fn verdict(&self) -> &Verdict {
-        &self.verdict
-    }
-
-    pub(super) fn notes(&self) -> &[Violation] {
-        &self.notes
     }
 }
 
@@ -323,9 +302,7 @@ fn shown(rows: &[Row]) -> HashMap<&str, usize> {
         match row.kind {
             // The field line of a place is better than its choice line.
             RowKind::Field { .. } => _ = shown.insert(row.pointer.as_str(), i),
-            RowKind::Variant { .. } | RowKind::Types { .. } => {
-                shown.entry(row.pointer.as_str()).or_insert(i);
-            }
+            RowKind::Choice { .. } => _ = shown.entry(row.pointer.as_str()).or_insert(i),
             RowKind::Add { .. } | RowKind::More { .. } => {}
         }
     }

@@ -1,20 +1,15 @@
 //! Drawing of a form: only visible rows are built. Reads the state, changes nothing.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::{Position, Rect};
-use ratatui::style::{Modifier, Style};
 use ratatui::widgets::{Clear, Widget};
-use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
-use crate::base::human::count;
-use crate::base::text::SafeText;
 use crate::tui::form::check::Weight;
 use crate::tui::form::input::{Chooses, Editor, Edits, Popup};
 use crate::tui::form::pointer::{self, plain};
-use crate::tui::form::row::{Field, FieldKind, Row, RowKind, type_words};
+use crate::tui::form::row::{Field, FieldKind, OF_TYPES, Row, RowKind};
 use crate::tui::form::schema::{Node, Types};
-use crate::tui::form::state::FormState;
+use crate::tui::form::state::{FormState, JsonEditor};
+use crate::tui::prelude::*;
 use crate::tui::widget::Pen;
 
 /// Styles and signs of a form; made from the theme.
@@ -30,8 +25,6 @@ pub struct Look {
     pub label: Style,
     /// The one accent.
     pub accent: Style,
-    /// A key in the last line.
-    pub key: Style,
     /// The row where the keys go.
     pub selection: Style,
     /// Where text is typed.
@@ -70,18 +63,6 @@ impl Look {
     /// One of two signs.
     pub const fn sign(&self, unicode: &'static str, ascii: &'static str) -> &'static str {
         if self.ascii { ascii } else { unicode }
-    }
-
-    /// A look that works on any terminal, without a theme.
-    pub fn plain() -> Self {
-        let bold = Style::new().add_modifier(Modifier::BOLD);
-        Self {
-            accent: bold,
-            selection: Style::new().add_modifier(Modifier::REVERSED),
-            input: Style::new().add_modifier(Modifier::UNDERLINED),
-            faint: Style::new().add_modifier(Modifier::DIM),
-            ..Self::default()
-        }
     }
 }
 
@@ -231,10 +212,9 @@ fn draw_json(state: &FormState, look: &Look, ruled: bool, area: Rect, buf: &mut 
         return;
     }
     let json = state.json();
-    let secrets = state.document().has_secrets();
+    let secrets = state.document.has_secrets();
     let (text, style) = match json {
-        Some(json) if json.problem().is_some() => {
-            let problem = json.problem().unwrap_or_default();
+        Some(JsonEditor { problem: Some(problem), .. }) => {
             (format!("{}{problem}", look.sign("⚠ ", "! ")), look.error)
         }
         Some(json) if json.focused => ("JSON · same value, edit either".to_owned(), look.accent),
@@ -411,8 +391,8 @@ impl Sheet<'_> {
         self.buf.set_style(Rect { width, ..area }, self.look.input);
         (&editor.area).render(Rect { width, ..area }, self.buf);
         if editor.area.is_empty() && width > 12 {
-            let is_null = pointer::get(self.state.value(), &row.pointer)
-                .is_some_and(serde_json::Value::is_null);
+            let is_null =
+                pointer::get(self.state.value(), &row.pointer).is_some_and(Value::is_null);
             let ghost = if is_null { "null".to_owned() } else { ghost(row, editor.edits) };
             // What follows on the line, such as a problem, must not be drawn over the hint.
             return put(self.buf, area.x + 1, area.y, width - 1, &ghost, self.look.faint);
@@ -498,13 +478,9 @@ pub(super) fn shown(
     look: &Look,
 ) -> (String, Style) {
     match &row.kind {
-        RowKind::Variant { titles, active, .. } => {
-            let title = titles.get(*active).map(|t| t.as_str().to_owned()).unwrap_or_default();
+        RowKind::Choice { titles, active, .. } => {
+            let title = titles.get(*active).map_or("", SafeText::as_str);
             (format!("{title} {}", look.sign("▾", "v")), look.accent)
-        }
-        RowKind::Types { types, active } => {
-            let word = types.get(*active).map(|t| type_words(*t, false)).unwrap_or_default();
-            (format!("{word} {}", look.sign("▾", "v")), look.accent)
         }
         RowKind::Add { keyed } => {
             let what = if *keyed { "entry" } else { "item" };
@@ -639,11 +615,10 @@ fn ranges(field: &Field) -> Vec<String> {
 /// What the row is, in words, for the line of help below the form.
 fn describe(row: &Row) -> String {
     match &row.kind {
-        RowKind::Variant { titles, .. } => format!("one of {} alternatives", titles.len()),
-        RowKind::Types { types, .. } => {
-            let words: Vec<String> = types.iter().map(|t| type_words(*t, false)).collect();
-            words.join(" or ")
+        RowKind::Choice { slot: OF_TYPES, titles, .. } => {
+            titles.iter().map(SafeText::as_str).collect::<Vec<_>>().join(" or ")
         }
+        RowKind::Choice { titles, .. } => format!("one of {} alternatives", titles.len()),
         RowKind::Field { field, .. } => hint(field),
         RowKind::Add { keyed: true } => "adds an entry: type its name".to_owned(),
         RowKind::Add { keyed: false } => "adds an item".to_owned(),

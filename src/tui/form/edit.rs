@@ -1,22 +1,19 @@
 //! Changes of the value that a person makes on rows: set, unset, null, add, remove, move,
 //! duplicate, rename, choose, step. Each is one step of undo. No drawing, no keys.
 
-use std::sync::Arc;
-
 use jiff::Span;
 use jiff::civil::{Date, DateTime, Time};
-use serde_json::Value;
+use serde_json::Map;
 
-use crate::base::Timestamp;
-use crate::tui::action::Action;
 use crate::tui::form::check::Weight;
 use crate::tui::form::input::{Editor, Edits, area};
 use crate::tui::form::merge::{fits, merge, same};
 use crate::tui::form::pointer::{self, join};
-use crate::tui::form::row::{FieldKind, RowKind, item_conj};
-use crate::tui::form::schema::{Node, Types};
+use crate::tui::form::row::{Alternative, FieldKind, Row, RowKind, item_conj};
+use crate::tui::form::schema::Node;
 use crate::tui::form::seed::{Defaults, empty, seed};
 use crate::tui::form::state::FormState;
+use crate::tui::prelude::*;
 
 /// Up or down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +31,6 @@ impl Direction {
         (at + step) % count.max(1)
     }
 }
-
-/// The slot under which the values of a choice among types are put aside: no variants have it.
-const OF_TYPES: usize = usize::MAX;
 
 impl FormState {
     /// Sets a place, making the objects above it. Refused when a parent is of another kind.
@@ -146,7 +140,7 @@ impl FormState {
             && let (Some(_), Ok(gone)) = (removed, key.parse::<usize>())
             && pointer::get(self.value.as_ref(), parent).is_some_and(Value::is_array)
         {
-            self.items_moved(parent, |at| Some(if at > gone { at - 1 } else { at }));
+            self.items_moved(parent, |at| if at > gone { at - 1 } else { at });
         }
         self.changed();
         self.focus();
@@ -162,7 +156,7 @@ impl FormState {
         };
         let copy = items.get(index)?.clone();
         items.insert(index + 1, copy);
-        self.items_moved(&parent, |at| Some(if at > index { at + 1 } else { at }));
+        self.items_moved(&parent, |at| if at > index { at + 1 } else { at });
         let new = format!("{parent}/{}", index + 1);
         self.drafts_copied(at, &new);
         self.changed();
@@ -186,12 +180,10 @@ impl FormState {
             return None;
         }
         items.swap(index, to);
-        self.items_moved(&parent, |at| {
-            Some(match at {
-                _ if at == index => to,
-                _ if at == to => index,
-                _ => at,
-            })
+        self.items_moved(&parent, |at| match at {
+            _ if at == index => to,
+            _ if at == to => index,
+            _ => at,
         });
         self.changed();
         let new = format!("{parent}/{to}");
@@ -211,13 +203,13 @@ impl FormState {
         done
     }
 
-    /// Shows another variant. The value is kept as far as it looks like the new one; what does not
-    /// comes back when the old variant is chosen again.
-    pub fn choose_variant(&mut self, row: usize, choice: usize) {
+    /// Shows another alternative. Of a variant the value is kept as far as it looks like the new one;
+    /// what does not comes back when the old alternative is chosen again.
+    pub fn choose(&mut self, row: usize, choice: usize) {
         let Some(row) = self.rows.get(row) else { return };
-        let RowKind::Variant { slot, active, variants, .. } = &row.kind else { return };
+        let RowKind::Choice { slot, active, alternatives, .. } = &row.kind else { return };
         let (slot, before, at) = (*slot, *active, row.pointer.clone());
-        let Some(node) = variants.get(choice).map(Arc::clone) else { return };
+        let Some(wanted) = alternatives.get(choice).cloned() else { return };
         if choice == before {
             return;
         }
@@ -225,47 +217,40 @@ impl FormState {
         self.drop_drafts(&at);
         let current = pointer::get(self.value.as_ref(), &at).cloned();
         self.stash.insert((at.clone(), slot, before), current.clone());
-        let picks = self.decisions.picks.entry(at.clone()).or_default();
-        picks.resize(slot + 1, None);
-        picks[slot] = Some(choice);
         let stashed = self.stash.remove(&(at.clone(), slot, choice));
-        let new = stashed.unwrap_or_else(|| match current {
-            Some(value) if fits(&self.document, &node, &value) => Some(value),
-            current => {
-                let mut fresh =
-                    seed(&self.document, std::slice::from_ref(&node), Defaults::Required);
-                if let (Some(Value::Object(new)), Some(Value::Object(old))) = (&mut fresh, current)
-                {
-                    let keep = merge(&self.document, std::slice::from_ref(&node), None, &[]);
-                    for (key, value) in old {
-                        if !new.contains_key(&key) && keep.properties.contains_key(&key) {
-                            new.insert(key, value);
-                        }
-                    }
-                }
-                fresh
+        let new = match wanted {
+            Alternative::Type(wanted) => {
+                self.decisions.types.insert(at.clone(), wanted);
+                stashed.flatten()
             }
-        });
+            Alternative::Variant(node) => {
+                let picks = self.decisions.picks.entry(at.clone()).or_default();
+                picks.resize(slot + 1, None);
+                picks[slot] = Some(choice);
+                stashed.unwrap_or_else(|| self.as_variant(&node, current))
+            }
+        };
         self.replace(&at, new);
     }
 
-    /// Shows another type of a place that may have several.
-    pub fn choose_type(&mut self, row: usize, choice: usize) {
-        let Some(row) = self.rows.get(row) else { return };
-        let RowKind::Types { types, active } = &row.kind else { return };
-        let Some(wanted) = types.get(choice).copied() else { return };
-        let at = row.pointer.clone();
-        let before = types[*active];
-        if wanted == before {
-            return;
+    /// The value as a variant has it, as far as it looks like one.
+    fn as_variant(&self, node: &Node, current: Option<Value>) -> Option<Value> {
+        let old = match current {
+            Some(value) if fits(&self.document, node, &value) => return Some(value),
+            Some(Value::Object(old)) => old,
+            _ => Map::new(),
+        };
+        let conj = std::slice::from_ref(node);
+        let mut fresh = seed(&self.document, conj, Defaults::Required);
+        if let Some(Value::Object(new)) = &mut fresh {
+            let keep = merge(&self.document, conj, None, &[]);
+            for (key, value) in old {
+                if !new.contains_key(&key) && keep.properties.contains_key(&key) {
+                    new.insert(key, value);
+                }
+            }
         }
-        self.remember();
-        self.drop_drafts(&at);
-        let current = pointer::get(self.value.as_ref(), &at).cloned();
-        self.stash.insert((at.clone(), OF_TYPES, type_index(before)), current);
-        self.decisions.types.insert(at.clone(), wanted);
-        let stashed = self.stash.remove(&(at.clone(), OF_TYPES, type_index(wanted)));
-        self.replace(&at, stashed.flatten());
+        fresh
     }
 
     fn replace(&mut self, at: &str, value: Option<Value>) {
@@ -292,23 +277,10 @@ impl FormState {
             }
             return;
         }
-        let Some(new) = found.field().and_then(|field| stepped(&field.kind, value, direction))
-        else {
-            return self.step_choice(row, direction);
-        };
-        self.set_row(row, new);
-    }
-
-    fn step_choice(&mut self, row: usize, direction: Direction) {
-        let Some(found) = self.rows.get(row) else { return };
-        match &found.kind {
-            RowKind::Variant { titles, active, .. } => {
-                self.choose_variant(row, direction.next_of(*active, titles.len()));
-            }
-            RowKind::Types { types, active } => {
-                self.choose_type(row, direction.next_of(*active, types.len()));
-            }
-            _ => {}
+        if let RowKind::Choice { titles, active, .. } = &found.kind {
+            self.choose(row, direction.next_of(*active, titles.len()));
+        } else if let Some(new) = found.field().and_then(|f| stepped(&f.kind, value, direction)) {
+            self.set_row(row, new);
         }
     }
 
@@ -409,59 +381,66 @@ impl FormState {
         self.go_to_problem(gravest)
     }
 
-    fn enter(&mut self) -> bool {
-        let Some(row) = self.current() else { return false };
+    /// What opening a row and toggling it have in common; nothing where they differ.
+    fn unfold(&mut self) -> Option<bool> {
+        let row = self.current()?;
         match &row.kind {
-            RowKind::Add { keyed: true } => return self.finish_key(),
             RowKind::Add { keyed: false } => {
                 let at = row.pointer.clone();
-                return self.add_item(&at).is_some();
-            }
-            _ if self.editor.as_ref().is_some_and(|e| e.edits == Edits::Rename) => {
-                return self.finish_key();
+                return Some(self.add_item(&at).is_some());
             }
             RowKind::Field { folded: Some(folded), .. } => {
                 let folded = *folded;
                 self.fold(self.cursor, !folded);
             }
-            RowKind::Variant { .. } | RowKind::Types { .. } => self.open_popup(String::new()),
+            RowKind::Choice { .. } => self.open_popup(String::new()),
             RowKind::Field { field, .. } => match field.kind {
                 FieldKind::Choice(_) | FieldKind::MultiChoice(_) => self.open_popup(String::new()),
-                // A container that is null has nothing to fold: going in makes it empty.
-                FieldKind::Object { .. } | FieldKind::Array { .. } => {
-                    return self.set_empty(self.cursor);
-                }
-                _ => self.select(self.cursor + 1),
+                _ => return None,
             },
-            RowKind::More { .. } => self.toggle_json(),
+            _ => return None,
+        }
+        Some(true)
+    }
+
+    fn enter(&mut self) -> bool {
+        let Some(row) = self.current() else { return false };
+        let renames = self.editor.as_ref().is_some_and(|e| e.edits == Edits::Rename);
+        if matches!(row.kind, RowKind::Add { keyed: true }) || renames {
+            return self.finish_key();
+        }
+        if let Some(done) = self.unfold() {
+            return done;
+        }
+        match self.current().and_then(Row::field).map(|field| &field.kind) {
+            // A container that is null has nothing to fold: going in makes it empty.
+            Some(FieldKind::Object { .. } | FieldKind::Array { .. }) => {
+                return self.set_empty(self.cursor);
+            }
+            Some(_) => self.select(self.cursor + 1),
+            None => self.toggle_json(),
         }
         true
     }
 
     fn toggle(&mut self) -> bool {
-        let Some(row) = self.current() else { return false };
-        let at = row.pointer.clone();
-        match &row.kind {
-            RowKind::Field { folded: Some(folded), .. } => {
-                let folded = *folded;
-                self.fold(self.cursor, !folded);
-            }
-            RowKind::Field { field, .. } => match &field.kind {
-                FieldKind::Bool => self.step(self.cursor, Direction::Up),
-                FieldKind::Const(fixed) => {
-                    let fixed = fixed.clone();
-                    if pointer::get(self.value.as_ref(), &at).is_some() {
-                        self.unset(&at);
-                    } else {
-                        self.set(&at, fixed);
-                    }
+        if let Some(done) = self.unfold() {
+            return done;
+        }
+        let Some((row, field)) = self.current().and_then(|row| Some((row, row.field()?))) else {
+            return false;
+        };
+        match &field.kind {
+            FieldKind::Bool => self.step(self.cursor, Direction::Up),
+            FieldKind::Const(fixed) => {
+                let (at, fixed) = (row.pointer.clone(), fixed.clone());
+                if pointer::get(self.value.as_ref(), &at).is_some() {
+                    self.unset(&at);
+                } else {
+                    self.set(&at, fixed);
                 }
-                FieldKind::Null => self.set_null(self.cursor),
-                FieldKind::Choice(_) | FieldKind::MultiChoice(_) => self.open_popup(String::new()),
-                _ => return false,
-            },
-            RowKind::Variant { .. } | RowKind::Types { .. } => self.open_popup(String::new()),
-            RowKind::Add { keyed: false } => return self.add_item(&at).is_some(),
+            }
+            FieldKind::Null => self.set_null(self.cursor),
             _ => return false,
         }
         true
@@ -472,33 +451,25 @@ impl FormState {
         let Some(row) = self.current() else { return false };
         let mut at = row.pointer.clone();
         loop {
-            let adds = self
-                .rows
-                .iter()
-                .position(|r| r.pointer == at && matches!(r.kind, RowKind::Add { .. }));
-            if let Some(index) = adds {
-                let keyed = matches!(self.rows[index].kind, RowKind::Add { keyed: true });
-                if keyed {
-                    self.select(index);
-                    return true;
-                }
-                return self.add_item(&at).is_some();
-            }
-            let folded = self.rows.iter().find(|r| r.pointer == at).and_then(super::Row::field);
-            if folded.is_some_and(|f| matches!(f.kind, FieldKind::Array { open: true })) {
-                return self.add_item(&at).is_some();
-            }
-            if folded.is_some_and(|f| matches!(f.kind, FieldKind::Object { open: true })) {
+            let adds = |form: &Self| {
+                let adds = |r: &Row| r.pointer == at && matches!(r.kind, RowKind::Add { .. });
+                form.rows.iter().position(adds)
+            };
+            let here = self.rows.iter().find(|row| row.pointer == at).and_then(Row::field);
+            let is_list = here.is_some_and(|f| matches!(f.kind, FieldKind::Array { open: true }));
+            let is_map = here.is_some_and(|f| matches!(f.kind, FieldKind::Object { open: true }));
+            if is_map && adds(self).is_none() {
                 // Unfolded, it has a line where the key is named.
                 self.decisions.folds.insert(at.clone(), false);
                 self.refresh();
-                let adds = |r: &super::Row| {
-                    r.pointer == at && matches!(r.kind, RowKind::Add { keyed: true })
-                };
-                if let Some(index) = self.rows.iter().position(adds) {
-                    self.select(index);
+            }
+            match adds(self) {
+                Some(row) if matches!(self.rows[row].kind, RowKind::Add { keyed: true }) => {
+                    self.select(row);
                     return true;
                 }
+                None if !is_list => {}
+                _ => return self.add_item(&at).is_some(),
             }
             let Some((parent, _)) = pointer::split(&at) else { return false };
             at = parent.to_owned();
@@ -563,11 +534,6 @@ impl FormState {
         self.refresh();
         self.focus();
     }
-}
-
-fn type_index(types: Types) -> usize {
-    let all = [Types::STRING, Types::NUMBER, Types::BOOLEAN, Types::OBJECT, Types::ARRAY];
-    all.iter().position(|t| *t == types).unwrap_or_default()
 }
 
 fn stepped(kind: &FieldKind, value: Option<&Value>, direction: Direction) -> Option<Value> {

@@ -4,17 +4,14 @@
 use std::collections::HashSet;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ratatui::layout::{Position, Rect};
 use ratatui_textarea::{CursorMove, Input, TextArea};
-use serde_json::Value;
 
-use crate::base::text::SafeText;
-use crate::tui::action::Action;
 use crate::tui::form::draw::{Spot, hit};
 use crate::tui::form::pointer::{self, plain};
 use crate::tui::form::row::{FieldKind, RowKind};
 use crate::tui::form::state::{FormState, HalfTyped, exact, text_of};
 use crate::tui::keymap::Scope;
+use crate::tui::prelude::*;
 
 /// What an editor of a line edits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,7 +194,7 @@ impl FormState {
         let Some(row) = self.current() else { return false };
         let at = row.pointer.clone();
         match &row.kind {
-            RowKind::Variant { .. } | RowKind::Types { .. } => self.open_popup(c.to_string()),
+            RowKind::Choice { .. } => self.open_popup(c.to_string()),
             RowKind::Add { keyed: false } => _ = self.add_item(&at),
             RowKind::Field { field, .. } => match &field.kind {
                 FieldKind::Array { open: true } => _ = self.add_item(&at),
@@ -455,13 +452,8 @@ impl FormState {
             }
         };
         let (chooses, entries, selected, marked) = match &row.kind {
-            RowKind::Variant { titles, active, .. } => {
-                (Chooses::Variant, titles.clone(), *active, HashSet::new())
-            }
-            RowKind::Types { types, active } => {
-                let words =
-                    types.iter().map(|t| SafeText::line(&super::row::type_words(*t, false)));
-                (Chooses::Type, words.collect(), *active, HashSet::new())
+            RowKind::Choice { titles, active, .. } => {
+                (Chooses::Alternative, titles.clone(), *active, HashSet::new())
             }
             RowKind::Field { field, .. } => match &field.kind {
                 FieldKind::Choice(options) => {
@@ -511,7 +503,7 @@ impl FormState {
             }
             KeyCode::Enter => {
                 let chosen = narrowed.get(popup.selected).copied();
-                self.choose(chosen);
+                self.take_entry(chosen);
             }
             _ => return false,
         }
@@ -534,7 +526,7 @@ impl FormState {
         self.set(&at, Value::Array(items));
     }
 
-    fn choose(&mut self, chosen: Option<usize>) {
+    fn take_entry(&mut self, chosen: Option<usize>) {
         let Some(popup) = self.popup.take() else { return };
         let Some(chosen) = chosen else { return };
         match &popup.chooses {
@@ -544,14 +536,14 @@ impl FormState {
                     self.set(&at, option.clone());
                 }
             }
-            Chooses::Variant => self.choose_variant(popup.row, chosen),
-            Chooses::Type => self.choose_type(popup.row, chosen),
+            Chooses::Alternative => self.choose(popup.row, chosen),
             Chooses::Many(_) => {}
         }
     }
 
-    /// A click at a place of the `area` the form is drawn in.
-    pub fn click(&mut self, at: Position, area: Rect) -> Clicked {
+    /// A click at a place of the `area` the form is drawn in: it selects, and a second one on the same
+    /// line does what Enter does there. Gives whether it was on the line that calls, or saves.
+    pub fn click(&mut self, at: Position, area: Rect) -> bool {
         match hit(self, area, at) {
             Some(Spot::Entry(entry)) => self.click_entry(entry),
             Some(Spot::Outside) => self.popup = None,
@@ -561,13 +553,13 @@ impl FormState {
                     self.toggle_json();
                     if self.json().is_some_and(|json| json.focused) {
                         // It is no JSON: what was typed there is not thrown away by a click.
-                        return Clicked::Nothing;
+                        return false;
                     }
                 }
                 let again = self.cursor() == row;
                 if row == self.rows().len() {
                     self.select(row);
-                    return Clicked::Submit;
+                    return true;
                 }
                 if !again {
                     self.select(row);
@@ -577,7 +569,7 @@ impl FormState {
             }
             Some(Spot::Frame) | None => {}
         }
-        Clicked::Nothing
+        false
     }
 
     fn click_entry(&mut self, entry: usize) {
@@ -644,7 +636,7 @@ fn length(area: &TextArea<'static>) -> usize {
 /// A text area over `text` with the cursor at its end.
 pub fn area(text: &str) -> TextArea<'static> {
     let mut area = TextArea::new(text.split('\n').map(str::to_owned).collect());
-    area.set_cursor_line_style(ratatui::style::Style::default());
+    area.set_cursor_line_style(Style::default());
     area.move_cursor(CursorMove::Bottom);
     area.move_cursor(CursorMove::End);
     area
@@ -671,10 +663,8 @@ pub enum Chooses {
     One(Vec<Value>),
     /// Several values.
     Many(Vec<Value>),
-    /// A variant.
-    Variant,
-    /// A type.
-    Type,
+    /// A variant, or a type.
+    Alternative,
 }
 
 /// A list to choose from, narrowed by what is typed.
@@ -711,18 +701,6 @@ impl Popup {
     }
 }
 
-// The mouse in a form: a click selects, a second one on the same line does what Enter does there;
-// the line that calls calls.
-
-/// What a click on a form means outside of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clicked {
-    /// Nothing.
-    Nothing,
-    /// The line that calls, or saves, was clicked.
-    Submit,
-}
-
 #[cfg(test)]
 mod mouse_tests {
     use std::sync::Arc;
@@ -749,7 +727,7 @@ mod mouse_tests {
         panic!("{text} is not shown");
     }
 
-    fn click(state: &mut FormState, text: &str) -> Clicked {
+    fn click(state: &mut FormState, text: &str) -> bool {
         let at = place(state, text);
         state.click(at, AREA)
     }
@@ -761,7 +739,7 @@ mod mouse_tests {
             "on": {"type": "boolean"},
             "many": {"type": "array", "uniqueItems": true, "items": {"enum": ["x1", "x2"]}}}});
         let mut state = FormState::new(&Arc::new(schema), Defaults::Required);
-        assert_eq!(click(&mut state, "name"), Clicked::Nothing);
+        assert!(!click(&mut state, "name"));
         assert!(state.takes_text());
         click(&mut state, "kind");
         assert!(!state.popup_is_open(), "the first click selects");
@@ -777,7 +755,7 @@ mod mouse_tests {
         state.click(Position::new(AREA.x, AREA.y), AREA);
         assert!(!state.popup_is_open(), "a click beside the list closes it");
         assert_eq!(state.arguments()["many"], json!(["x2"]));
-        assert_eq!(click(&mut state, "Call"), Clicked::Submit);
+        assert!(click(&mut state, "Call"));
         state.wheel(-3);
         assert!(!state.is_on_submit());
     }

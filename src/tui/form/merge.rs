@@ -218,9 +218,6 @@ impl Merger<'_> {
             self.out.nodes.extend(variants);
             return;
         }
-        if nullable {
-            self.out.types = self.out.types.and(Types::ALL);
-        }
         let before = self.out.types;
         let active = if variants.len() == 1 {
             0
@@ -261,10 +258,9 @@ fn constants(document: &Document, list: &[Node]) -> Option<Vec<Value>> {
 fn best(document: &Document, variants: &[Node], value: &Value) -> usize {
     let fitting = variants.iter().take(200).position(|node| fits(document, node, value));
     fitting.unwrap_or_else(|| {
+        let like = |node: &Node| Judge { document, left: BUDGET }.likeness(node, value);
         let scored = variants.iter().take(200).enumerate();
-        scored
-            .max_by_key(|(i, node)| (likeness(document, node, value), std::cmp::Reverse(*i)))
-            .map_or(0, |(i, _)| i)
+        scored.max_by_key(|(i, node)| (like(node), std::cmp::Reverse(*i))).map_or(0, |(i, _)| i)
     })
 }
 
@@ -310,14 +306,7 @@ const BUDGET: u32 = 5_000;
 
 /// Whether `value` looks like `schema`.
 pub fn fits(document: &Document, schema: &Schema, value: &Value) -> bool {
-    let mut judge = Judge { document, left: BUDGET };
-    judge.fits(schema, value, 0)
-}
-
-/// How well `value` fits: more is better. Used to choose among variants none of which fits.
-pub fn likeness(document: &Document, schema: &Schema, value: &Value) -> u32 {
-    let mut judge = Judge { document, left: BUDGET };
-    judge.likeness(schema, value)
+    Judge { document, left: BUDGET }.fits(schema, value, 0)
 }
 
 struct Judge<'a> {
@@ -377,6 +366,7 @@ impl Judge<'_> {
                 .is_some_and(|node| self.left > 0 && self.fits(node, value, next))
     }
 
+    /// How well `value` fits: more is better. Used to choose among variants none of which fits.
     fn likeness(&mut self, schema: &Schema, value: &Value) -> u32 {
         let mut score = 0;
         let resolved = schema.reference.as_deref().and_then(|r| self.document.resolve(r));
@@ -402,30 +392,24 @@ impl Judge<'_> {
 }
 
 fn fits_itself(schema: &Schema, value: &Value) -> bool {
-    if schema.types.is_some_and(|types| !types.has(Types::of(value))) {
-        return false;
-    }
-    if schema.fixed.as_ref().is_some_and(|fixed| !same(fixed, value)) {
-        return false;
-    }
-    if schema.options.as_ref().is_some_and(|options| !options.iter().any(|o| same(o, value))) {
-        return false;
-    }
-    match value {
-        Value::Number(_) => {
-            let n = value.as_f64().unwrap_or_default();
-            (!schema.integer || n.fract() == 0.0)
-                && schema.minimum.is_none_or(|(min, ex)| if ex { n > min } else { n >= min })
-                && schema.maximum.is_none_or(|(max, ex)| if ex { n < max } else { n <= max })
+    schema.types.is_none_or(|types| types.has(Types::of(value)))
+        && schema.fixed.as_ref().is_none_or(|fixed| same(fixed, value))
+        && schema.options.as_ref().is_none_or(|options| options.iter().any(|o| same(o, value)))
+        && match value {
+            Value::Number(_) => {
+                let n = value.as_f64().unwrap_or_default();
+                (!schema.integer || n.fract() == 0.0)
+                    && schema.minimum.is_none_or(|(min, ex)| if ex { n > min } else { n >= min })
+                    && schema.maximum.is_none_or(|(max, ex)| if ex { n < max } else { n <= max })
+            }
+            Value::String(text) => {
+                let length = text.chars().take(10_000).count() as u64;
+                schema.length.0.is_none_or(|min| length >= min)
+                    && schema.length.1.is_none_or(|max| length <= max)
+                    && schema.pattern.as_deref().is_none_or(|pattern| matches(pattern, text))
+            }
+            _ => true,
         }
-        Value::String(text) => {
-            let length = text.chars().take(10_000).count() as u64;
-            schema.length.0.is_none_or(|min| length >= min)
-                && schema.length.1.is_none_or(|max| length <= max)
-                && schema.pattern.as_deref().is_none_or(|pattern| matches(pattern, text))
-        }
-        _ => true,
-    }
 }
 
 fn matches(pattern: &str, text: &str) -> bool {

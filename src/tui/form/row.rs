@@ -1,14 +1,11 @@
 //! The rows of a form: what is visible of schema and value, top to bottom. Pure.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use serde_json::Value;
-
-use crate::base::text::SafeText;
 use crate::tui::form::merge::{Conj, Merged, merge};
 use crate::tui::form::pointer::{join, plain, unescaped};
 use crate::tui::form::schema::{Document, Node, Types};
+use crate::tui::prelude::*;
 
 /// Most items or keys of one container that get rows; the rest is edited as JSON.
 pub const MAX_MEMBERS: usize = 400;
@@ -36,23 +33,16 @@ pub struct Row {
 /// What a row is.
 #[derive(Clone, Debug)]
 pub enum RowKind {
-    /// A choice among variants (`oneOf`, `anyOf`) of the same place.
-    Variant {
-        /// Which of the place's choices, from 0.
+    /// A choice among variants (`oneOf`, `anyOf`) or types of the same place.
+    Choice {
+        /// Which of the place's choices among variants, from 0; [`OF_TYPES`] among types.
         slot: usize,
         /// Their names.
         titles: Vec<SafeText>,
         /// The one that is shown.
         active: usize,
-        /// The sub-schemas of each, to seed a value when it is chosen.
-        variants: Vec<Node>,
-    },
-    /// A choice among types of the same place.
-    Types {
-        /// The types.
-        types: Vec<Types>,
-        /// The one that is shown.
-        active: usize,
+        /// What each is.
+        alternatives: Vec<Alternative>,
     },
     /// A field; for a container, the line above its members.
     Field {
@@ -71,6 +61,18 @@ pub enum RowKind {
         /// How many.
         hidden: usize,
     },
+}
+
+/// The slot of a choice among types: no variants have it.
+pub const OF_TYPES: usize = usize::MAX;
+
+/// What a place may be.
+#[derive(Clone, Debug)]
+pub enum Alternative {
+    /// This sub-schema; it seeds a value when it is chosen.
+    Variant(Node),
+    /// This type.
+    Type(Types),
 }
 
 /// What a person decided about places, apart from the value.
@@ -131,7 +133,7 @@ impl Builder<'_> {
         }
         let is_root = place.pointer.is_empty() && matches!(field.kind, FieldKind::Object { .. });
         let container = matches!(field.kind, FieldKind::Object { .. } | FieldKind::Array { .. })
-            && !is_null(value);
+            && !value.is_some_and(Value::is_null);
         let folded = container && !is_root && self.is_folded(&place, &field, value);
         let merged = container.then(|| field.merged.clone());
         let is_list = matches!(field.kind, FieldKind::Array { .. });
@@ -143,8 +145,9 @@ impl Builder<'_> {
         let pointer = place.pointer.clone();
         if !is_root {
             // A group under its choice would have no name of its own.
-            if let Some(Row { kind: RowKind::Variant { titles, active, .. }, .. }) =
+            if let Some(Row { kind: RowKind::Choice { slot, titles, active, .. }, .. }) =
                 self.rows.last().filter(|_| container && place.label.is_empty())
+                && *slot != OF_TYPES
             {
                 place.label = titles.get(*active).cloned().unwrap_or_default();
             }
@@ -181,8 +184,9 @@ impl Builder<'_> {
             let titles = shown
                 .map(|v| SafeText::line(&variant_title(self.document, v, discriminator)))
                 .collect();
-            let (active, variants) = (union.active, union.variants.clone());
-            self.choice_row(place, RowKind::Variant { slot, titles, active, variants });
+            let alternatives = union.variants.iter().cloned().map(Alternative::Variant).collect();
+            let active = union.active;
+            self.choice_row(place, RowKind::Choice { slot, titles, active, alternatives });
         }
     }
 
@@ -202,7 +206,9 @@ impl Builder<'_> {
         let Some(active) = choices.iter().position(|t| *t == wanted) else { return };
         let null = merged.types.and(Types::NULL);
         merged.types = choices[active].or(null);
-        self.choice_row(place, RowKind::Types { types: choices, active });
+        let titles = choices.iter().map(|t| SafeText::line(&type_words(*t, false))).collect();
+        let alternatives = choices.into_iter().map(Alternative::Type).collect();
+        self.choice_row(place, RowKind::Choice { slot: OF_TYPES, titles, active, alternatives });
     }
 
     fn is_folded(&self, place: &Place, field: &Field, value: Option<&Value>) -> bool {
@@ -261,10 +267,12 @@ impl Builder<'_> {
     fn items(&mut self, of: &Container<'_>) {
         let items = of.value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         for (i, item) in items.iter().enumerate().take(MAX_MEMBERS) {
+            let (number, named) = ((i + 1).to_string(), of.merged.prefix.get(i));
+            let title = named.and_then(|conj| merge_title(self.document, conj));
             let place = Place {
                 pointer: format!("{}/{i}", of.pointer),
                 depth: of.depth,
-                label: item_label(self.document, of.merged, i),
+                label: SafeText::line(title.unwrap_or(&number)),
                 required: true,
                 removable: true,
             };
@@ -323,24 +331,12 @@ impl Container<'_> {
     }
 }
 
-fn is_null(value: Option<&Value>) -> bool {
-    value.is_some_and(Value::is_null)
-}
-
 fn merge_title<'a>(document: &'a Document, conj: &'a Conj) -> Option<&'a str> {
     let titled = |node: &'a Node| node.title.as_deref();
     conj.iter().find_map(titled).or_else(|| {
         let node = conj.first()?;
         document.resolve(node.reference.as_deref()?).and_then(titled)
     })
-}
-
-fn item_label(document: &Document, merged: &Merged, index: usize) -> SafeText {
-    let title = merged.prefix.get(index).and_then(|conj| merge_title(document, conj));
-    match title {
-        Some(title) => SafeText::line(title),
-        None => SafeText::line(&(index + 1).to_string()),
-    }
 }
 
 impl Row {
@@ -567,7 +563,9 @@ fn array(merged: &Merged, value: Option<&Value>, document: &Document) -> FieldKi
         let items = merge(document, &merged.items, None, &[]);
         if let Some(options) = items.options.filter(|_| unique || items.fixed.is_none()) {
             let shows = value.and_then(Value::as_array).is_none_or(|chosen| {
-                chosen.iter().all(|c| options.contains(c)) && no_doubles(chosen)
+                let fits =
+                    |(i, c): (usize, &Value)| options.contains(c) && !chosen[..i].contains(c);
+                chosen.iter().enumerate().all(fits)
             });
             // Doubles are allowed where `uniqueItems` is missing, and hardly ever meant: this is
             // how several of a few are asked for (MCP, elicitation, multi-select). A list that has
@@ -582,10 +580,6 @@ fn array(merged: &Merged, value: Option<&Value>, document: &Document) -> FieldKi
     let ends = merged.items.iter().any(|n| n.never);
     let open = length < most && (!ends || length < merged.prefix.len() as u64);
     FieldKind::Array { open }
-}
-
-fn no_doubles(items: &[Value]) -> bool {
-    items.iter().enumerate().all(|(i, item)| !items[..i].contains(item))
 }
 
 /// The sub-schemas for the item at `index` of a list.

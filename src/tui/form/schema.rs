@@ -222,13 +222,8 @@ impl Document {
     }
 
     /// How many sub-schemas there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.places.len()
-    }
-
-    /// Never: the root is always there.
-    pub const fn is_empty(&self) -> bool {
-        false
     }
 }
 

@@ -30,7 +30,7 @@ pub struct HalfTyped {
 
 /// A form over one JSON value.
 pub struct FormState {
-    pub(super) document: Arc<Document>,
+    pub(crate) document: Arc<Document>,
     pub(super) value: Option<Value>,
     pub(super) drafts: BTreeMap<String, HalfTyped>,
     pub(super) decisions: Decisions,
@@ -94,7 +94,7 @@ impl FormState {
     /// Checks within the limits of its server.
     pub fn keep_within(&mut self, limits: &ContentLimits) {
         let limits = Limits::from(limits);
-        if self.checks.limits() != limits {
+        if self.checks.limits != limits {
             self.checks = Checks::new(&self.document, limits);
             self.refresh();
         }
@@ -114,11 +114,6 @@ impl FormState {
     pub fn without_secrets(&self, mut value: Value) -> Value {
         super::seed::strip(&self.document, &self.decisions, &mut value);
         value
-    }
-
-    /// The schema.
-    pub fn document(&self) -> &Document {
-        &self.document
     }
 
     /// The visible rows.
@@ -185,7 +180,7 @@ impl FormState {
 
     /// What the engine's validator says of the value as it is now.
     pub const fn verdict(&self) -> &Verdict {
-        self.checks.verdict()
+        &self.checks.verdict
     }
 
     /// Whether the value as it is now is still to be checked, by [`FormState::pending_check`].
@@ -232,14 +227,11 @@ impl FormState {
 
     /// Takes what a check found that ran elsewhere; an old one, or one of another form, is ignored.
     pub fn checked(&mut self, found: Checked) {
-        if !self.checks.is_mine(&found) {
-            return;
-        }
-        if self.checks.take(found) {
-            self.collect();
-        } else {
+        match self.checks.take(found) {
+            Some(true) => self.collect(),
             // What was compiled may make the newer value quick to check.
-            self.check();
+            Some(false) => self.check(),
+            None => {}
         }
     }
 
@@ -311,8 +303,8 @@ impl FormState {
             &self.rows,
             self.value.as_ref(),
             &self.drafts,
-            self.checks.verdict(),
-            self.checks.notes(),
+            &self.checks.verdict,
+            &self.checks.notes,
         );
     }
 
@@ -440,7 +432,7 @@ impl FormState {
     pub fn draft(&self) -> Draft {
         let value = self.value.clone().map(|value| self.without_secrets(value));
         let whole = !self.document.has_secrets();
-        let json = self.json.as_ref().filter(|json| whole && json.problem().is_some());
+        let json = self.json.as_ref().filter(|json| whole && json.problem.is_some());
         Draft {
             value: value.unwrap_or_default(),
             typed: if whole { self.half_typed() } else { BTreeMap::new() },
@@ -488,8 +480,8 @@ impl FormState {
     // items move or keys are renamed. Otherwise what was typed in one item would be shown in another,
     // and the half of it that happened to be a value would be sent.
 
-    /// Items of a list moved; `to` gives where the item of an index is now, `None` when it is gone.
-    pub(super) fn items_moved(&mut self, list: &str, to: impl Fn(usize) -> Option<usize>) {
+    /// Items of a list moved; `to` gives where the item of an index is now.
+    pub(super) fn items_moved(&mut self, list: &str, to: impl Fn(usize) -> usize) {
         self.places_moved(|place| {
             let below = place.strip_prefix(list).and_then(|rest| rest.strip_prefix('/'));
             let (token, rest) = match below {
@@ -497,7 +489,7 @@ impl FormState {
                 None => return Some(place.to_owned()),
             };
             let Ok(index) = token.parse::<usize>() else { return Some(place.to_owned()) };
-            to(index).map(|index| format!("{list}/{index}{rest}"))
+            Some(format!("{list}/{}{rest}", to(index)))
         });
     }
 
@@ -575,8 +567,7 @@ impl FormState {
 /// Lines of one place are distinguished by this.
 const fn kind_rank(kind: &RowKind) -> u8 {
     match kind {
-        RowKind::Variant { slot, .. } => 10 + *slot as u8 % 200,
-        RowKind::Types { .. } => 1,
+        RowKind::Choice { slot, .. } => 10 + *slot as u8 % 200,
         RowKind::Field { .. } => 2,
         RowKind::Add { .. } => 3,
         RowKind::More { .. } => 4,
@@ -619,7 +610,8 @@ pub struct JsonEditor {
     pub area: TextArea<'static>,
     /// Whether keys go here instead of to the fields.
     pub focused: bool,
-    problem: Option<String>,
+    /// Why the text is no value now.
+    pub problem: Option<String>,
     /// Text that was no value and was taken back.
     taken_back: Option<String>,
 }
@@ -630,11 +622,6 @@ const EDITABLE: usize = 1 << 20;
 impl JsonEditor {
     fn new(value: Option<&Value>) -> Self {
         Self { area: area(&pretty(value)), focused: true, problem: None, taken_back: None }
-    }
-
-    /// Why the text is no value now.
-    pub fn problem(&self) -> Option<&str> {
-        self.problem.as_deref()
     }
 
     /// Shows the value after the form changed it; what is being typed here is left alone.
@@ -780,7 +767,7 @@ mod keep_tests {
         assert_eq!(back.arguments(), json!({"a": "x"}));
         let json = back.json().expect("open");
         assert_eq!(json.area.lines(), ["{\"a\": \"y"]);
-        assert!(json.problem().is_some() && back.has_drafts());
+        assert!(json.problem.is_some() && back.has_drafts());
     }
 
     #[test]

@@ -96,11 +96,11 @@ fn a_variant_is_recognised_chosen_and_comes_back_as_it_was() {
     ]}}, "required": ["shape"]});
     let value = json!({"shape": {"kind": "box", "w": 2}});
     let mut form = FormState::with_value(&Arc::new(schema), Some(value.clone()));
-    let RowKind::Variant { active, titles, .. } = &form.rows()[0].kind else { panic!("a choice") };
+    let RowKind::Choice { active, titles, .. } = &form.rows()[0].kind else { panic!("a choice") };
     assert_eq!((*active, titles[1].as_str()), (1, "Box"));
-    form.choose_variant(0, 0);
+    form.choose(0, 0);
     assert_eq!(form.arguments()["shape"]["kind"], "circle");
-    form.choose_variant(0, 1);
+    form.choose(0, 1);
     assert_eq!(form.arguments(), value);
 }
 

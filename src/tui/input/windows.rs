@@ -1,13 +1,13 @@
 //! The input thread where crossterm reads the console.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
 
 use tokio::sync::mpsc;
 
 use super::Input;
+
+use crate::tui::prelude::*;
 
 const OPEN: u8 = 0;
 const PAUSED: u8 = 1;

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-
 use super::Model;
 use crate::config::ConfigChange;
 use crate::deck::trust::{Awaiting, Verdict};
@@ -89,40 +87,36 @@ impl Todo {
     }
 }
 
-/// The word for what a request wants.
-pub fn kind_word(kind: &RequestKind) -> Ink {
+/// What kind of request it is, and what it asks, in words; of a permission the tool is to be named.
+fn spoken(kind: &RequestKind) -> (Ink, Ink) {
     match kind {
-        RequestKind::Sampling => ink!("sampling"),
-        RequestKind::Elicitation => ink!("elicitation"),
-        RequestKind::UrlElicitation => ink!("open a page"),
-        RequestKind::Roots => ink!("roots"),
-        RequestKind::Guard => ink!("consent"),
-        RequestKind::Permission => ink!("permission"),
-        RequestKind::SignIn => ink!("sign in"),
-        RequestKind::Other(method) => Ink::line(method),
+        RequestKind::Sampling => (ink!("sampling"), ink!("asks for a completion")),
+        RequestKind::Elicitation => (ink!("elicitation"), ink!("asks you")),
+        RequestKind::UrlElicitation => (ink!("open a page"), ink!("asks you to open a page")),
+        RequestKind::Roots => (ink!("roots"), ink!("asks for the roots")),
+        RequestKind::Guard => (ink!("consent"), ink!("would be called with suspicious arguments")),
+        RequestKind::Permission => (ink!("permission"), ink!("asks to call")),
+        RequestKind::SignIn => (ink!("sign in"), ink!("wants you to sign in")),
+        RequestKind::Other(method) => (Ink::line(method), ink!("asks for {}", Ink::line(method))),
     }
 }
 
-/// Who asks for something, and for what, as a sentence.
+/// The kind of a request, in a word or two.
+pub fn kind_word(kind: &RequestKind) -> Ink {
+    spoken(kind).0
+}
+
+/// Who asks, and what for.
 pub fn who_asks(request: &PendingRequest) -> (Ink, Ink) {
+    let asks = spoken(&request.kind).1;
+    if request.kind != RequestKind::Permission {
+        return (Model::name(&request.server), asks);
+    }
     let field = |name: &str| {
         let text = request.params.get(name).and_then(Value::as_str).unwrap_or_default();
         Ink::from(&SafeText::cut(text, SAID))
     };
-    let server = Model::name(&request.server);
-    let asks = match &request.kind {
-        RequestKind::Sampling => ink!("asks for a completion"),
-        RequestKind::Elicitation => ink!("asks you"),
-        RequestKind::UrlElicitation => ink!("asks you to open a page"),
-        RequestKind::Roots => ink!("asks for the roots"),
-        RequestKind::Guard => ink!("would be called with suspicious arguments"),
-        RequestKind::Permission => {
-            return (field("caller"), ink!("asks to call {}", field("tool")));
-        }
-        RequestKind::SignIn => ink!("wants you to sign in"),
-        RequestKind::Other(method) => ink!("asks for {}", Ink::line(method)),
-    };
-    (server, asks)
+    (field("caller"), ink!("{} {}", asks, field("tool")))
 }
 
 /// What a request says, as far as a row shows it.
@@ -144,7 +138,7 @@ fn said(request: &PendingRequest) -> Ink {
 }
 
 /// The text of the last message of a sampling request.
-fn last_text(params: &Value) -> Option<&str> {
+pub(in crate::tui) fn last_text(params: &Value) -> Option<&str> {
     let content = params.get("messages")?.as_array()?.last()?.get("content")?;
     let blocks = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
     blocks.iter().rev().find_map(|block| block.get("text")?.as_str())

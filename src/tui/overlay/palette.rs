@@ -196,7 +196,7 @@ impl Ask {
         let (title, note) = match &named {
             Named::Filter(text) => (ink!("save the filter as"), Ink::line(text)),
             Named::Rename(from) => (ink!("rename {} to", Ink::line(from)), Ink::default()),
-            Named::Call(line) => (ink!("{}", line.title()), Ink::default()),
+            Named::Call(line) => (ink!("{}", line.name()), Ink::default()),
         };
         Self { title, input: TextInput::new(proposed), note, named, taken }
     }

@@ -2,10 +2,8 @@
 //! marked. No browser opens unasked; where none is, the address goes to another device and the one
 //! the browser ends at is pasted back.
 
-use std::sync::Arc;
-
 use qrcode::{Color, QrCode};
-use serde_json::{Value, json};
+use serde_json::json;
 use url::Url;
 
 use super::Verdict;

@@ -1,7 +1,5 @@
 //! The cache: what is kept, how long, how often it helped, why it went; look inside, drop.
 
-use std::sync::Arc;
-
 use crate::host::cache::CacheEntryView;
 use crate::tui::effect::Effect;
 use crate::tui::filter::contains;
@@ -9,7 +7,7 @@ use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
-use crate::tui::widget::{Browser, Doc, FilterLine, Pen, empty_text};
+use crate::tui::widget::{Browser, Doc, Pen, empty_text};
 
 /// A row: equal when the key is.
 #[derive(Clone, Debug)]
@@ -133,17 +131,7 @@ impl Pane for CachePane {
         }
     }
 
-    fn focus_next(&mut self, ui: Ui<'_>) -> bool {
-        self.browser.split.focus_next(ui.area)
-    }
-
-    fn filter(&self) -> Option<&FilterLine> {
-        Some(&self.browser.filter)
-    }
-
-    fn filter_mut(&mut self) -> Option<&mut FilterLine> {
-        Some(&mut self.browser.filter)
-    }
+    of_browser!();
 }
 
 fn kind(method: &str) -> &'static str {
@@ -161,7 +149,7 @@ fn left(entry: &CacheEntryView, model: &Model) -> (Ink, Role) {
         let left = end.since(model.now);
         if left.as_secs() >= 60 {
             let minutes = left.as_secs() / 60;
-            model.wake_at(crate::base::Timestamp(end.0 - minutes * 60_000_000 + 1));
+            model.wake_at(Timestamp(end.0 - minutes * 60_000_000 + 1));
             (ink!("{}m", minutes), Role::Muted)
         } else {
             (model.until(end), Role::Busy)

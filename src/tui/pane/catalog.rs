@@ -1,10 +1,6 @@
 //! What tools, resources and prompts have in common: entries of many servers in one list, found by
 //! a few letters, with what changed and why one cannot be used.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
 use crate::host::{ServerState, ServerView};
 use crate::mcp::capabilities::{ListChanges, ListKind};
 use crate::tui::effect::{Effect, ServerCommand};
@@ -14,9 +10,7 @@ use crate::tui::model::Model;
 use crate::tui::pane::servers::unstable;
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
-use crate::tui::widget::{
-    Browser, Doc, FilterLine, Part, Pen, changed, empty_text, no_match, width,
-};
+use crate::tui::widget::{Browser, Doc, Part, Pen, changed, empty_text, no_match, width};
 
 /// How an entry differs from the list before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -340,17 +334,7 @@ impl Pane for CatalogPane {
         self.browser.selected().map(|entry| entry.server.clone())
     }
 
-    fn filter(&self) -> Option<&FilterLine> {
-        Some(&self.browser.filter)
-    }
-
-    fn filter_mut(&mut self) -> Option<&mut FilterLine> {
-        Some(&mut self.browser.filter)
-    }
-
-    fn focus_next(&mut self, ui: Ui<'_>) -> bool {
-        self.browser.split.focus_next(ui.area)
-    }
+    of_browser!();
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         let Kind { noun, number, .. } = *self.kind;

@@ -2,7 +2,6 @@
 //! sign-ins, commands to approve, inputs, a changed file. What answers a row stands on top of it.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use indexmap::IndexMap;
 
@@ -12,7 +11,7 @@ use crate::tui::keymap::Scope;
 use crate::tui::model::{Model, Todo, kind_word};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
-use crate::tui::widget::{Browser, FilterLine, Pen, empty_text};
+use crate::tui::widget::{Browser, Pen, empty_text};
 
 mod detail;
 
@@ -175,21 +174,11 @@ impl Pane for InboxPane {
         }
     }
 
-    fn focus_next(&mut self, ui: Ui<'_>) -> bool {
-        self.browser.split.focus_next(ui.area)
-    }
-
     fn server(&self, model: &Model) -> Option<ServerName> {
         self.browser.selected().and_then(|row| row.server(model))
     }
 
-    fn filter(&self) -> Option<&FilterLine> {
-        Some(&self.browser.filter)
-    }
-
-    fn filter_mut(&mut self) -> Option<&mut FilterLine> {
-        Some(&mut self.browser.filter)
-    }
+    of_browser!();
 }
 
 /// Columns of what a row wants.

@@ -1,8 +1,6 @@
 //! What the three catalogues list of a server, and what they tell of an entry: tools, resources with
 //! their templates, prompts.
 
-use serde_json::Value;
-
 use super::catalog::{Entry, Kind};
 use crate::host::ServerView;
 use crate::mcp::capabilities::{ListKind, Tool, ToolHints};

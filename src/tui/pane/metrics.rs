@@ -1,7 +1,5 @@
 //! Counts, errors and latencies per server and per tool; sorted by any column.
 
-use std::sync::Arc;
-
 use crate::error::ErrorCode;
 use crate::host::metrics::MetricsView;
 use crate::mcp::traffic::MessageKind;
@@ -11,7 +9,7 @@ use crate::tui::keymap::Scope;
 use crate::tui::model::{Activity, Model};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
-use crate::tui::widget::{Browser, Doc, FilterLine, Pen, empty_text, width};
+use crate::tui::widget::{Browser, Doc, Pen, empty_text, width};
 
 /// One row: a server, or one of its targets.
 #[derive(Clone, Debug)]
@@ -247,17 +245,7 @@ impl Pane for MetricsPane {
         }
     }
 
-    fn focus_next(&mut self, ui: Ui<'_>) -> bool {
-        self.browser.split.focus_next(ui.area)
-    }
-
-    fn filter(&self) -> Option<&FilterLine> {
-        Some(&self.browser.filter)
-    }
-
-    fn filter_mut(&mut self) -> Option<&mut FilterLine> {
-        Some(&mut self.browser.filter)
-    }
+    of_browser!();
 }
 
 /// The metrics of all servers as JSON.
@@ -269,7 +257,7 @@ fn everything(model: &Model) -> String {
 }
 
 fn cell(row: &Row, column: Column, model: &Model) -> (Ink, Role) {
-    let took = |of: fn(&crate::host::metrics::LatencyView) -> std::time::Duration| {
+    let took = |of: fn(&crate::host::metrics::LatencyView) -> Duration| {
         let text = row.view.latency.as_ref().map_or_else(|| ink!("-"), |l| ink!("{}", Dur(of(l))));
         (text, Role::Text)
     };
@@ -350,7 +338,7 @@ fn histogram(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     doc.heading("latency histogram");
     let most = buckets.iter().max().copied().unwrap_or(1).max(1);
     for (n, count) in buckets.iter().enumerate().take(last + 1).skip(first) {
-        let limit = std::time::Duration::from_micros(2u64 << n);
+        let limit = Duration::from_micros(2u64 << n);
         let cells = (*count as usize * 28).div_ceil(most as usize);
         let mut bar = Ink::default();
         for _ in 0..cells {

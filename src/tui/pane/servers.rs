@@ -314,8 +314,7 @@ fn render_empty(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
                     .take(usize::from(area.height.saturating_sub(4)))
                     .enumerate()
             {
-                pen.at(1, row as u16 + 3)
-                    .put(crate::tui::ink::Ink::line(line), cx.style(Role::Text));
+                pen.at(1, row as u16 + 3).put(Ink::line(line), cx.style(Role::Text));
             }
         }
         EngineState::Running => {

@@ -1,7 +1,6 @@
 //! Every message of every server: filter language, follow and freeze, pairs, operations, export.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use crate::mcp::traffic::{MessageKind, TrafficRecord};
 use crate::tui::filter::{Filter, completions};
@@ -28,7 +27,7 @@ pub struct TrafficPane {
     filter: Filter,
     problem: Option<String>,
     /// What the index was built for: filter text and servers.
-    built_for: Option<(String, BTreeSet<crate::base::ServerName>)>,
+    built_for: Option<(String, BTreeSet<ServerName>)>,
     /// The saved filters.
     pub saved: SavedFilters,
     split: Split,
@@ -97,7 +96,7 @@ impl TrafficPane {
     }
 
     fn complete(&mut self, model: &Model) {
-        let servers = model.view.servers.keys().map(crate::base::ServerName::as_str);
+        let servers = model.view.servers.keys().map(ServerName::as_str);
         if let Some(best) = completions(self.input.text(), servers).first() {
             let text = self.input.text();
             let word = text.rsplit(char::is_whitespace).next().unwrap_or_default().len();

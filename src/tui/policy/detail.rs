@@ -4,11 +4,10 @@ use super::{Differs, PolicyScreen, Row, Section};
 use crate::deck::clients::ClientView;
 use crate::deck::lock::Place;
 use crate::host::policy::{Grant, GrantId, GrantKind, Held, Limits};
-use crate::tui::ink::{Bytes, Dur, Ink, count, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::Cx;
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::{Doc, Pen, changed, width};
 
 impl PolicyScreen {

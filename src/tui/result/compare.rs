@@ -2,21 +2,16 @@
 //! tells how far it is and can be stopped. Does no I/O.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use ratatui::style::Modifier;
-use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
-use crate::base::text::SafeText;
 use crate::mcp::Payload;
 use crate::tui::call::run::Difference;
 use crate::tui::effect::Effect;
 use crate::tui::form::draw::{Look, put};
+use crate::tui::prelude::*;
 use crate::tui::result::rows::{Rows, find};
 use crate::tui::result::view::{ResultView, Tab};
 use crate::tui::widget::Pen;
@@ -174,7 +169,9 @@ impl ResultView {
         let places = comparison.places();
         let partial = comparison.left_out.is_some();
         if purpose == Purpose::Show || places > 0 {
-            self.take_comparison(comparison);
+            self.contrast = Some(Contrast::new(&comparison, self.way()));
+            self.comparison = Some(comparison);
+            self.shift = 0;
             self.show(Tab::Compare);
         }
         match places {
@@ -188,13 +185,6 @@ impl ResultView {
         Way { width: self.width, wrap: self.wrap, beside: self.beside }
     }
 
-    /// Takes a comparison over; its layout follows.
-    pub(super) fn take_comparison(&mut self, comparison: Comparison) {
-        self.contrast = Some(Contrast::new(&comparison, self.way()));
-        self.comparison = Some(comparison);
-        self.shift = 0;
-    }
-
     /// Lays the comparison out for the region and the ways of looking; the line on top stays.
     pub(super) fn lay_comparison(&mut self) {
         let Some(comparison) = &self.comparison else {
@@ -202,7 +192,7 @@ impl ResultView {
             return;
         };
         let way = self.way();
-        if self.contrast.as_ref().is_some_and(|contrast| contrast.way() == way) {
+        if self.contrast.as_ref().is_some_and(|contrast| contrast.way == way) {
             return;
         }
         let top = self.contrast.as_ref().map(|contrast| contrast.line_at(self.scroll).0);
@@ -213,11 +203,6 @@ impl ResultView {
         self.contrast = Some(contrast);
     }
 
-    /// Rows of the comparison.
-    pub(super) fn compared_rows(&self) -> usize {
-        self.contrast.as_ref().map_or(0, Contrast::len)
-    }
-
     /// Moves the window on long lines; says why when it cannot.
     pub(super) fn shift_comparison(&mut self, columns: isize) -> Option<Effect> {
         let (comparison, contrast) = (self.comparison.as_ref()?, self.contrast.as_ref()?);
@@ -226,10 +211,10 @@ impl ResultView {
                 "long lines are shown in several rows; {wrap} makes one of each, to be moved";
             return Some(Effect::Say(words.to_owned()));
         }
-        let room = isize::try_from(contrast.way().sides().0).unwrap_or(0);
+        let room = isize::try_from(contrast.way.sides().0).unwrap_or(0);
         let (mut least, mut most) = (0, 0);
         for (at, line) in comparison.lines.iter().enumerate() {
-            let begins = contrast.begins(at).cast_signed();
+            let begins = contrast.shown[at].start.cast_signed();
             least = least.min(-begins);
             most = most.max(line.text.len().cast_signed() - begins - room / 2);
         }
@@ -256,8 +241,8 @@ impl ResultView {
         let Some((line, offset)) = found else { return false };
         self.scroll = contrast.row_of(line, offset);
         if !self.wrap {
-            let begins = contrast.begins(line);
-            let room = usize::from(contrast.way().sides().0) / 2;
+            let begins = contrast.shown[line].start;
+            let room = usize::from(contrast.way.sides().0) / 2;
             let seen = (begins..begins + room).contains(&offset);
             let place = offset.saturating_sub(BEFORE).cast_signed() - begins.cast_signed();
             self.shift = if seen { 0 } else { place };
@@ -282,7 +267,7 @@ impl ResultView {
             put(buf, area.x, area.y, area.width, "no difference", look.ok);
             return;
         }
-        let (left, right) = contrast.way().sides();
+        let (left, right) = contrast.way.sides();
         let columns = [(area.x, left), (area.right().saturating_sub(right), right)];
         for y in 0..area.height {
             let slices = contrast.row(self.scroll + usize::from(y));
@@ -337,7 +322,7 @@ impl ResultView {
         pen.write(text(from, to), style.add_modifier(Modifier::UNDERLINED));
         pen.write(text(to, part.end), style);
         let left_out =
-            self.wrap && part.end == contrast.ends(slice.line) && part.end < line.text.len();
+            self.wrap && part.end == contrast.shown[slice.line].end && part.end < line.text.len();
         if left_out {
             pen.write(" …", look.faint);
         }
@@ -429,7 +414,8 @@ impl Contrast {
             slices(at, &lines[at], &shown[at], if way.wrap { room(&lines[at]) } else { usize::MAX })
         };
         let places = if way.is_beside() {
-            side_by_side(lines)
+            // Numbers of the earlier and the later line of each row.
+            paired(lines.iter().enumerate().map(|(at, line)| (line.change, at)))
         } else {
             (0..lines.len()).map(|line| (Some(line), None)).collect()
         };
@@ -441,10 +427,6 @@ impl Contrast {
             }
         }
         Self { way, rows, shown }
-    }
-
-    pub(super) const fn way(&self) -> Way {
-        self.way
     }
 
     /// How many rows there are.
@@ -470,16 +452,6 @@ impl Contrast {
         };
         let here = find(&|slice| slice.line == line && slice.part.contains(&offset));
         here.or_else(|| find(&|slice| slice.line == line)).unwrap_or(0)
-    }
-
-    /// Where a line begins to be shown in a single row.
-    pub(super) fn begins(&self, line: usize) -> usize {
-        self.shown[line].start
-    }
-
-    /// Where its last row ends.
-    pub(super) fn ends(&self, line: usize) -> usize {
-        self.shown[line].end
     }
 }
 
@@ -673,11 +645,6 @@ fn around(old: &str, new: &str) -> Option<(usize, usize)> {
     ((before + behind) * 4 >= old.len().max(new.len())).then_some((before, behind))
 }
 
-/// Pairs for two columns: numbers of the earlier and the later line of each row.
-fn side_by_side(lines: &[DiffLine]) -> Vec<(Option<usize>, Option<usize>)> {
-    paired(lines.iter().enumerate().map(|(at, line)| (line.change, at)))
-}
-
 fn paired<T: Copy>(lines: impl Iterator<Item = (Change, T)>) -> Vec<(Option<T>, Option<T>)> {
     let mut out: Vec<(Option<T>, Option<T>)> = Vec::new();
     let mut waiting = 0;
@@ -782,7 +749,7 @@ mod tests {
         let found = job.run(|stage| stages.borrow_mut().push(stage)).expect("not stopped");
         assert_eq!(*stages.borrow(), [Stage::Reading, Stage::Matching]);
         assert_eq!(view.compared(found), Some(Difference::Places(1)));
-        assert_eq!((view.tab(), view.comparing_words()), (Tab::Compare, None));
+        assert_eq!((view.tab, view.comparing_words()), (Tab::Compare, None));
     }
 
     #[test]
@@ -792,7 +759,7 @@ mod tests {
         let stopped = view.compare_job().expect("work");
         let late = stopped.clone().run(|_| {}).expect("done before it was stopped");
         assert!(view.stop_comparing() && !view.stop_comparing());
-        assert_eq!(view.tab(), Tab::Content);
+        assert_eq!(view.tab, Tab::Content);
         assert!(stopped.run(|_| {}).is_none());
         assert_eq!(view.compared(late.clone()), None);
         view.compare_with(&long("three"), Purpose::Show);

@@ -4,10 +4,9 @@
 use std::fmt::Write as _;
 
 use base64::Engine as _;
-use serde_json::Value;
 
-use crate::base::text::SafeText;
 use crate::mcp::Payload;
+use crate::tui::prelude::*;
 use crate::tui::result::image::Picture;
 use crate::tui::result::rows::Shared;
 
@@ -167,7 +166,7 @@ fn binary(result: &Payload, pointer: &str, key: &str) -> Binary {
 
 fn picture(result: &Payload, pointer: String, key: &str, mime: &str, title: SafeText) -> Block {
     let binary = binary(result, &pointer, key);
-    let picture = Picture::new(binary.text().clone());
+    let picture = Picture::new(binary.text.clone());
     let kind = BlockKind::Picture(picture, binary);
     Block { title, pointer, mime: mime.to_owned(), kind }
 }
@@ -227,9 +226,11 @@ const PACKED: usize = 4 << 20;
 /// Binary content.
 #[derive(Clone, Debug)]
 pub struct Binary {
-    text: Shared,
+    /// The base64.
+    pub(super) text: Shared,
     /// The text without line breaks, where it had some.
     packed: Option<String>,
+    /// How many there are; about, where the base64 is not what it should be.
     bytes: u64,
     /// Why it cannot be shown by row.
     broken: Option<&'static str>,
@@ -257,21 +258,6 @@ impl Binary {
             binary.broken = Some("bad base64");
         }
         binary
-    }
-
-    /// The base64.
-    pub const fn text(&self) -> &Shared {
-        &self.text
-    }
-
-    /// Size in bytes; about, where the base64 is not what it should be.
-    pub const fn len(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Whether there are no bytes.
-    pub const fn is_empty(&self) -> bool {
-        self.bytes == 0
     }
 
     /// What it is, in words: kind by its first bytes, size, and of audio what its head says.
@@ -511,7 +497,7 @@ mod binary_tests {
             .collect();
         for text in [plain, broken_up] {
             let binary = binary(&text);
-            assert_eq!((binary.len(), binary.rows()), (1_003, 63));
+            assert_eq!((binary.bytes, binary.rows()), (1_003, 63));
             for row in 0..binary.rows() {
                 let part = &bytes[row * 16..(row * 16 + 16).min(bytes.len())];
                 assert_eq!(binary.row(row), line(row * 16, part));
@@ -538,7 +524,7 @@ mod binary_tests {
         let late = format!("{}%%%%", "AAAA".repeat(20_000));
         assert!(binary(&late).row(3_750).contains("bad base64 from here on"));
         assert_eq!(binary("").rows(), 0);
-        assert!(binary("").is_empty());
+        assert_eq!(binary("").bytes, 0);
     }
 }
 

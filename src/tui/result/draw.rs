@@ -1,13 +1,8 @@
 //! Drawing of a result: the rows that are visible, and no others.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::Style;
-use serde_json::Value;
-
-use crate::base::text::SafeText;
 use crate::tui::form::draw::{Look, put};
 use crate::tui::graphics::{Graphics, Placement};
+use crate::tui::prelude::*;
 use crate::tui::result::content::{Block, BlockKind};
 use crate::tui::result::image::{Picture, PictureDone, PictureJob};
 use crate::tui::result::markdown;

@@ -2,18 +2,16 @@
 //! or no picture at all is said, never decoded (`limits.imagePixels`, `limits.imageBytes`).
 
 use std::io::Cursor;
-use std::sync::Arc;
 
 use base64::Engine as _;
 use image::imageops::FilterType;
 use image::{DynamicImage, ImageDecoder, ImageReader, Limits, RgbaImage};
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::{Color, Style};
+use ratatui::style::Color;
 
 use super::rows::Shared;
 use crate::config::ContentLimits;
 use crate::tui::graphics::{CellPixels, Encoded, Graphics, Manner, Placement};
+use crate::tui::prelude::*;
 use crate::tui::theme::ColorDepth;
 
 /// Pictures are kept this large at most: more than half blocks show.

@@ -60,7 +60,6 @@ pub struct Rows {
     checkpoints: Vec<usize>,
     len: usize,
     width: usize,
-    bytes: usize,
 }
 
 const STRIDE: usize = 64;
@@ -72,7 +71,7 @@ impl Rows {
     /// Finds the rows of `text`; lines longer than `width` bytes go on in the next row.
     pub fn new(text: &str, width: usize) -> Self {
         let width = width.clamp(8, Self::WIDEST);
-        let mut rows = Self { checkpoints: Vec::new(), len: 0, width, bytes: text.len() };
+        let mut rows = Self { checkpoints: Vec::new(), len: 0, width };
         let mut at = 0;
         loop {
             if rows.len.is_multiple_of(STRIDE) {
@@ -89,13 +88,8 @@ impl Rows {
     }
 
     /// How many rows there are; at least one.
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.len
-    }
-
-    /// Whether the text is empty.
-    pub const fn is_empty(&self) -> bool {
-        self.bytes == 0
     }
 
     /// The rows in `range`, as slices of `text` (the one that was given to [`Rows::new`]).

@@ -111,7 +111,7 @@ fn s26_pictures_beyond_the_limits_are_named_and_never_decoded() {
         view.picture_done(job.run());
         screen(&mut view, 60, 60);
     }
-    let about = |index: usize| match &view.blocks()[index].kind {
+    let about = |index: usize| match &view.blocks[index].kind {
         BlockKind::Data { about, .. } => about.as_str().to_owned(),
         BlockKind::Picture(picture, _) => format!("{:?}", picture.size),
         other => panic!("{other:?}"),
@@ -142,7 +142,7 @@ fn a_picture_is_decoded_within_the_limits_of_its_server() {
             view.picture_done(job.run());
             screen(&mut view, 60, 60);
         }
-        let is_picture = matches!(view.blocks()[0].kind, BlockKind::Picture(..));
+        let is_picture = matches!(view.blocks[0].kind, BlockKind::Picture(..));
         assert_eq!(is_picture, decoded, "{limits:?}");
     }
 }
@@ -286,7 +286,7 @@ fn a_comparison_names_only_what_differs() {
     view.apply(Action::SideBySide);
     let beside = screen(&mut view, 60, 12);
     assert!(beside.lines().any(|l| l.contains("- two") && l.contains("+ 2")), "{beside}");
-    let same = view.result().clone();
+    let same = view.result.clone();
     view.compare_with(&same, Purpose::Show);
     assert!(screen(&mut view, 40, 12).contains("no difference"));
 }

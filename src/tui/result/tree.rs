@@ -94,13 +94,8 @@ impl Tree {
     }
 
     /// How many rows are visible.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         1 + self.open.as_ref().map_or(0, Open::rows)
-    }
-
-    /// Never: the root is always a row.
-    pub const fn is_empty(&self) -> bool {
-        false
     }
 
     /// The rows from `from` on, at most `most`.

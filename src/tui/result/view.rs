@@ -3,16 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use ratatui::layout::{Position, Rect};
-use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
 use crate::config::ContentLimits;
 use crate::error::Violation;
 use crate::mcp::Payload;
-use crate::tui::action::Action;
 use crate::tui::effect::{Effect, Existing};
 use crate::tui::form::draw::Look;
+use crate::tui::prelude::*;
 use crate::tui::result::compare::{Comparing, Comparison, Contrast};
 use crate::tui::result::content::{self, Block, BlockKind, Blocks, blocks};
 use crate::tui::result::draw::Laid;
@@ -37,8 +35,8 @@ pub enum Tab {
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "ways of looking, each on or off by itself")]
 pub struct ResultView {
-    pub(super) result: Payload,
-    pub(super) blocks: Blocks,
+    pub(crate) result: Payload,
+    pub(crate) blocks: Blocks,
     pub(super) laid: Vec<Laid>,
     pub(super) width: u16,
     pub(super) height: u16,
@@ -54,7 +52,7 @@ pub struct ResultView {
     /// Text and structured content say different things.
     pub(super) mismatch: bool,
     pub(super) violations: Vec<Violation>,
-    pub(super) tab: Tab,
+    pub(crate) tab: Tab,
     pub(super) block: usize,
     pub(super) scroll: usize,
     pub(super) column: usize,
@@ -119,21 +117,6 @@ impl ResultView {
         self.expanded.clone_from(&earlier.expanded);
     }
 
-    /// The result.
-    pub const fn result(&self) -> &Payload {
-        &self.result
-    }
-
-    /// The tab that is shown.
-    pub const fn tab(&self) -> Tab {
-        self.tab
-    }
-
-    /// The blocks of content.
-    pub const fn blocks(&self) -> &Blocks {
-        &self.blocks
-    }
-
     /// Rows of a block with the line above it.
     pub(super) fn block_rows(&self, index: usize) -> usize {
         let body = self.laid.get(index).map_or(0, Laid::len);
@@ -145,18 +128,13 @@ impl ResultView {
     }
 
     /// How many rows the tab has.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self.tab {
             Tab::Content => (0..self.blocks.len()).map(|i| self.block_rows(i)).sum(),
             Tab::Structured => self.structured.as_ref().map_or(0, Tree::len),
             Tab::Raw => self.raw.len(),
-            Tab::Compare => self.compared_rows(),
+            Tab::Compare => self.contrast.as_ref().map_or(0, Contrast::len),
         }
-    }
-
-    /// Whether the tab shows nothing.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     pub(super) fn show(&mut self, tab: Tab) {
@@ -421,7 +399,7 @@ impl ResultView {
         if let Some(binary) = block.and_then(Block::binary) {
             let mime = block.map(|b| b.mime.as_str()).unwrap_or_default();
             let name = format!("mcpdeck-result.{}", content::suffix(mime));
-            return save(&name, Content::Base64(binary.text().clone()));
+            return save(&name, Content::Base64(binary.text.clone()));
         }
         if let Some(BlockKind::Text(text)) = block.map(|b| &b.kind) {
             return save("mcpdeck-result.txt", Content::Text(text.clone()));

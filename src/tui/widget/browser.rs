@@ -3,8 +3,6 @@
 
 use std::ops::Range;
 
-use ratatui::style::Style;
-
 use crate::tui::pane::{Cx, Gesture};
 use crate::tui::prelude::*;
 use crate::tui::widget::{Doc, FilterLine, Pen};

@@ -1,6 +1,5 @@
 //! A text of styled lines that is built once and drawn by window: details, help, black box.
 
-use serde_json::Value;
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 

@@ -3,8 +3,6 @@
 
 use std::ops::Range;
 
-use ratatui::style::Style;
-
 use super::{Pen, width};
 use crate::tui::chord::Chord;
 use crate::tui::prelude::*;

@@ -1,12 +1,10 @@
 //! A pen over a region of the buffer: clips, measures by cells, draws [`Drawable`] text alone.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::Style;
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
 use crate::tui::ink::{Drawable, Piece};
+use crate::tui::prelude::*;
 
 /// Width of drawable text in cells.
 pub fn width(text: &impl Drawable) -> u16 {

@@ -5,11 +5,10 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-use crate::tui::action::Action;
-use crate::tui::ink::{Ink, ink};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Feed;
 use crate::tui::pane::Cx;
+use crate::tui::prelude::*;
 use crate::tui::widget::ListState;
 use crate::tui::widget::browser::Rows;
 

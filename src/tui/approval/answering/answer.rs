@@ -1,15 +1,12 @@
 //! From the draft to the answer: checked, confirmed where it opens something, refused once nothing
 //! may be sent any more.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{AnswerScreen, Draft, Part, Says, Stage};
-use crate::base::human::count;
-use crate::base::text::SafeText;
 use crate::deck::answers::{AskedKind, Reply, ScriptedAnswer};
 use crate::host::Verdict;
 use crate::mcp::Answer;
-use crate::tui::action::Action;
 use crate::tui::approval::answering::draft::{parsed, parsed_result};
 use crate::tui::approval::elicitation::{Asks, ElicitationReading, accepted};
 use crate::tui::approval::sampling::{Media, media};
@@ -17,6 +14,7 @@ use crate::tui::effect::Effect;
 use crate::tui::form::{CheckJob, Checked, FormState};
 use crate::tui::pane::Out;
 use crate::tui::pane::catalog::file_name;
+use crate::tui::prelude::*;
 
 /// JSON-RPC error code the specification shows for a person who says no to sampling.
 const REJECTED: i64 = -1;

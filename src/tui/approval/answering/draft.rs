@@ -1,22 +1,20 @@
 //! The answer being made: text with its fields and tool calls, JSON, a form, a yes or no.
 
-use std::sync::Arc;
-
 use ratatui_textarea::TextArea;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::base::text::SafeText;
 use crate::base::text::json::pretty;
 use crate::config::{ApprovalRule, ApprovalRules};
 use crate::deck::answers::{Answers, AskedKind};
 use crate::host::approvals::RuleKind;
 use crate::mcp::RequestKind;
-use crate::tui::action::Action;
 use crate::tui::approval::answering::answer::{Awaits, wrong};
 use crate::tui::approval::answering::{AnswerScreen, Drafting, Part, Says, read};
 use crate::tui::form::FormState;
 use crate::tui::form::input::area;
 use crate::tui::form::seed::{Defaults, seed};
+use crate::tui::model::last_text;
+use crate::tui::prelude::*;
 use crate::tui::widget::{Doc, TextInput};
 
 /// The answer being made.
@@ -346,7 +344,7 @@ impl AnswerScreen {
         };
         match (&self.says, &self.draft) {
             (Says::Sampling(_), _) => {
-                if let Some(text) = self.last_message() {
+                if let Some(text) = last_text(&self.params) {
                     let result = completion(text, "endTurn");
                     offers.push(built_in("the last message, repeated", result));
                 }
@@ -355,8 +353,8 @@ impl AnswerScreen {
                 offers.push(built_in("an answer cut off by the token limit", cut));
             }
             (Says::Elicitation(_), Draft::Form(form)) => {
-                let conj = [form.document().root.clone()];
-                if let Some(content) = seed(form.document(), &conj, Defaults::All) {
+                let conj = [form.document.root.clone()];
+                if let Some(content) = seed(&form.document, &conj, Defaults::All) {
                     let result = json!({"action": "accept", "content": content});
                     offers.push(built_in("the defaults of the form", result));
                 }
@@ -364,12 +362,6 @@ impl AnswerScreen {
             _ => {}
         }
         offers
-    }
-
-    fn last_message(&self) -> Option<&str> {
-        let content = self.params.get("messages")?.as_array()?.last()?.get("content")?;
-        let blocks = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
-        blocks.iter().rev().find_map(|block| block.get("text")?.as_str())
     }
 }
 

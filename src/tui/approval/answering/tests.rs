@@ -7,8 +7,7 @@ use crossterm::event::{KeyCode, KeyEvent};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::base::ServerName;
-use crate::base::Timestamp;
+use crate::base::{ServerName, Timestamp};
 
 mod form;
 

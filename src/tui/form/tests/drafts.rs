@@ -108,7 +108,7 @@ fn another_shape_drops_it_with_the_part_that_was_a_value() {
     form.select_place("/u/n");
     press(&mut form, "5x");
     assert_eq!(form.arguments(), json!({"u": {"n": 5}}));
-    form.choose_variant(0, 1);
+    form.choose(0, 1);
     assert_ne!(form.arguments().pointer("/u/n"), Some(&json!(5)), "5x was never 5");
     assert!(!form.has_drafts());
 }
@@ -129,15 +129,15 @@ fn a_variant_that_was_left_does_not_come_back_in_another_item() {
     let mut form = form(json!({"properties": {"list": {"type": "array", "items": variants}}}));
     form.set_value(Some(json!({"list": [{"a": "first"}, {"b": "second"}]})));
     let variant = |form: &FormState, at: &str| {
-        let is_it = |row: &Row| row.pointer == at && matches!(row.kind, RowKind::Variant { .. });
+        let is_it = |row: &Row| row.pointer == at && matches!(row.kind, RowKind::Choice { .. });
         form.rows().iter().position(is_it).expect("its line")
     };
     form.fold(0, false);
     let row = variant(&form, "/list/0");
-    form.choose_variant(row, 1);
+    form.choose(row, 1);
     form.remove("/list/0");
     let row = variant(&form, "/list/0");
-    form.choose_variant(row, 0);
+    form.choose(row, 0);
     assert_eq!(form.arguments().pointer("/list/0/a"), None, "{}", form.arguments());
 }
 
@@ -156,7 +156,7 @@ fn what_tells_variants_apart_is_there_as_soon_as_something_is_typed_in_one() {
     assert_eq!(form.arguments(), json!({"shape": {"kind": "Circle", "r": 2}}));
     assert_eq!(form.blocking(), 0, "{:?}", form.problems());
     form.unset("/shape");
-    form.choose_variant(0, 1);
+    form.choose(0, 1);
     form.unset("/shape");
     form.select_place("/shape/side");
     press(&mut form, "3");

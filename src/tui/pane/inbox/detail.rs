@@ -1,8 +1,6 @@
 //! Beside the inbox: what the selected request is about in a few lines, the rules that hold, what
 //! is shared, and what became of earlier requests.
 
-use serde_json::Value;
-
 use super::Row;
 use crate::config::ApprovalRule;
 use crate::host::approvals::{Decider, PendingRequest, RuleKind, Settlement};

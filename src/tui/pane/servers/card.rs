@@ -1,7 +1,5 @@
 //! One server in a few lines: state and why, reach, load, what to do next.
 
-use std::time::Duration;
-
 use crate::config::Hold;
 use crate::host::breaker::BreakerView;
 use crate::host::dev::{BuildEnd, BuildView, DevView};
@@ -469,7 +467,7 @@ fn branch(
     }
 }
 
-fn node(model: &Model, glyphs: &Glyphs, name: &ServerName, lead: crate::tui::ink::Ink) -> DocLine {
+fn node(model: &Model, glyphs: &Glyphs, name: &ServerName, lead: Ink) -> DocLine {
     let mut line = vec![(lead, Role::Rule), (Model::name(name), Role::Text)];
     if let Some(server) = model.server(name) {
         let text = ink!("  {} {}", glyphs.state(server.state), server.state.as_str());

@@ -1,9 +1,8 @@
 //! The tour: a few short pages on the first `--demo`.
 
-use crate::tui::ink::ink;
 use crate::tui::keymap::Scope;
 use crate::tui::pane::Ui;
-use crate::tui::theme::Role;
+use crate::tui::prelude::*;
 use crate::tui::widget::Doc;
 
 /// Title and text of each page; keys are named by what they do.

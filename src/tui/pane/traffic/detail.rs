@@ -1,7 +1,5 @@
 //! The detail of one message: what is known of it, and its body as JSON that folds.
 
-use serde_json::Value;
-
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;

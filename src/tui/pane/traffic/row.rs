@@ -1,7 +1,6 @@
 //! Rows of the traffic list.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 use crate::mcp::CallId;
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};

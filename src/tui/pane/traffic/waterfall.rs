@@ -2,7 +2,6 @@
 //! rows that are shown; builds and draws no more than those on the screen.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use crate::deck::recording::{Operation, Operations, Outcome};
 use crate::mcp::traffic::Direction;
