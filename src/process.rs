@@ -89,7 +89,7 @@ struct Inner {
     pid: u32,
     orders: watch::Sender<ladder::Order>,
     exit: watch::Receiver<Option<ExitView>>,
-    stdin: pipes::StdinGate,
+    stdin: pipes::Gate<tokio::process::ChildStdin>,
     stderr: stderr::StderrTap,
     usage: usage::Meter,
 }
@@ -105,18 +105,18 @@ impl Drop for Inner {
 /// # Errors
 /// [`SpawnError`] when the operating system refuses, with its reason in words.
 pub async fn spawn(launch: Launch, context: ProcessContext) -> Result<Spawned, SpawnError> {
-    let started = platform::start(launch, &context).await?;
-    let pid = started.leader.pid();
-    let (stdin, stdin_gate) = pipes::stdin(started.stdin);
-    let (stdout, stdout_gate) = pipes::stdout(started.stdout);
+    let (leader, (stdin, stdout, stderr)) = platform::start(launch).await?;
+    let pid = leader.pid();
+    let (stdin, stdin_gate) = pipes::stdin(stdin);
+    let (stdout, stdout_gate) = pipes::stdout(stdout);
     let tap = stderr::StderrTap::new(context.redactor.clone(), context.stderr_bytes);
-    let reader = tokio::spawn(stderr::pump(started.stderr, tap.clone(), context.clone()));
+    let reader = tokio::spawn(stderr::pump(stderr, tap.clone(), context.clone()));
     let (orders, order) = watch::channel(ladder::Order::default());
     let (done, exit) = watch::channel(None);
-    let usage = usage::Meter::new(started.leader.family());
+    let usage = usage::Meter::new(leader.family());
     tokio::spawn(
         ladder::Watchman {
-            leader: started.leader,
+            leader,
             began: tokio::time::Instant::now(),
             order,
             stdin: stdin_gate.clone(),
@@ -133,8 +133,7 @@ pub async fn spawn(launch: Launch, context: ProcessContext) -> Result<Spawned, S
 /// platform does not tell.
 #[cfg(unix)]
 pub async fn running() -> usize {
-    let mark = family::host_mark();
-    let token = mark.split_once('=').map_or("", |(_, token)| token);
+    let token = family::host_token();
     let table = census::take().await;
     let ours = |row: &&census::Row| row.mark.as_deref().is_some_and(|mark| mark.starts_with(token));
     table.rows().filter(ours).filter(|row| row.running).count()

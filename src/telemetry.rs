@@ -115,7 +115,8 @@ impl Telemetry {
                     .lossy(true)
                     .finish(file);
                 writer = Some(guard);
-                Some(format::JsonLines::new(queue, Arc::clone(&redactor), options.payloads))
+                let (redactor, payloads) = (Arc::clone(&redactor), options.payloads);
+                Some(format::JsonLines { queue, redactor, payloads })
             }
         };
         let subscriber = Registry::default().with(filter).with(layer);

@@ -124,10 +124,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// its turn; after three seconds, and where nothing can be locked (some network file systems), the
 /// work is done all the same. Must not be called from within itself.
 pub fn alone<T>(file: &Path, work: impl FnOnce() -> T) -> T {
-    let lock = wait(file);
-    let done = work();
-    drop(lock);
-    done
+    let _lock = wait(file);
+    work()
 }
 
 #[expect(clippy::disallowed_methods, reason = "the end of another program's lock is no event")]

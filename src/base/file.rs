@@ -19,9 +19,7 @@ use super::atomic::{Readers, alone, replace};
 /// What the system says; [`io::ErrorKind::InvalidInput`] for what is no regular file,
 /// [`io::ErrorKind::FileTooLarge`] for a longer one.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let mut options = OpenOptions::new();
-    options.read(true);
-    take(open(path, &options, 0)?.0, limit)
+    take(open(path, OpenOptions::new().read(true), 0)?.0, limit)
 }
 
 /// The same as text; `None` when there is no such file.
@@ -89,14 +87,6 @@ pub struct StateFile {
 /// A half-written file that is older than this has no writer any more.
 const LEFT: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// What a state file holds.
-enum Held<T> {
-    Nothing,
-    Value(T),
-    /// It cannot be used, for this reason.
-    Broken(String),
-}
-
 impl StateFile {
     /// A state file of at most `limit` bytes.
     pub fn new(path: impl Into<PathBuf>, limit: u64) -> Self {
@@ -124,36 +114,25 @@ impl StateFile {
     /// # Errors
     /// As [`StateFile::open`], or that it is too large.
     pub fn bytes(&self) -> io::Result<Option<Vec<u8>>> {
-        let mut options = OpenOptions::new();
-        options.read(true);
-        match self.open(&options) {
+        match self.open(OpenOptions::new().read(true)) {
             Ok(file) => take(file, self.limit).map(Some),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn held<T>(&self, parse: impl FnOnce(&[u8]) -> Result<T, String>) -> Held<T> {
-        match self.bytes() {
-            Ok(None) => Held::Nothing,
-            Ok(Some(bytes)) => match parse(&bytes) {
-                Ok(value) => Held::Value(value),
-                Err(why) => Held::Broken(why),
-            },
-            Err(error) => Held::Broken(error.to_string()),
-        }
+    /// What it holds, or why it cannot be used.
+    fn held<T>(&self, parse: impl FnOnce(&[u8]) -> Result<T, String>) -> Result<Option<T>, String> {
+        let bytes = self.bytes().map_err(|error| error.to_string())?;
+        bytes.map(|bytes| parse(&bytes)).transpose()
     }
 
     /// What it holds; nothing where it cannot be used. `parse` gives why it cannot.
     pub fn load<T>(&self, parse: impl FnOnce(&[u8]) -> Result<T, String>) -> Option<T> {
-        match self.held(parse) {
-            Held::Value(value) => Some(value),
-            Held::Nothing => None,
-            Held::Broken(why) => {
-                tracing::warn!(file = %self.path.display(), %why, "a state file is not used");
-                None
-            }
-        }
+        self.held(parse).unwrap_or_else(|why| {
+            tracing::warn!(file = %self.path.display(), %why, "a state file is not used");
+            None
+        })
     }
 
     /// Changes what it holds while no other program does: `change` is given what it holds, and
@@ -169,9 +148,8 @@ impl StateFile {
         alone(&self.path, || {
             self.sweep();
             let (held, broken) = match self.held(parse) {
-                Held::Nothing => (None, None),
-                Held::Value(value) => (Some(value), None),
-                Held::Broken(why) => (None, Some(why)),
+                Ok(held) => (held, None),
+                Err(why) => (None, Some(why)),
             };
             let Some(bytes) = change(held)? else { return Ok(false) };
             if let Some(why) = broken {

@@ -63,16 +63,14 @@ pub fn count(number: impl TryInto<u64>, noun: &'static str) -> Count {
 
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let noun = self.noun;
-        let text = if self.number == 1 {
-            format!("1 {noun}")
-        } else if let Some(stem) = noun.strip_suffix('y').filter(|s| !s.ends_with(['a', 'e', 'o']))
-        {
-            format!("{} {stem}ies", self.number)
-        } else if noun.ends_with(['s', 'x']) || noun.ends_with("ch") || noun.ends_with("sh") {
-            format!("{} {noun}es", self.number)
-        } else {
-            format!("{} {noun}s", self.number)
+        let Self { number, noun } = *self;
+        let text = match noun.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'o'])) {
+            _ if number == 1 => format!("1 {noun}"),
+            Some(stem) => format!("{number} {stem}ies"),
+            None if noun.ends_with(['s', 'x']) || noun.ends_with("ch") || noun.ends_with("sh") => {
+                format!("{number} {noun}es")
+            }
+            None => format!("{number} {noun}s"),
         };
         f.pad(&text)
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 use tracing::Level;
 
 use crate::base::ring::{Ring, Weighed};
@@ -10,8 +11,9 @@ use crate::base::text::SafeText;
 use crate::base::{ServerName, Timestamp};
 
 /// Where a log line came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum LogSource {
     /// The host itself.
     Host,
@@ -21,18 +23,6 @@ pub enum LogSource {
     Build,
     /// A `notifications/message` of the server.
     Notification,
-}
-
-impl LogSource {
-    /// The word in the log file.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Host => "host",
-            Self::Stderr => "stderr",
-            Self::Build => "build",
-            Self::Notification => "notification",
-        }
-    }
 }
 
 /// One line.
@@ -57,7 +47,7 @@ impl LogRecord {
     pub fn keep(self, logs: &Ring<Self>) {
         let server = self.server.as_ref().map(ServerName::as_str);
         let logger = self.logger.as_ref().map(SafeText::as_str);
-        let action = self.source.as_str();
+        let action: &str = self.source.into();
         macro_rules! log {
             ($level:ident) => {
                 tracing::event!(

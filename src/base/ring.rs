@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 /// What a ring stores.
@@ -85,10 +85,6 @@ impl<T: Weighed> Ring<T> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
-        self.inner.lock()
-    }
-
     /// From now on somebody needs records whole: writers cut them at this size, in bytes, if that
     /// is more than they would keep by themselves. Nobody does with 0.
     pub fn keep_whole(&self, bytes: usize) {
@@ -105,7 +101,7 @@ impl<T: Weighed> Ring<T> {
         let mut evicted = None;
         let mut more = Vec::new();
         let next = {
-            let mut inner = self.lock();
+            let mut inner = self.inner.lock();
             inner.bytes += item.bytes();
             inner.items.push_back(item);
             while inner.is_over()
@@ -132,7 +128,7 @@ impl<T: Weighed> Ring<T> {
 
     /// Up to `max` records from `cursor` on.
     pub fn read(&self, cursor: u64, max: usize) -> Batch<T> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let first = cursor.clamp(inner.first, inner.next());
         let start = (first - inner.first) as usize;
         let end = start.saturating_add(max).min(inner.items.len());
@@ -146,25 +142,25 @@ impl<T: Weighed> Ring<T> {
 
     /// The newest `n` records, oldest first.
     pub fn tail(&self, n: usize) -> Vec<Arc<T>> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let start = inner.items.len().saturating_sub(n);
         inner.items.range(start..).cloned().collect()
     }
 
     /// Sequence numbers of the records held now. The start is also how many were dropped so far.
     pub fn span(&self) -> Range<u64> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         inner.first..inner.next()
     }
 
     /// Bytes held now, by the records' own account.
     pub fn bytes(&self) -> usize {
-        self.lock().bytes
+        self.inner.lock().bytes
     }
 
     /// Changes whenever a record is appended; the value is the end of the ring.
     pub fn changed(&self) -> watch::Receiver<u64> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         self.changed.send_replace(inner.next());
         self.changed.subscribe()
     }

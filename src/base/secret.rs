@@ -12,8 +12,10 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine as _, alphabet};
 use parking_lot::RwLock;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
+
+use super::text::json::escaped;
 
 /// What a secret prints as, everywhere.
 pub const MASK: &str = "***";
@@ -21,7 +23,8 @@ pub const MASK: &str = "***";
 /// A value that must not be shown: an environment value, a header, an answered input, a token.
 ///
 /// `Debug`, `Display` and `Serialize` all give [`MASK`]; only [`Secret::expose`] gives the value.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash, Deserialize)]
+#[serde(from = "String")]
 pub struct Secret(Arc<str>);
 
 impl Secret {
@@ -66,12 +69,6 @@ impl Serialize for Secret {
     }
 }
 
-impl<'de> Deserialize<'de> for Secret {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(Self::new)
-    }
-}
-
 /// Replaces known secret values in text by [`MASK`], in every spelling they are likely to appear in.
 ///
 /// Looked for: the value; as JSON writes it (also inside a string of a string); percent-encoded;
@@ -100,7 +97,7 @@ impl Search {
         for value in &values {
             patterns.add(value.expose());
         }
-        let patterns = patterns.into_sorted();
+        let patterns = patterns.0;
         let longest = patterns.iter().map(String::len).max().unwrap_or(0);
         if patterns.is_empty() {
             return Self { values, ..Self::default() };
@@ -237,7 +234,7 @@ const MIN_BASE64: usize = 10;
 /// Shortest line of a value of several lines: the last one of a key may be short.
 const MIN_LINE: usize = 4;
 
-/// Patterns to search for.
+/// Patterns to search for, in a stable order.
 #[derive(Default)]
 struct Patterns(BTreeSet<String>);
 
@@ -272,11 +269,6 @@ impl Patterns {
         }
     }
 
-    /// The patterns in a stable order.
-    fn into_sorted(self) -> Vec<String> {
-        self.0.into_iter().collect()
-    }
-
     /// `user:password` in base64 (RFC 7617).
     fn add_basic(&mut self, credentials: &str) {
         let decoded = base64::engine::general_purpose::STANDARD.decode(credentials);
@@ -293,12 +285,14 @@ impl Patterns {
         }
         self.0.insert(value.to_owned());
         let json = json_escaped(value);
-        for escaped in [json_ascii(value), json.replace('/', "\\/"), json_escaped(&json), json] {
+        // As Python writes it.
+        let ascii = escaped(&json, |c| !c.is_ascii());
+        for escaped in [ascii, json.replace('/', "\\/"), json_escaped(&json), json] {
             self.0.insert(escaped);
         }
         for kept in KEPT {
-            for hex in [Hex::Upper, Hex::Lower] {
-                self.0.insert(percent_encoded(value, hex, kept));
+            for upper in [true, false] {
+                self.0.insert(percent_encoded(value, upper, kept));
             }
         }
         self.add_base64(value.as_bytes());
@@ -333,32 +327,11 @@ fn json_escaped(value: &str) -> String {
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-/// The same with everything outside ASCII as `\\uXXXX`, as Python writes it.
-fn json_ascii(value: &str) -> String {
-    let mut out = String::new();
-    for c in json_escaped(value).chars() {
-        if c.is_ascii() {
-            out.push(c);
-        } else {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                let _ = write!(out, "\\u{unit:04x}");
-            }
-        }
-    }
-    out
-}
-
-#[derive(Clone, Copy)]
-enum Hex {
-    Upper,
-    Lower,
-}
-
 /// What percent-encoding leaves alone besides letters and digits: RFC 3986 (section 2.1),
 /// JavaScript's `encodeURIComponent`, HTML forms (which write a space as `+`).
 const KEPT: [&str; 3] = ["-._~", "-_.!~*'()", "*-._ "];
 
-fn percent_encoded(value: &str, hex: Hex, kept: &str) -> String {
+fn percent_encoded(value: &str, upper: bool, kept: &str) -> String {
     let mut out = String::new();
     for byte in value.bytes() {
         let c = char::from(byte);
@@ -366,10 +339,7 @@ fn percent_encoded(value: &str, hex: Hex, kept: &str) -> String {
             out.push(if c == ' ' { '+' } else { c });
             continue;
         }
-        let _ = match hex {
-            Hex::Upper => write!(out, "%{byte:02X}"),
-            Hex::Lower => write!(out, "%{byte:02x}"),
-        };
+        let _ = if upper { write!(out, "%{byte:02X}") } else { write!(out, "%{byte:02x}") };
     }
     out
 }

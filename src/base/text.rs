@@ -21,7 +21,7 @@ use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::base::text::scan::{Piece, Scanner};
 
@@ -31,6 +31,12 @@ pub mod path;
 mod scan;
 
 pub use scan::HiddenKind;
+
+/// The longest prefix of at most `max` bytes that ends between characters.
+pub fn cut(text: &str, max: usize) -> &str {
+    let end = (0..=max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or_default()]
+}
 
 /// The word most like `wanted`, by Jaro-Winkler, if it is more like it than `above`.
 pub fn nearest<T: AsRef<str>>(
@@ -47,7 +53,7 @@ pub fn nearest<T: AsRef<str>>(
 ///
 /// Made by [`SafeText::line`] (one line; line breaks become `⏎`), [`SafeText::block`] (keeps `\n`,
 /// expands tabs) or [`SafeText::cut`] (one line of limited length). Cheap to clone.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct SafeText(Arc<str>);
 
 /// Whether line breaks are kept.
@@ -65,22 +71,13 @@ impl SafeText {
 
     /// A number in decimal digits.
     pub fn number(number: i64) -> Self {
+        use std::io::Write as _;
         let mut digits = [0; 20];
-        let mut rest = number.unsigned_abs();
-        let mut at = digits.len();
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        if number < 0 {
-            at -= 1;
-            digits[at] = b'-';
-        }
-        Self(std::str::from_utf8(&digits[at..]).unwrap_or_default().into())
+        let mut rest = &mut digits[..];
+        let _ = write!(rest, "{number}");
+        let free = rest.len();
+        let digits = &digits[..digits.len() - free];
+        Self(std::str::from_utf8(digits).unwrap_or_default().into())
     }
 
     /// Sanitises `raw`, keeping its line breaks.
@@ -196,35 +193,27 @@ fn sanitise(raw: &str, lines: Lines) -> Cow<'_, str> {
             Piece::Break => out.push('⏎'),
             Piece::Tab => out.push_str("    "),
             Piece::Dotted => out.push('◌'),
-            Piece::Hidden { kind, text, .. } => mark(&mut out, kind, text),
+            Piece::Hidden { kind, text, .. } => out.push_str(&mark(kind, text)),
         }
     }
     Cow::Owned(out)
 }
 
-fn mark(out: &mut String, kind: HiddenKind, text: &str) {
+fn mark(kind: HiddenKind, text: &str) -> String {
+    let count = text.chars().count();
+    let control = |c: char| match c {
+        // Control pictures stand in the order of the controls (U+2400 to U+241F).
+        '\0'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('␦').to_string(),
+        '\u{7f}' => "␡".to_owned(),
+        _ => format!("⟨{}⟩", of(c)),
+    };
     match kind {
-        HiddenKind::Control => {
-            for c in text.chars() {
-                match c {
-                    '\0'..='\u{1f}' => out.push(picture(c)),
-                    '\u{7f}' => out.push('␡'),
-                    _ => {
-                        let _ = write!(out, "⟨{}⟩", of(c));
-                    }
-                }
-            }
-        }
-        HiddenKind::Tag => {
-            let _ = write!(out, "⟨tags {:?}⟩", spelt(text));
-        }
-        HiddenKind::Marks => {
-            let _ = write!(out, "⟨+{} marks⟩", text.chars().count());
-        }
-        HiddenKind::VariationSelector => {
-            let _ = write!(out, "⟨VS{}⟩", times(text.chars().count()));
-        }
+        HiddenKind::Control => text.chars().map(control).collect(),
+        HiddenKind::Tag => format!("⟨tags {:?}⟩", spelt(text)),
+        HiddenKind::Marks => format!("⟨+{count} marks⟩"),
+        HiddenKind::VariationSelector => format!("⟨VS{}⟩", times(count)),
         _ => {
+            let mut out = String::new();
             let mut rest = text.chars().peekable();
             while let Some(c) = rest.next() {
                 let mut count = 1;
@@ -233,23 +222,13 @@ fn mark(out: &mut String, kind: HiddenKind, text: &str) {
                 }
                 let _ = write!(out, "⟨{}{}⟩", of(c), times(count));
             }
+            out
         }
     }
 }
 
-/// Control pictures stand in the order of the controls (U+2400 to U+241F).
-fn picture(c: char) -> char {
-    char::from_u32(0x2400 + u32::from(c)).unwrap_or('␦')
-}
-
 fn times(count: usize) -> String {
     if count == 1 { String::new() } else { format!("×{count}") }
-}
-
-impl Default for SafeText {
-    fn default() -> Self {
-        Self("".into())
-    }
 }
 
 impl std::ops::Deref for SafeText {
@@ -274,12 +253,6 @@ impl fmt::Debug for SafeText {
 impl fmt::Display for SafeText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-impl Serialize for SafeText {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
     }
 }
 

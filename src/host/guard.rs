@@ -5,10 +5,10 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::base::text::cut;
 use crate::config::RootConfig;
 use crate::config::diagnostics::child;
 use crate::error::Violation;
-use crate::mcp::wire::cut;
 
 /// Most warnings of one call.
 const MAX_WARNINGS: usize = 50;

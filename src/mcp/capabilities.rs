@@ -56,14 +56,14 @@ impl Capabilities {
     pub fn replace(&mut self, kind: ListKind, list: &FetchedList) {
         self.rejected.retain(|entry| entry.list != kind);
         self.partial.retain(|(list, _)| *list != kind);
-        let mut taken = Taken { kind, seen: HashSet::new(), rejected: list.rejected.clone() };
+        let rejected = &mut self.rejected;
+        rejected.extend_from_slice(&list.rejected);
         match kind {
-            ListKind::Tools => self.tools = taken.decode(list, tool),
-            ListKind::Prompts => self.prompts = taken.decode(list, prompt),
-            ListKind::Resources => self.resources = taken.decode(list, resource),
-            ListKind::ResourceTemplates => self.templates = taken.decode(list, template),
+            ListKind::Tools => self.tools = decode(kind, list, rejected, tool),
+            ListKind::Prompts => self.prompts = decode(kind, list, rejected, prompt),
+            ListKind::Resources => self.resources = decode(kind, list, rejected, resource),
+            ListKind::ResourceTemplates => self.templates = decode(kind, list, rejected, template),
         }
-        self.rejected.append(&mut taken.rejected);
         self.rejected.sort_by_key(|entry| (entry.list, entry.index));
         if let Some(reason) = &list.partial {
             self.partial.push((kind, reason.clone()));
@@ -77,12 +77,12 @@ impl Capabilities {
             return;
         }
         for entry in &mut self.tools {
-            if let Some(shown) = masked(&entry.raw, masks, tool) {
+            if let Some(shown) = masked(ListKind::Tools, &entry.raw, masks, tool) {
                 *entry = Arc::new(Tool { name: Arc::clone(&entry.name), ..shown });
             }
         }
         for entry in &mut self.prompts {
-            if let Some(mut shown) = masked(&entry.raw, masks, prompt) {
+            if let Some(mut shown) = masked(ListKind::Prompts, &entry.raw, masks, prompt) {
                 for (argument, sent) in shown.arguments.iter_mut().zip(&entry.arguments) {
                     argument.name = Arc::clone(&sent.name);
                 }
@@ -90,12 +90,12 @@ impl Capabilities {
             }
         }
         for entry in &mut self.resources {
-            if let Some(shown) = masked(&entry.raw, masks, resource) {
+            if let Some(shown) = masked(ListKind::Resources, &entry.raw, masks, resource) {
                 *entry = Arc::new(Resource { uri: Arc::clone(&entry.uri), ..shown });
             }
         }
         for entry in &mut self.templates {
-            if let Some(shown) = masked(&entry.raw, masks, template) {
+            if let Some(shown) = masked(ListKind::ResourceTemplates, &entry.raw, masks, template) {
                 let uri_template = Arc::clone(&entry.uri_template);
                 *entry = Arc::new(ResourceTemplate { uri_template, ..shown });
             }
@@ -334,71 +334,62 @@ pub const MAX_NAME: usize = 1_024;
 pub const MAX_URI: usize = 8_192;
 
 /// The entry as it may be shown, when a secret stands in it. What it is asked for by stays.
-fn masked<T>(
-    raw: &Value,
-    masks: &Redactor,
-    one: fn(&Arc<Value>, &Map<String, Value>) -> Decoded<T>,
-) -> Option<T> {
+fn masked<T>(kind: ListKind, raw: &Value, masks: &Redactor, one: Read<T>) -> Option<T> {
     let raw = Arc::new(masks.redact_json(raw)?);
-    one(&raw, raw.as_object()?).ok().map(|(_, entry)| entry)
+    entry(kind, &raw, one).ok().map(|(_, entry)| entry)
 }
 
-struct Taken {
-    kind: ListKind,
-    seen: HashSet<Arc<str>>,
-    rejected: Vec<RejectedEntry>,
-}
+/// Reads an entry, of which the name or URI is known.
+type Read<T> = fn(&Arc<Value>, &Map<String, Value>, Arc<str>) -> T;
 
-type Decoded<T> = Result<(Arc<str>, T), String>;
-
-impl Taken {
-    fn decode<T>(
-        &mut self,
-        list: &FetchedList,
-        one: fn(&Arc<Value>, &Map<String, Value>) -> Decoded<T>,
-    ) -> Vec<Arc<T>> {
-        let mut entries = Vec::with_capacity(list.entries.len());
-        let holes: HashSet<usize> = list.rejected.iter().map(|entry| entry.index).collect();
-        let mut places = (0..).filter(|place| !holes.contains(place));
-        for raw in &list.entries {
-            let index = places.next().unwrap_or_default();
-            let decoded = match raw.as_object() {
-                Some(object) => one(raw, object),
-                None => Err("is not an object".to_owned()),
-            };
-            let reason = match decoded {
-                Ok((key, entry)) if self.seen.insert(Arc::clone(&key)) => {
-                    entries.push(Arc::new(entry));
-                    continue;
-                }
-                Ok((key, _)) => format!("`{key}` {REPEATED}"),
-                Err(reason) => reason,
-            };
-            self.rejected.push(RejectedEntry {
-                list: self.kind,
-                index,
-                reason: SafeText::line(&reason),
-                raw: Arc::clone(raw),
-            });
-        }
-        entries
-    }
-}
-
-fn tool(raw: &Arc<Value>, object: &Map<String, Value>) -> Decoded<Tool> {
-    let name = name(object)?;
-    let input_schema = match object.get("inputSchema") {
-        Some(schema @ Value::Object(_)) => Arc::new(schema.clone()),
+fn entry<T>(kind: ListKind, raw: &Arc<Value>, one: Read<T>) -> Result<(Arc<str>, T), String> {
+    let object = raw.as_object().ok_or("is not an object")?;
+    let key = match kind {
+        ListKind::Tools | ListKind::Prompts => name(object)?,
+        _ => required(object, kind.id_key(), MAX_URI)?,
+    };
+    match object.get("inputSchema") {
+        Some(Value::Object(_)) => {}
+        _ if kind != ListKind::Tools => {}
         Some(other) => return Err(format!("`inputSchema` is {}, not an object", kind_of(other))),
         None => return Err("`inputSchema` is missing".to_owned()),
-    };
+    }
+    Ok((Arc::clone(&key), one(raw, object, key)))
+}
+
+fn decode<T>(
+    kind: ListKind,
+    list: &FetchedList,
+    rejected: &mut Vec<RejectedEntry>,
+    one: Read<T>,
+) -> Vec<Arc<T>> {
+    let mut entries = Vec::with_capacity(list.entries.len());
+    let mut seen = HashSet::new();
+    let holes: HashSet<usize> = list.rejected.iter().map(|entry| entry.index).collect();
+    let places = (0..).filter(|place| !holes.contains(place));
+    for (raw, index) in list.entries.iter().zip(places) {
+        let reason = match entry(kind, raw, one) {
+            Ok((key, entry)) if seen.insert(Arc::clone(&key)) => {
+                entries.push(Arc::new(entry));
+                continue;
+            }
+            Ok((key, _)) => format!("`{key}` {REPEATED}"),
+            Err(reason) => reason,
+        };
+        let (reason, raw) = (SafeText::line(&reason), Arc::clone(raw));
+        rejected.push(RejectedEntry { list: kind, index, reason, raw });
+    }
+    entries
+}
+
+fn tool(raw: &Arc<Value>, object: &Map<String, Value>, name: Arc<str>) -> Tool {
     let annotations = object.get("annotations").and_then(Value::as_object);
     let hint = |key: &str| annotations.and_then(|a| a.get(key)).and_then(Value::as_bool);
-    let tool = Tool {
+    Tool {
         label: SafeText::line(&name),
         title: line(object, "title").or_else(|| annotations.and_then(|a| line(a, "title"))),
         description: block(object, "description"),
-        input_schema,
+        input_schema: Arc::new(object.get("inputSchema").cloned().unwrap_or_default()),
         output_schema: object
             .get("outputSchema")
             .filter(|schema| schema.is_object())
@@ -410,13 +401,11 @@ fn tool(raw: &Arc<Value>, object: &Map<String, Value>) -> Decoded<Tool> {
             open_world: hint("openWorldHint"),
         },
         raw: Arc::clone(raw),
-        name: Arc::clone(&name),
-    };
-    Ok((name, tool))
+        name,
+    }
 }
 
-fn prompt(raw: &Arc<Value>, object: &Map<String, Value>) -> Decoded<Prompt> {
-    let key = name(object)?;
+fn prompt(raw: &Arc<Value>, object: &Map<String, Value>, name: Arc<str>) -> Prompt {
     let arguments = object.get("arguments").and_then(Value::as_array);
     let arguments = arguments.into_iter().flatten().filter_map(Value::as_object);
     let arguments = arguments.filter_map(|argument| {
@@ -428,20 +417,18 @@ fn prompt(raw: &Arc<Value>, object: &Map<String, Value>) -> Decoded<Prompt> {
             required: argument.get("required").and_then(Value::as_bool).unwrap_or_default(),
         })
     });
-    let prompt = Prompt {
-        label: SafeText::line(&key),
+    Prompt {
+        label: SafeText::line(&name),
         title: line(object, "title"),
         description: block(object, "description"),
         arguments: arguments.collect(),
         raw: Arc::clone(raw),
-        name: Arc::clone(&key),
-    };
-    Ok((key, prompt))
+        name,
+    }
 }
 
-fn resource(raw: &Arc<Value>, object: &Map<String, Value>) -> Decoded<Resource> {
-    let uri = address(object, "uri")?;
-    let resource = Resource {
+fn resource(raw: &Arc<Value>, object: &Map<String, Value>, uri: Arc<str>) -> Resource {
+    Resource {
         label: SafeText::line(&uri),
         name: line(object, "name").unwrap_or_else(|| SafeText::line(&uri)),
         title: line(object, "title"),
@@ -449,23 +436,24 @@ fn resource(raw: &Arc<Value>, object: &Map<String, Value>) -> Decoded<Resource> 
         mime_type: line(object, "mimeType"),
         size: object.get("size").and_then(Value::as_u64),
         raw: Arc::clone(raw),
-        uri: Arc::clone(&uri),
-    };
-    Ok((uri, resource))
+        uri,
+    }
 }
 
-fn template(raw: &Arc<Value>, object: &Map<String, Value>) -> Decoded<ResourceTemplate> {
-    let uri = address(object, "uriTemplate")?;
-    let template = ResourceTemplate {
-        label: SafeText::line(&uri),
-        name: line(object, "name").unwrap_or_else(|| SafeText::line(&uri)),
+fn template(
+    raw: &Arc<Value>,
+    object: &Map<String, Value>,
+    uri_template: Arc<str>,
+) -> ResourceTemplate {
+    ResourceTemplate {
+        label: SafeText::line(&uri_template),
+        name: line(object, "name").unwrap_or_else(|| SafeText::line(&uri_template)),
         title: line(object, "title"),
         description: block(object, "description"),
         mime_type: line(object, "mimeType"),
         raw: Arc::clone(raw),
-        uri_template: Arc::clone(&uri),
-    };
-    Ok((uri, template))
+        uri_template,
+    }
 }
 
 fn name(object: &Map<String, Value>) -> Result<Arc<str>, String> {
@@ -474,10 +462,6 @@ fn name(object: &Map<String, Value>) -> Result<Arc<str>, String> {
         return Err("`name` leaves its directory (`..`)".to_owned());
     }
     Ok(name)
-}
-
-fn address(object: &Map<String, Value>, key: &str) -> Result<Arc<str>, String> {
-    required(object, key, MAX_URI)
 }
 
 fn required(object: &Map<String, Value>, key: &str, max: usize) -> Result<Arc<str>, String> {
@@ -506,7 +490,7 @@ fn block(object: &Map<String, Value>, key: &str) -> Option<SafeText> {
     object.get(key)?.as_str().map(SafeText::block)
 }
 
-const fn kind_of(value: &Value) -> &'static str {
+pub(super) const fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

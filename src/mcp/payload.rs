@@ -6,11 +6,12 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::wire::json::{self, Budget};
+use super::wire::message::string_end;
 use crate::base::Redactor;
 
 /// A JSON value that came from a server. Cheap to clone; all clones share it.
@@ -18,7 +19,8 @@ use crate::base::Redactor;
 /// It reads as a [`Value`]. When the answer holds more than a message may take in memory
 /// (`limits.nodes`), that value is its beginning: [`Payload::cut`] says where it ends, and
 /// [`Payload::whole`], serializing and displaying give all of it.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Deserialize)]
+#[serde(from = "Value")]
 pub struct Payload(Arc<Answer>);
 
 #[derive(Default)]
@@ -119,7 +121,7 @@ fn masked(text: &str, masks: &Redactor) -> Option<String> {
     let (mut copied, mut at) = (0, 0);
     while let Some(found) = memchr::memchr(b'"', text.as_bytes().get(at..)?) {
         let start = at + found;
-        at = string_end(text.as_bytes(), start);
+        at = string_end(text.as_bytes(), start).unwrap_or(text.len());
         let string: String = serde_json::from_str(text.get(start..at)?).unwrap_or_default();
         if let Cow::Owned(new) = masks.redact(&string)
             && new != string
@@ -130,19 +132,6 @@ fn masked(text: &str, masks: &Redactor) -> Option<String> {
         }
     }
     (copied > 0).then(|| out + &text[copied..])
-}
-
-/// Where the JSON string that begins at `start` ends, its quotes included.
-fn string_end(text: &[u8], start: usize) -> usize {
-    let mut at = start + 1;
-    while let Some(found) = memchr::memchr2(b'"', b'\\', text.get(at..).unwrap_or_default()) {
-        at += found + 1;
-        if text[at - 1] == b'"' {
-            return at;
-        }
-        at += 1;
-    }
-    text.len()
 }
 
 impl Deref for Payload {
@@ -187,12 +176,6 @@ impl fmt::Display for Payload {
             None => self.0.value.fmt(f),
             Some(text) => f.write_str(text),
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for Payload {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Value::deserialize(deserializer).map(Self::from)
     }
 }
 

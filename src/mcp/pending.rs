@@ -5,18 +5,18 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::wire::cut;
 use super::{CallId, Finding, Progress};
 use crate::base::SafeText;
+use crate::base::text::cut;
 
 /// A request in flight. Made by whoever asks, shared by its round trips.
 #[derive(Debug)]
@@ -142,7 +142,7 @@ impl PendingRequest {
 
     /// It is sent, or sent once more: its time begins anew.
     pub fn begin(&self) {
-        let mut clock = self.clock();
+        let mut clock = self.clock.lock();
         clock.began = Instant::now();
         clock.held_before = clock.held();
         clock.mark = Duration::ZERO;
@@ -152,7 +152,7 @@ impl PendingRequest {
 
     /// Patience left since the last sign of life and since the beginning.
     pub fn patience(&self) -> Patience {
-        let clock = self.clock();
+        let clock = self.clock.lock();
         let doubted = clock.doubt.as_ref().map(|(until, _)| *until);
         if let Some((until, reason)) = &clock.doubt
             && *until <= Instant::now()
@@ -177,17 +177,17 @@ impl PendingRequest {
 
     /// Whether a person or callback holds it now.
     pub fn is_held(&self) -> bool {
-        self.clock().holders > 0
+        self.clock.lock().holders > 0
     }
 
     /// Time a person or callback has held it so far.
     pub fn waited(&self) -> Duration {
-        self.clock().held()
+        self.clock.lock().held()
     }
 
     /// A person or callback holds it until the guard is dropped.
     pub fn hold(self: &Arc<Self>) -> Held {
-        let mut clock = self.clock();
+        let mut clock = self.clock.lock();
         clock.holders += 1;
         if clock.holders == 1 {
             clock.held_since = Some(Instant::now());
@@ -199,13 +199,13 @@ impl PendingRequest {
 
     /// A sign of life: patience begins anew.
     pub fn alive(&self) {
-        let mut clock = self.clock();
+        let mut clock = self.clock.lock();
         clock.mark = clock.active();
     }
 
     /// An answer came that is probably meant for it but names another request.
     pub(super) fn doubt(&self, reason: String) {
-        self.clock().doubt.get_or_insert_with(|| (Instant::now() + Self::GRACE, reason));
+        self.clock.lock().doubt.get_or_insert_with(|| (Instant::now() + Self::GRACE, reason));
         self.changed.notify_one();
     }
 
@@ -229,7 +229,7 @@ impl PendingRequest {
     pub fn progressed(self: &Arc<Self>, progress: f64, total: Option<f64>, message: Option<&str>) {
         self.alive();
         let Some(call) = self.call else { return };
-        let mut gate = self.gate();
+        let mut gate = self.progress.lock();
         gate.take(call, progress, total, message);
         if gate.kept.is_some() && !gate.armed {
             gate.armed = true;
@@ -244,7 +244,7 @@ impl PendingRequest {
     /// A sign of life that is no step: what is being done, as the server words it.
     pub(super) fn doing(self: &Arc<Self>, message: Option<&str>) {
         let (progress, total) = {
-            let gate = self.gate();
+            let gate = self.progress.lock();
             (gate.highest, gate.total)
         };
         self.progressed(progress, total, message);
@@ -252,12 +252,12 @@ impl PendingRequest {
 
     /// The answer is here: what the rate limit held back goes out before it.
     pub(super) fn flush_progress(&self) {
-        self.gate().flush();
+        self.progress.lock().flush();
     }
 
     /// The last progress that was passed on.
     pub fn progress(&self) -> Option<Progress> {
-        self.gate().last.clone()
+        self.progress.lock().last.clone()
     }
 
     /// Something was odd about its answer.
@@ -272,14 +272,6 @@ impl PendingRequest {
     pub fn take_findings(&self) -> Vec<Finding> {
         std::mem::take(&mut self.findings.lock())
     }
-
-    fn clock(&self) -> MutexGuard<'_, CallClock> {
-        self.clock.lock()
-    }
-
-    fn gate(&self) -> MutexGuard<'_, Gate> {
-        self.progress.lock()
-    }
 }
 
 /// Keeps the clock of a request still.
@@ -288,7 +280,7 @@ pub struct Held(Arc<PendingRequest>);
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let mut clock = self.0.clock();
+        let mut clock = self.0.clock.lock();
         clock.holders = clock.holders.saturating_sub(1);
         if clock.holders == 0 {
             clock.held = clock.held();
@@ -374,46 +366,29 @@ impl Gate {
 // Who came first for one request: the answer or the withdrawal. One of them wins, for good; what
 // is told and what goes over the wire follow from it.
 
-/// Decided once: answered or withdrawn, never both.
+/// Decided once: answered or withdrawn, never both. Holds the reason of a withdrawal.
 #[derive(Debug, Default)]
-pub struct Claim {
-    state: AtomicU8,
-    reason: OnceLock<SafeText>,
-}
-
-const OPEN: u8 = 0;
-const ANSWERED: u8 = 1;
-const WITHDRAWN: u8 = 2;
+pub struct Claim(OnceLock<Option<SafeText>>);
 
 impl Claim {
     /// Takes it for an answer; gives whether it is, now or since before.
     pub fn answer(&self) -> bool {
-        self.take(ANSWERED)
+        self.0.get_or_init(|| None).is_none()
     }
 
     /// Takes it for a withdrawal; gives whether it is, now or since before. The first reason holds.
     pub fn withdraw(&self, reason: &str) -> bool {
-        let withdrawn = self.take(WITHDRAWN);
-        if withdrawn {
-            self.reason.get_or_init(|| SafeText::line(reason));
-        }
-        withdrawn
+        self.0.get_or_init(|| Some(SafeText::line(reason))).is_some()
     }
 
     /// Why it was withdrawn.
     pub fn reason(&self) -> SafeText {
-        self.reason.get().cloned().unwrap_or_default()
+        self.0.get().cloned().flatten().unwrap_or_default()
     }
 
     /// Whether an answer has won.
     pub fn is_answered(&self) -> bool {
-        self.state.load(Ordering::Acquire) == ANSWERED
-    }
-
-    fn take(&self, wanted: u8) -> bool {
-        let state = &self.state;
-        let taken = state.compare_exchange(OPEN, wanted, Ordering::AcqRel, Ordering::Acquire);
-        taken.is_ok() || taken == Err(wanted)
+        self.0.get() == Some(&None)
     }
 }
 

@@ -8,9 +8,3 @@ pub mod json;
 pub mod message;
 pub mod pump;
 pub mod tap;
-
-/// The longest prefix of at most `max` bytes that ends between characters.
-pub fn cut(text: &str, max: usize) -> &str {
-    let end = (0..=max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-    &text[..end.unwrap_or_default()]
-}

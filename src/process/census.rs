@@ -5,16 +5,16 @@
 //! next one and share it. On Windows the table holds the processes of our jobs; elsewhere it is empty.
 
 #[cfg(unix)]
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 use std::sync::OnceLock;
 
 #[cfg(unix)]
 use tokio::sync::oneshot;
 
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 use super::environment::MARK;
 
 /// A process id together with its start time in ticks since boot: unique while the machine runs.
@@ -70,17 +70,12 @@ impl FromIterator<Row> for Table {
 #[cfg(unix)]
 static WAITING: Mutex<Option<Vec<oneshot::Sender<Arc<Table>>>>> = Mutex::new(None);
 
-#[cfg(unix)]
-fn waiting() -> MutexGuard<'static, Option<Vec<oneshot::Sender<Arc<Table>>>>> {
-    WAITING.lock()
-}
-
 /// A reading that begins after this call. Empty when no thread can be had for it.
 #[cfg(unix)]
 pub(super) async fn take() -> Arc<Table> {
     let (sender, table) = oneshot::channel();
     let idle = {
-        let mut waiting = waiting();
+        let mut waiting = WAITING.lock();
         let idle = waiting.is_none();
         waiting.get_or_insert_default().push(sender);
         idle
@@ -90,7 +85,7 @@ pub(super) async fn take() -> Arc<Table> {
         // would leave every later caller waiting.
         let thread = std::thread::Builder::new().name("mcpdeck-census".into());
         if thread.spawn(serve).is_err() {
-            *waiting() = None;
+            *WAITING.lock() = None;
         }
     }
     table.await.unwrap_or_default()
@@ -101,7 +96,7 @@ pub(super) async fn take() -> Arc<Table> {
 fn serve() {
     loop {
         let asked = {
-            let mut waiting = waiting();
+            let mut waiting = WAITING.lock();
             match &mut *waiting {
                 Some(list) if !list.is_empty() => std::mem::take(list),
                 _ => {
@@ -119,18 +114,18 @@ fn serve() {
 
 /// Marks that were seen. A process keeps its mark for good; that it has none may only mean that it
 /// is between `fork` and `exec`, so that is looked up again.
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 static MARKS: Mutex<Option<HashMap<Process, Arc<str>>>> = Mutex::new(None);
 
 /// How often a reading looks for processes that were born during it.
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 const PASSES: usize = 8;
 /// Most of them that are looked at in one pass.
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 const BORN: usize = 4_096;
 
 /// Reads the table now.
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub(super) fn read() -> Table {
     let mut newest_read = newest();
     let Ok(dir) = std::fs::read_dir("/proc") else { return Table::default() };
@@ -169,14 +164,14 @@ pub(super) fn read() -> Table {
 
 /// When this process began. What is older cannot carry a mark of its servers, and most of a machine
 /// is older: their environments are the dearer half of a reading.
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 fn began() -> u64 {
     static BEGAN: OnceLock<u64> = OnceLock::new();
     *BEGAN.get_or_init(|| row(std::process::id()).map_or(0, |row| row.process.started))
 }
 
 /// The id that was given to a process last (`proc_loadavg(5)`).
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub(super) fn newest() -> Option<u32> {
     std::fs::read_to_string("/proc/loadavg")
         .ok()?
@@ -194,7 +189,7 @@ pub(super) fn name(pid: u32) -> String {
 }
 
 /// One process with its mark, read now.
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub(super) fn marked(pid: u32) -> Option<Row> {
     let mut row = row(pid)?;
     row.mark = mark_of(pid);
@@ -202,14 +197,12 @@ pub(super) fn marked(pid: u32) -> Option<Row> {
 }
 
 /// One process, without its mark.
-#[cfg(target_os = "linux")]
 pub(super) fn row(pid: u32) -> Option<Row> {
     parse(pid, &std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// `/proc/PID/stat` (`proc_pid_stat(5)`). The name in parentheses may hold anything, so the fields
 /// are counted from the last parenthesis.
-#[cfg(target_os = "linux")]
 fn parse(pid: u32, stat: &[u8]) -> Option<Row> {
     let end = stat.iter().rposition(|b| *b == b')')?;
     let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
@@ -232,7 +225,7 @@ fn parse(pid: u32, stat: &[u8]) -> Option<Row> {
 }
 
 /// The mark in a process's environment. One that may not be read has none.
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 fn mark_of(pid: u32) -> Option<Arc<str>> {
     let env = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     let value = |entry: &[u8]| -> Option<Arc<str>> {
@@ -246,26 +239,6 @@ fn mark_of(pid: u32) -> Option<Arc<str>> {
 #[cfg(windows)]
 pub(super) fn read() -> Table {
     super::windows::rows().into_iter().collect()
-}
-
-#[cfg(not(any(target_os = "linux", windows)))]
-pub(super) fn read() -> Table {
-    Table::default()
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(super) fn row(_: u32) -> Option<Row> {
-    None
-}
-
-#[cfg(not(any(target_os = "linux", windows)))]
-pub(super) fn newest() -> Option<u32> {
-    None
-}
-
-#[cfg(not(any(target_os = "linux", windows)))]
-pub(super) fn marked(_: u32) -> Option<Row> {
-    None
 }
 
 #[cfg(all(test, target_os = "linux"))]

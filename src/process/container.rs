@@ -25,7 +25,8 @@ impl Container {
     /// The container that a command line runs; fills in what differs from start to start.
     pub fn prepare(launch: &mut Launch) -> Option<Self> {
         let place = launch.args.iter().position(|arg| arg == ID_FILE)?;
-        let entry = launch.args.iter().find(|arg| begins(arg, ENTRY_LABEL))?.clone();
+        let is_entry = |arg: &str| arg.starts_with(ENTRY_LABEL);
+        let entry = launch.args.iter().find(|arg| arg.to_str().is_some_and(is_entry))?.clone();
         let id_file = std::env::temp_dir().join(format!("mcpdeck-{:032x}.cid", fastrand::u128(..)));
         launch.args[place] = id_file.clone().into();
         for arg in launch.args.iter_mut().filter(|arg| *arg == HOST_LABEL) {
@@ -80,8 +81,4 @@ impl Container {
         let output = tokio::time::timeout(PATIENCE, command.output()).await.ok()?.ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
-}
-
-fn begins(arg: &OsStr, with: &str) -> bool {
-    arg.to_str().is_some_and(|arg| arg.starts_with(with))
 }

@@ -2,7 +2,7 @@
 //!
 //! Owns the words only; the means are in `unix`, `guardian` and `windows`.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
@@ -30,17 +30,6 @@ pub enum Containment {
 }
 
 impl Containment {
-    /// The stable word.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Job => "job",
-            Self::Marked => "marked",
-            Self::Guarded => "guarded",
-            Self::Leader => "leader",
-            Self::Session => "session",
-        }
-    }
-
     /// One sentence for a person.
     pub const fn describe(self) -> &'static str {
         match self {
@@ -62,41 +51,25 @@ impl Containment {
             }
         }
     }
-
-    const fn with_guardian() -> Self {
-        if cfg!(windows) {
-            Self::Job
-        } else if cfg!(target_os = "linux") {
-            Self::Marked
-        } else {
-            Self::Guarded
-        }
-    }
-
-    const fn without_guardian() -> Self {
-        if cfg!(windows) {
-            Self::Job
-        } else if cfg!(target_os = "linux") {
-            Self::Leader
-        } else {
-            Self::Session
-        }
-    }
 }
 
-/// 0: not tried yet; 1: the guardian runs or ran; 2: it could not be started.
-static GUARDIAN: AtomicU8 = AtomicU8::new(0);
+/// Whether the guardian could not be started.
+static UNGUARDED: AtomicBool = AtomicBool::new(false);
 
 /// Notes whether the guardian could be started.
 #[cfg(unix)]
 pub(super) fn note_guardian(running: bool) {
-    GUARDIAN.store(if running { 1 } else { 2 }, Ordering::Relaxed);
+    UNGUARDED.store(!running, Ordering::Relaxed);
 }
 
 /// The level that is active, or would be once a server is started.
 pub fn containment() -> Containment {
-    match GUARDIAN.load(Ordering::Relaxed) {
-        2 => Containment::without_guardian(),
-        _ => Containment::with_guardian(),
+    let unguarded = UNGUARDED.load(Ordering::Relaxed);
+    match (cfg!(windows), cfg!(target_os = "linux")) {
+        (true, _) => Containment::Job,
+        (_, true) if unguarded => Containment::Leader,
+        (_, true) => Containment::Marked,
+        _ if unguarded => Containment::Session,
+        _ => Containment::Guarded,
     }
 }

@@ -15,81 +15,29 @@ pub(super) const MARK: &str = "MCPDECK_SERVER";
 /// are held back even under `inheritEnv`.
 const INPUTS: &str = "MCPDECK_INPUT_";
 
-/// Exact names passed from the host's environment; `LC_*` as well.
+/// Exact names passed from the host's environment on every system; `LC_*` as well.
+const SAFE: &str = "PATH LANG TZ HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY SSL_CERT_FILE \
+                    SSL_CERT_DIR NODE_EXTRA_CA_CERTS REQUESTS_CA_BUNDLE CURL_CA_BUNDLE";
+
+/// Those of this system alone.
 #[cfg(not(windows))]
-const SAFE: &[&str] = &[
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "TERM",
-    "LANG",
-    "LANGUAGE",
-    "TZ",
-    "TMPDIR",
-    // proxies
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
-    // certificates
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "NODE_EXTRA_CA_CERTS",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-];
+const OWN: &str = "HOME USER LOGNAME SHELL TERM LANGUAGE TMPDIR http_proxy https_proxy all_proxy \
+                   no_proxy";
 
 /// The same for Windows, where a program does not even start without some of them.
 #[cfg(windows)]
-const SAFE: &[&str] = &[
-    "PATH",
-    "PATHEXT",
-    "COMSPEC",
-    "SYSTEMROOT",
-    "SYSTEMDRIVE",
-    "WINDIR",
-    "USERPROFILE",
-    "USERNAME",
-    "USERDOMAIN",
-    "HOMEDRIVE",
-    "HOMEPATH",
-    "APPDATA",
-    "LOCALAPPDATA",
-    "PROGRAMDATA",
-    "PROGRAMFILES",
-    "PROGRAMFILES(X86)",
-    "PROGRAMW6432",
-    "PROCESSOR_ARCHITECTURE",
-    "NUMBER_OF_PROCESSORS",
-    "TEMP",
-    "TMP",
-    "LANG",
-    "TZ",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "NODE_EXTRA_CA_CERTS",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-];
+const OWN: &str = "PATHEXT COMSPEC SYSTEMROOT SYSTEMDRIVE WINDIR USERPROFILE USERNAME USERDOMAIN \
+                   HOMEDRIVE HOMEPATH APPDATA LOCALAPPDATA PROGRAMDATA PROGRAMFILES \
+                   PROGRAMFILES(X86) PROGRAMW6432 PROCESSOR_ARCHITECTURE NUMBER_OF_PROCESSORS TEMP \
+                   TMP";
 
 /// Whether a variable of the host is passed to every server.
 pub fn is_safe_name(name: &str) -> bool {
-    if cfg!(windows) {
-        let upper = name.to_ascii_uppercase();
-        SAFE.contains(&upper.as_str()) || upper.starts_with("LC_")
-    } else {
-        SAFE.contains(&name) || name.starts_with("LC_")
-    }
+    let is_safe = |name: &str| {
+        let mut known = SAFE.split(' ').chain(OWN.split(' '));
+        name.starts_with("LC_") || known.any(|known| known == name)
+    };
+    if cfg!(windows) { is_safe(&name.to_ascii_uppercase()) } else { is_safe(name) }
 }
 
 /// The environment a child gets: the safe list (or everything), then the entry's own.

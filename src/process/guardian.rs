@@ -20,6 +20,7 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 
 use super::containment;
+use super::environment::MARK;
 
 const SCRIPT: &str = include_str!("guardian.sh");
 
@@ -97,15 +98,16 @@ impl Guardian {
 }
 
 fn start() -> std::io::Result<Child> {
+    let mark = format!("{MARK}={}", super::family::host_token());
     let mut command = Command::new("/bin/sh");
     command
-        .args(["-c", SCRIPT, "mcpdeck-guardian", &super::family::host_mark()])
+        .args(["-c", SCRIPT, "mcpdeck-guardian", &mark])
         .current_dir("/")
         .env_clear()
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    super::unix::own_session(&mut command);
+    super::unix::prepare(&mut command, None, Vec::new());
     let mut process = command.spawn()?;
     // A guardian that does not read must not stop the thread that writes.
     let ready = match &process.stdin {

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -12,11 +13,8 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::census::Row;
 use super::context::{Grace, KILL};
 use super::exit::ExitView;
-use super::pipes::{StdinGate, StdoutGate};
-#[cfg(unix)]
-use super::unix::{Leader, code_and_signal};
-#[cfg(windows)]
-use super::windows::{Leader, code_and_signal};
+use super::pipes::Gate;
+use super::platform::{Leader, code_and_signal};
 use crate::base::SafeText;
 
 /// What the owner asked for so far. Only ever rises.
@@ -68,27 +66,18 @@ pub(super) struct Watchman {
     pub(super) leader: Leader,
     pub(super) began: Instant,
     pub(super) order: watch::Receiver<Order>,
-    pub(super) stdin: StdinGate,
-    pub(super) stdout: StdoutGate,
+    pub(super) stdin: Gate<ChildStdin>,
+    pub(super) stdout: Gate<ChildStdout>,
     pub(super) stderr: JoinHandle<()>,
 }
 
 /// The last rung that was needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 enum Rung {
     Stdin,
     Term,
     Kill,
-}
-
-impl Rung {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Stdin => "stdin",
-            Self::Term => "term",
-            Self::Kill => "kill",
-        }
-    }
 }
 
 impl Watchman {
@@ -123,7 +112,7 @@ impl Watchman {
             code,
             signal,
             expected: rung.is_some(),
-            ladder: rung.map(|rung| SafeText::line(rung.as_str())),
+            ladder: rung.map(|rung| SafeText::line(rung.into())),
             swept,
             escaped: escaped.iter().map(|name| SafeText::line(name)).collect(),
             lived,

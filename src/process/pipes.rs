@@ -24,46 +24,49 @@ struct Slot<T> {
     written: u64,
     /// How many of them nobody had read when it was closed, where the system tells.
     unread: Option<u64>,
-}
-
-/// An end of a pipe.
-trait End {
     /// Bytes in the pipe that nobody has read yet, where the system tells.
-    fn unread(&self) -> Option<u64>;
+    ask: fn(&T) -> Option<u64>,
 }
 
-impl End for ChildStdin {
-    #[cfg(target_os = "linux")]
-    fn unread(&self) -> Option<u64> {
-        rustix::io::ioctl_fionread(self).ok()
-    }
+/// Closes a pipe end from outside.
+pub(super) struct Gate<T>(Arc<Mutex<Slot<T>>>);
 
-    #[cfg(not(target_os = "linux"))]
-    fn unread(&self) -> Option<u64> {
-        None
+impl<T> Clone for Gate<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
     }
 }
 
-impl End for ChildStdout {
-    fn unread(&self) -> Option<u64> {
-        None
+impl<T> Gate<T> {
+    fn new(pipe: T, ask: fn(&T) -> Option<u64>) -> Self {
+        let slot = Slot { pipe: Some(pipe), waiting: None, written: 0, unread: None, ask };
+        Self(Arc::new(Mutex::new(slot)))
     }
-}
 
-type Shared<T> = Arc<Mutex<Slot<T>>>;
-
-fn close<T: End>(shared: &Shared<T>) {
-    let (pipe, waiting) = {
-        let mut slot = shared.lock();
-        let pipe = slot.pipe.take();
-        if let Some(pipe) = &pipe {
-            slot.unread = pipe.unread();
+    pub(super) fn close(&self) {
+        let (pipe, waiting) = {
+            let mut slot = self.0.lock();
+            let pipe = slot.pipe.take();
+            if let Some(pipe) = &pipe {
+                slot.unread = (slot.ask)(pipe);
+            }
+            (pipe, slot.waiting.take())
+        };
+        drop(pipe);
+        if let Some(waker) = waiting {
+            waker.wake();
         }
-        (pipe, slot.waiting.take())
-    };
-    drop(pipe);
-    if let Some(waker) = waiting {
-        waker.wake();
+    }
+
+    /// Whether its user saw the end by itself, or it was closed.
+    pub(super) fn is_closed(&self) -> bool {
+        self.0.lock().pipe.is_none()
+    }
+
+    /// Whether the pipe is closed and the server has not read a single byte of it.
+    pub(super) fn was_ignored(&self) -> bool {
+        let slot = self.0.lock();
+        slot.pipe.is_none() && (slot.written == 0 || slot.unread == Some(slot.written))
     }
 }
 
@@ -88,117 +91,64 @@ impl<T> Slot<T> {
 }
 
 /// What the server reads. Shutting it down or dropping it closes the server's stdin.
-pub struct ServerStdin(Shared<ChildStdin>);
-
-/// Closes a [`ServerStdin`] from outside.
-#[derive(Clone)]
-pub(super) struct StdinGate(Shared<ChildStdin>);
+pub struct ServerStdin(Gate<ChildStdin>);
 
 /// What the server writes.
 pub struct ServerStdout {
-    shared: Shared<ChildStdout>,
-    room: Room,
+    gate: Gate<ChildStdout>,
+    /// Whether the pipe was full once.
+    ///
+    /// A pipe holds 64 KiB at first: a server that answers with a megabyte then stops sixteen times
+    /// to be read, and each time both sides have to be woken. So one that has filled it gets a larger
+    /// one.
+    was_full: bool,
 }
 
-/// How much the pipe of a server's stdout holds.
-///
-/// A pipe holds 64 KiB at first: a server that answers with a megabyte then stops sixteen times to
-/// be read, and each time both sides have to be woken. So one that has filled it gets a larger one.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Room {
-    /// What the system gives.
-    Given,
-    /// Enlarged, or the system would not.
-    Enlarged,
-}
+/// A read of this much means that the pipe was full.
+const FULL: usize = 64 << 10;
+/// What a full pipe is enlarged to. All pipes of one user together may hold 64 MiB by default,
+/// so a quarter of a megabyte is affordable for a hundred busy servers; more gains nothing.
+#[cfg(target_os = "linux")]
+const LARGE: usize = 256 << 10;
 
-impl Room {
-    /// A read of this much means that the pipe was full.
-    const FULL: usize = 64 << 10;
-    /// What a full pipe is enlarged to. All pipes of one user together may hold 64 MiB by default,
-    /// so a quarter of a megabyte is affordable for a hundred busy servers; more gains nothing.
+pub(super) fn stdin(pipe: ChildStdin) -> (ServerStdin, Gate<ChildStdin>) {
     #[cfg(target_os = "linux")]
-    const LARGE: usize = 256 << 10;
-
-    #[cfg(target_os = "linux")]
-    fn enlarge(&mut self, pipe: &ChildStdout) {
-        // Refused when the user has too many large pipes: then it stays as it is.
-        let _ = rustix::pipe::fcntl_setpipe_size(pipe, Self::LARGE);
-        *self = Self::Enlarged;
-    }
-
+    let gate = Gate::new(pipe, |pipe| rustix::io::ioctl_fionread(pipe).ok());
     #[cfg(not(target_os = "linux"))]
-    fn enlarge(&mut self, _: &ChildStdout) {
-        *self = Self::Enlarged;
-    }
+    let gate = Gate::new(pipe, |_| None);
+    (ServerStdin(gate.clone()), gate)
 }
 
-/// Ends a [`ServerStdout`] from outside.
-#[derive(Clone)]
-pub(super) struct StdoutGate(Shared<ChildStdout>);
-
-fn share<T>(pipe: T) -> Shared<T> {
-    Arc::new(Mutex::new(Slot { pipe: Some(pipe), waiting: None, written: 0, unread: None }))
-}
-
-pub(super) fn stdin(pipe: ChildStdin) -> (ServerStdin, StdinGate) {
-    let shared = share(pipe);
-    (ServerStdin(Arc::clone(&shared)), StdinGate(shared))
-}
-
-pub(super) fn stdout(pipe: ChildStdout) -> (ServerStdout, StdoutGate) {
-    let shared = share(pipe);
-    (ServerStdout { shared: Arc::clone(&shared), room: Room::Given }, StdoutGate(shared))
-}
-
-impl StdinGate {
-    pub(super) fn close(&self) {
-        close(&self.0);
-    }
-
-    /// Whether the pipe is closed and the server has not read a single byte of it.
-    pub(super) fn was_ignored(&self) -> bool {
-        let slot = self.0.lock();
-        slot.pipe.is_none() && (slot.written == 0 || slot.unread == Some(slot.written))
-    }
-}
-
-impl StdoutGate {
-    /// Whether the reader saw the end by itself, or was closed.
-    pub(super) fn is_closed(&self) -> bool {
-        self.0.lock().pipe.is_none()
-    }
-
-    pub(super) fn close(&self) {
-        close(&self.0);
-    }
+pub(super) fn stdout(pipe: ChildStdout) -> (ServerStdout, Gate<ChildStdout>) {
+    let gate = Gate::new(pipe, |_| None);
+    (ServerStdout { gate: gate.clone(), was_full: false }, gate)
 }
 
 impl Drop for ServerStdin {
     fn drop(&mut self) {
-        close(&self.0);
+        self.0.close();
     }
 }
 
 impl Drop for ServerStdout {
     fn drop(&mut self) {
-        if self.shared.lock().pipe.is_none() {
+        if self.gate.is_closed() {
             return;
         }
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(discard(Arc::clone(&self.shared)))),
-            Err(_) => close(&self.shared),
+            Ok(runtime) => drop(runtime.spawn(discard(self.gate.clone()))),
+            Err(_) => self.gate.close(),
         }
     }
 }
 
 /// Reads to the end, or until the gate closes, and keeps nothing.
-async fn discard(shared: Shared<ChildStdout>) {
+async fn discard(gate: Gate<ChildStdout>) {
     let mut space = vec![0; 16 << 10];
     loop {
         let read = std::future::poll_fn(|cx| {
             let mut buffer = ReadBuf::new(&mut space);
-            let mut slot = shared.lock();
+            let mut slot = gate.0.lock();
             match slot.poll(cx, |pipe, cx| Pin::new(pipe).poll_read(cx, &mut buffer)) {
                 Some(Poll::Ready(Ok(()))) => Poll::Ready(buffer.filled().len()),
                 Some(Poll::Pending) => Poll::Pending,
@@ -206,7 +156,7 @@ async fn discard(shared: Shared<ChildStdout>) {
             }
         });
         if read.await == 0 {
-            return close(&shared);
+            return gate.close();
         }
     }
 }
@@ -215,14 +165,14 @@ fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, "the server's stdin is closed")
 }
 
-impl ServerStdin {
-    fn write(
-        &self,
+impl AsyncWrite for ServerStdin {
+    fn poll_write(
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        write: impl FnOnce(Pin<&mut ChildStdin>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+        buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let mut slot = self.0.lock();
-        let Some(result) = slot.poll(cx, |pipe, cx| write(Pin::new(pipe), cx)) else {
+        let mut slot = self.0.0.lock();
+        let Some(result) = slot.poll(cx, |pipe, cx| Pin::new(pipe).poll_write(cx, buf)) else {
             return Poll::Ready(Err(closed()));
         };
         if let Poll::Ready(Ok(written)) = &result {
@@ -230,35 +180,13 @@ impl ServerStdin {
         }
         result
     }
-}
-
-impl AsyncWrite for ServerStdin {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.write(cx, |pipe, cx| pipe.poll_write(cx, buf))
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.write(cx, |pipe, cx| pipe.poll_write_vectored(cx, bufs))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        close(&self.0);
+        self.0.close();
         Poll::Ready(Ok(()))
     }
 }
@@ -271,8 +199,8 @@ impl AsyncRead for ServerStdout {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let space = buf.remaining();
-        let Self { shared, room } = self.get_mut();
-        let mut slot = shared.lock();
+        let Self { gate, was_full } = self.get_mut();
+        let mut slot = gate.0.lock();
         let Some(result) = slot.poll(cx, |pipe, cx| Pin::new(pipe).poll_read(cx, buf)) else {
             return Poll::Ready(Ok(()));
         };
@@ -280,11 +208,10 @@ impl AsyncRead for ServerStdout {
         if matches!(result, Poll::Ready(Ok(()))) && space > 0 && read == 0 {
             slot.pipe = None;
         }
-        if read >= Room::FULL
-            && *room == Room::Given
-            && let Some(pipe) = &slot.pipe
-        {
-            room.enlarge(pipe);
+        if read >= FULL && !std::mem::replace(was_full, true) {
+            // Refused when the user has too many large pipes: then it stays as it is.
+            #[cfg(target_os = "linux")]
+            let _ = slot.pipe.as_ref().map(|pipe| rustix::pipe::fcntl_setpipe_size(pipe, LARGE));
         }
         result
     }
@@ -325,7 +252,7 @@ mod tests {
                 assert_eq!(out.read(&mut buffer).await.unwrap(), buffer.len());
             }
         }
-        assert!(size() >= Room::LARGE, "{} bytes at first, {} now", given, size());
+        assert!(size() >= LARGE, "{} bytes at first, {} now", given, size());
         child.kill().await.unwrap();
     }
 

@@ -11,6 +11,7 @@ use super::environment;
 use crate::base::SafeText;
 use crate::config::{ProcessLimits, StdioConfig};
 use crate::error::{Error, ErrorCode};
+use SpawnErrorKind as Kind;
 
 #[cfg(unix)]
 use std::io::Read;
@@ -62,7 +63,7 @@ impl SpawnError {
 
     /// Whether the same start may succeed a moment later. Nothing about a missing file does.
     pub fn retryable(&self) -> bool {
-        matches!(self.kind, SpawnErrorKind::Busy | SpawnErrorKind::Os)
+        matches!(self.kind, Kind::Busy | Kind::Os)
     }
 }
 
@@ -113,7 +114,7 @@ impl fmt::Debug for Launch {
 pub fn resolve(config: &StdioConfig) -> Result<Launch, SpawnError> {
     let command = config.command.as_str();
     if command.trim().is_empty() {
-        return Err(SpawnError::new(SpawnErrorKind::Arguments, "the command is empty")
+        return Err(SpawnError::new(Kind::Arguments, "the command is empty")
             .help("name a program in `command`"));
     }
     if let Some(bad) = std::iter::once(command)
@@ -121,7 +122,7 @@ pub fn resolve(config: &StdioConfig) -> Result<Launch, SpawnError> {
         .position(|text| text.contains('\0'))
     {
         let what = if bad == 0 { "the command".into() } else { format!("argument {bad}") };
-        return Err(SpawnError::new(SpawnErrorKind::Arguments, format!("{what} contains NUL")));
+        return Err(SpawnError::new(Kind::Arguments, format!("{what} contains NUL")));
     }
     let cwd = working_directory(config)?;
     let env = environment::build(config)?;
@@ -151,11 +152,8 @@ fn has_separator(command: &str) -> bool {
 
 fn working_directory(config: &StdioConfig) -> Result<PathBuf, SpawnError> {
     let here = std::env::current_dir().map_err(|error| {
-        SpawnError::new(
-            SpawnErrorKind::Cwd,
-            format!("the directory the host runs in is gone ({error})"),
-        )
-        .help("start the host from a directory that exists")
+        SpawnError::new(Kind::Cwd, format!("the directory the host runs in is gone ({error})"))
+            .help("start the host from a directory that exists")
     });
     let Some(cwd) = &config.cwd else { return here };
     let cwd = if cwd.is_absolute() { cwd.clone() } else { here?.join(cwd) };
@@ -165,17 +163,18 @@ fn working_directory(config: &StdioConfig) -> Result<PathBuf, SpawnError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => "does not exist".to_owned(),
         Err(error) => format!("cannot be used: {error}"),
     };
-    Err(SpawnError::new(
-        SpawnErrorKind::Cwd,
-        format!("the working directory {} {problem}", cwd.display()),
-    )
-    .help("correct `cwd` of the entry, or create the directory"))
+    Err(SpawnError::new(Kind::Cwd, format!("the working directory {} {problem}", cwd.display()))
+        .help("correct `cwd` of the entry, or create the directory"))
+}
+
+fn folders(path: Option<&OsStr>) -> impl Iterator<Item = PathBuf> {
+    path.map(std::env::split_paths).into_iter().flatten()
 }
 
 /// Looks `command` up on `path`. Remembers what was found but cannot be used, for the message.
 fn search(command: &str, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, SpawnError> {
     let mut unusable = None;
-    for dir in path.map(std::env::split_paths).into_iter().flatten() {
+    for dir in folders(path) {
         // An empty element means the working directory, as it does for a shell.
         let candidate = cwd.join(dir).join(command);
         match fs::metadata(&candidate) {
@@ -188,7 +187,7 @@ fn search(command: &str, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, Sp
         return Err(not_executable(&file));
     }
     let message = format!("command not found: {command} ({})", searched(path));
-    Err(SpawnError::new(SpawnErrorKind::NotFound, message).help(suggestion(command, path, cwd)))
+    Err(SpawnError::new(Kind::NotFound, message).help(suggestion(command, path, cwd)))
 }
 
 /// Which PATH was searched: a short one whole; of a long one the number of folders, and the whole
@@ -230,17 +229,17 @@ fn executable(_: &Path) -> bool {
 }
 
 fn not_executable(file: &Path) -> SpawnError {
+    let name = file.display();
     SpawnError::new(
-        SpawnErrorKind::NotExecutable,
-        format!("{} exists but may not be executed by this user", file.display()),
+        Kind::NotExecutable,
+        format!("{name} exists but may not be executed by this user"),
     )
     .help(match interpreter(file) {
-        Some(name) => format!(
-            "start it with its interpreter, {name:?} as `command` and the file first in `args`; \
-             or chmod +x {}",
-            file.display()
+        Some(with) => format!(
+            "start it with its interpreter, {with:?} as `command` and the file first in `args`; \
+             or chmod +x {name}"
         ),
-        None => format!("chmod +x {}", file.display()),
+        None => format!("chmod +x {name}"),
     })
 }
 
@@ -293,9 +292,7 @@ fn suggestion(command: &str, path: Option<&OsStr>, cwd: &Path) -> String {
 fn nearest(command: &str, path: Option<&OsStr>) -> Option<String> {
     /// Most directory entries looked at: a help must not take longer than the error is worth.
     const ENTRIES: usize = 20_000;
-    path.map(std::env::split_paths)
-        .into_iter()
-        .flatten()
+    folders(path)
         .filter_map(|dir| fs::read_dir(dir).ok())
         .flatten()
         .take(ENTRIES)
@@ -316,6 +313,7 @@ fn inspect(
     path: Option<&OsStr>,
     cwd: &Path,
 ) -> Result<(), SpawnError> {
+    let name = program.display();
     let meta = fs::metadata(program).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             let how = if Path::new(command).is_absolute() {
@@ -323,21 +321,15 @@ fn inspect(
             } else {
                 format!(" ({command:?} is relative to the working directory {})", cwd.display())
             };
-            SpawnError::new(
-                SpawnErrorKind::NotFound,
-                format!("no such file: {}{how}", program.display()),
-            )
-            .help(missing(command, cwd))
+            SpawnError::new(Kind::NotFound, format!("no such file: {name}{how}"))
+                .help(missing(command, cwd))
         }
-        _ => SpawnError::new(
-            SpawnErrorKind::NotExecutable,
-            format!("{} cannot be looked at: {error}", program.display()),
-        ),
+        _ => SpawnError::new(Kind::NotExecutable, format!("{name} cannot be looked at: {error}")),
     })?;
     if meta.is_dir() {
         return Err(SpawnError::new(
-            SpawnErrorKind::Directory,
-            format!("{} is a directory, not a program", program.display()),
+            Kind::Directory,
+            format!("{name} is a directory, not a program"),
         )
         .help("name the executable inside it"));
     }
@@ -377,11 +369,9 @@ fn missing(command: &str, cwd: &Path) -> String {
 }
 
 fn no_exec(program: &Path) -> SpawnError {
-    SpawnError::new(
-        SpawnErrorKind::NoExec,
-        format!("{} is on a file system mounted noexec", program.display()),
-    )
-    .help("move the program, or name an interpreter in `command` and the file in `args`")
+    let name = program.display();
+    SpawnError::new(Kind::NoExec, format!("{name} is on a file system mounted noexec"))
+        .help("move the program, or name an interpreter in `command` and the file in `args`")
 }
 
 #[cfg(target_os = "linux")]
@@ -408,7 +398,7 @@ fn check_format(program: &Path, path: Option<&OsStr>) -> Result<(), SpawnError> 
         // Executable but not readable is legal; the kernel will say.
         Err(_) => return Ok(()),
     }
-    let bad = |message: String| SpawnError::new(SpawnErrorKind::Format, message);
+    let bad = |message: String| SpawnError::new(Kind::Format, message);
     let name = program.display();
     if head.is_empty() {
         return Err(bad(format!("{name} is an empty file")));
@@ -449,12 +439,7 @@ fn check_format(program: &Path, path: Option<&OsStr>) -> Result<(), SpawnError> 
 
 #[cfg(unix)]
 fn on_path(command: &str, path: Option<&OsStr>) -> bool {
-    has_separator(command)
-        || path
-            .map(std::env::split_paths)
-            .into_iter()
-            .flatten()
-            .any(|dir| executable(&dir.join(command)))
+    has_separator(command) || folders(path).any(|dir| executable(&dir.join(command)))
 }
 
 /// Anything that no text file has.
@@ -486,7 +471,7 @@ fn check_binary(program: &Path, head: &[u8]) -> Result<(), SpawnError> {
     } else {
         "is not in a format this machine can execute"
     };
-    Err(SpawnError::new(SpawnErrorKind::Format, format!("{} {what}", program.display()))
+    Err(SpawnError::new(Kind::Format, format!("{} {what}", program.display()))
         .help("install the program for this machine, or name its interpreter in `command`"))
 }
 
@@ -509,66 +494,52 @@ fn foreign_formats() -> bool {
 /// Words for what the operating system said when the start itself failed.
 pub(super) fn refused(launch: &Launch, error: &io::Error) -> SpawnError {
     let name = launch.program.display();
-    let new = |kind, message: String| SpawnError::new(kind, message);
     #[cfg(unix)]
     if let Some(errno) = rustix::io::Errno::from_io_error(error) {
+        use Kind::{Arguments, Busy, Format, NotExecutable};
         use rustix::io::Errno;
-        match errno {
-            Errno::NOENT => {
-                return new(
-                    SpawnErrorKind::Format,
-                    format!("{name} exists, but the loader or interpreter it names does not"),
-                )
-                .help("it was built for another system (for example musl against glibc)");
-            }
-            Errno::NOEXEC => {
-                return new(
-                    SpawnErrorKind::Format,
-                    format!("{name} is not in a format this machine can execute"),
-                )
-                .help("wrong architecture, or a script without a shebang line");
-            }
+        let (kind, message, help) = match errno {
+            Errno::NOENT => (
+                Format,
+                format!("{name} exists, but the loader or interpreter it names does not"),
+                "it was built for another system (for example musl against glibc)",
+            ),
+            Errno::NOEXEC => (
+                Format,
+                format!("{name} is not in a format this machine can execute"),
+                "wrong architecture, or a script without a shebang line",
+            ),
             Errno::ACCESS | Errno::PERM if forbids_execution(&launch.program) => {
                 return no_exec(&launch.program);
             }
             Errno::ACCESS | Errno::PERM => {
-                return new(
-                    SpawnErrorKind::NotExecutable,
-                    format!("{name} may not be executed: {error}"),
-                );
+                (NotExecutable, format!("{name} may not be executed: {error}"), "")
             }
-            Errno::TOOBIG => {
-                return new(
-                    SpawnErrorKind::Arguments,
-                    "arguments and environment together are too long for the system".to_owned(),
-                )
-                .help("pass the data in a file, or drop `inheritEnv`");
-            }
-            Errno::TXTBSY => {
-                return new(SpawnErrorKind::Busy, format!("{name} is being written to"));
-            }
-            Errno::AGAIN => {
-                return new(SpawnErrorKind::Busy, "the limit of processes is reached".to_owned())
-                    .help("see `ulimit -u`, or the pids limit of the container");
-            }
+            Errno::TOOBIG => (
+                Arguments,
+                "arguments and environment together are too long for the system".to_owned(),
+                "pass the data in a file, or drop `inheritEnv`",
+            ),
+            Errno::TXTBSY => (Busy, format!("{name} is being written to"), ""),
+            Errno::AGAIN => (
+                Busy,
+                "the limit of processes is reached".to_owned(),
+                "see `ulimit -u`, or the pids limit of the container",
+            ),
             Errno::MFILE | Errno::NFILE => {
-                return new(SpawnErrorKind::Busy, "the limit of open files is reached".to_owned())
-                    .help("see `ulimit -n`");
+                (Busy, "the limit of open files is reached".to_owned(), "see `ulimit -n`")
             }
-            Errno::NOMEM => {
-                return new(
-                    SpawnErrorKind::Busy,
-                    "there is no memory for a new process".to_owned(),
-                );
-            }
-            _ => {}
-        }
+            Errno::NOMEM => (Busy, "there is no memory for a new process".to_owned(), ""),
+            _ => (Kind::Os, format!("{name} could not be started: {error}"), ""),
+        };
+        let known = SpawnError::new(kind, message);
+        return if help.is_empty() { known } else { known.help(help) };
     }
     #[cfg(windows)]
     if let Some(known) = windows(launch, error) {
         return known;
     }
-    new(SpawnErrorKind::Os, format!("{name} could not be started: {error}"))
+    SpawnError::new(Kind::Os, format!("{name} could not be started: {error}"))
 }
 
 /// The same for the error codes of Windows (`winerror.h`).
@@ -589,17 +560,15 @@ fn windows(launch: &Launch, error: &io::Error) -> Option<SpawnError> {
     // How the standard library refuses what cannot be quoted for `cmd.exe`.
     if error.kind() == io::ErrorKind::InvalidInput && is_batch(&launch.program) {
         let why = format!("{name} is a batch file, and an argument cannot be passed to one safely");
-        return Some(new(SpawnErrorKind::Arguments, why).help(
+        return Some(new(Kind::Arguments, why).help(
             "no batch file can be given a line break: pass it in a file or in `env`, or name the \
              program that the batch file starts",
         ));
     }
     Some(match error.raw_os_error()? {
         BAD_EXE_FORMAT | EXE_MACHINE_TYPE_MISMATCH => {
-            let refused = new(
-                SpawnErrorKind::Format,
-                format!("{name} is not a program that this machine can execute"),
-            );
+            let refused =
+                new(Kind::Format, format!("{name} is not a program that this machine can execute"));
             match interpreter(&launch.program) {
                 Some(interpreter) => refused.help(format!(
                     "start it with its interpreter, {interpreter:?} as `command` and the file first \
@@ -608,23 +577,21 @@ fn windows(launch: &Launch, error: &io::Error) -> Option<SpawnError> {
                 None => refused.help("wrong architecture, or a script, which needs its interpreter"),
             }
         }
-        ACCESS_DENIED => new(SpawnErrorKind::NotExecutable, format!("{name}: {error}")),
-        VIRUS_INFECTED | DISABLED_BY_POLICY => {
-            new(SpawnErrorKind::NotExecutable, format!("{name}: {error}"))
-                .help("this machine's protection refuses it")
-        }
+        ACCESS_DENIED => new(Kind::NotExecutable, format!("{name}: {error}")),
+        VIRUS_INFECTED | DISABLED_BY_POLICY => new(Kind::NotExecutable, format!("{name}: {error}"))
+            .help("this machine's protection refuses it"),
         ELEVATION_REQUIRED => {
-            new(SpawnErrorKind::NotExecutable, format!("{name} asks for administrator rights"))
+            new(Kind::NotExecutable, format!("{name} asks for administrator rights"))
                 .help("start mcpdeck as administrator, or use a program that needs no such rights")
         }
         FILENAME_EXCED_RANGE => new(
-            SpawnErrorKind::Arguments,
+            Kind::Arguments,
             "the command line is too long for the system (32767 characters)".to_owned(),
         )
         .help("pass the data in a file"),
-        SHARING_VIOLATION => new(SpawnErrorKind::Busy, format!("{name} is being written to")),
+        SHARING_VIOLATION => new(Kind::Busy, format!("{name} is being written to")),
         NO_SYSTEM_RESOURCES | COMMITMENT_LIMIT => {
-            new(SpawnErrorKind::Busy, "there is no memory for a new process".to_owned())
+            new(Kind::Busy, "there is no memory for a new process".to_owned())
         }
         _ => return None,
     })

@@ -9,13 +9,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::context::ProcessContext;
 use crate::base::allowance::Allowance;
+use crate::base::text::cut;
 use crate::base::{LogLevel, LogRecord, Redactor, SafeText};
 
 /// Lines kept per second and server in the long run.
@@ -63,17 +64,13 @@ impl StderrTap {
         Self { state: Arc::default(), redactor, kept }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
     pub(super) fn view(&self) -> StderrView {
-        self.lock().view
+        self.state.lock().view
     }
 
     pub(super) fn tail(&self, lines: usize) -> Vec<SafeText> {
         let (recent, cut) = {
-            let state = self.lock();
+            let state = self.state.lock();
             (state.recent.clone(), state.cut)
         };
         let start = recent.len().saturating_sub(self.kept);
@@ -98,7 +95,7 @@ impl StderrTap {
     }
 
     fn note(&self, chunk: &[u8], lines: u64, dropped: u64) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.view.bytes += chunk.len() as u64;
         state.view.lines += lines;
         state.view.dropped += dropped;
@@ -124,8 +121,8 @@ fn safe(line: &[u8], more: usize, limit: usize, redactor: &Redactor) -> SafeText
     if text.len() <= limit && more == 0 {
         return SafeText::line(&text);
     }
-    let end = (0..=limit.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    SafeText::line(&format!("{} … {} bytes more", &text[..end], text.len() - end + more))
+    let head = cut(&text, limit);
+    SafeText::line(&format!("{head} … {} bytes more", text.len() - head.len() + more))
 }
 
 /// Reads stderr to its end.
@@ -162,7 +159,7 @@ pub(super) async fn pump(
             tokio::task::yield_now().await;
         }
     }
-    cutter.end();
+    cutter.idle();
 }
 
 /// Cuts chunks into lines and lines into log records.
@@ -271,10 +268,6 @@ impl<'a> Cutter<'a> {
         }
         self.dropped.reported = None;
         self.tell_dropped();
-    }
-
-    fn end(&mut self) {
-        self.idle();
     }
 
     fn tell_dropped(&mut self) {

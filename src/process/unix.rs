@@ -16,20 +16,12 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::census::Row;
-use super::context::{KILL, ProcessContext};
+use super::context::KILL;
 use super::family::Family;
 use super::guardian::Guardian;
 use super::resolve::{Launch, SpawnError, refused};
 use super::{census, environment, family, spawner};
 use crate::config::ProcessLimits;
-
-/// A process that was just started.
-pub(super) struct Started {
-    pub(super) leader: Leader,
-    pub(super) stdin: ChildStdin,
-    pub(super) stdout: ChildStdout,
-    pub(super) stderr: ChildStderr,
-}
 
 /// A server's first process. Dropping one that was not reaped kills its family.
 pub(super) struct Leader {
@@ -38,8 +30,10 @@ pub(super) struct Leader {
     family: Arc<Family>,
 }
 
-/// Starts a program in a session of its own.
-pub(super) async fn start(launch: Launch, _: &ProcessContext) -> Result<Started, SpawnError> {
+/// Starts a program in a session of its own; gives it with its stdin, stdout and stderr.
+pub(super) async fn start(
+    launch: Launch,
+) -> Result<(Leader, (ChildStdin, ChildStdout, ChildStderr)), SpawnError> {
     let (launch, result) = spawner::run(move |guardian| {
         let result = fork(&launch, guardian);
         (launch, result)
@@ -55,8 +49,7 @@ pub(super) async fn start(launch: Launch, _: &ProcessContext) -> Result<Started,
             ChildStderr::from_std(pipes.2.ok_or_else(missing)?)?,
         ))
     };
-    let (stdin, stdout, stderr) = convert().map_err(|error| refused(&launch, &error))?;
-    Ok(Started { leader, stdin, stdout, stderr })
+    Ok((leader, convert().map_err(|error| refused(&launch, &error))?))
 }
 
 type Pipes =
@@ -205,9 +198,16 @@ impl Leader {
     /// Gives a leader up that cannot be killed (uninterruptible in the kernel). It is reaped when
     /// it ends after all.
     pub(super) fn abandon(&mut self) {
-        if let Some(child) = self.child.take() {
-            end_without_runtime(child, Arc::clone(&self.family));
-        }
+        let Some(mut child) = self.child.take() else { return };
+        // Without an async runtime, which may be gone.
+        let (family, group) = (Arc::clone(&self.family), self.pid());
+        let work = move || {
+            family.exterminate(KILL, |row| send(row, Signal::KILL));
+            let _ = child.wait();
+            let _ = spawner::post(Box::new(move |guardian| guardian.release(group)));
+        };
+        // Without a thread the zombie stays until the host ends; the guardian still knows the group.
+        let _ = std::thread::Builder::new().name("mcpdeck-sweep".into()).spawn(work);
     }
 }
 
@@ -218,18 +218,6 @@ impl Drop for Leader {
         }
         self.abandon();
     }
-}
-
-/// Kills and reaps without an async runtime, which may be gone.
-fn end_without_runtime(mut child: Child, family: Arc<Family>) {
-    let group = family.leader();
-    let work = move || {
-        family.exterminate(KILL, |row| send(row, Signal::KILL));
-        let _ = child.wait();
-        let _ = spawner::post(Box::new(move |guardian| guardian.release(group)));
-    };
-    // Without a thread the zombie stays until the host ends; the guardian still knows the group.
-    let _ = std::thread::Builder::new().name("mcpdeck-sweep".into()).spawn(work);
 }
 
 /// Signals one process, not one that got its id later.
@@ -259,12 +247,8 @@ pub(super) fn code_and_signal(status: ExitStatus) -> (Option<i32>, Option<i32>) 
 
 // What a child does to itself between `fork` and `exec`: the one place on Unix with `unsafe`.
 
-/// Makes `command` start in a session of its own, without a controlling terminal.
-pub(super) fn own_session(command: &mut Command) {
-    prepare(command, None, Vec::new());
-}
-
-/// Sets what the child does to itself between `fork` and `exec`.
+/// Sets what the child does to itself between `fork` and `exec`: it gets a session of its own,
+/// without a controlling terminal.
 pub(super) fn prepare(
     command: &mut Command,
     farewell: Option<Signal>,

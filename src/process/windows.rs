@@ -19,20 +19,11 @@ use tokio::sync::{Mutex, watch};
 use windows::Win32::System::Threading::CREATE_NO_WINDOW;
 
 use super::census::Row;
-use super::context::ProcessContext;
 use super::environment::MARK;
 use super::family::{self, Family};
 use super::resolve::{Launch, SpawnError, refused};
 use job::Job;
 pub(super) use job::rows;
-
-/// A process that was just started.
-pub(super) struct Started {
-    pub(super) leader: Leader,
-    pub(super) stdin: ChildStdin,
-    pub(super) stdout: ChildStdout,
-    pub(super) stderr: ChildStderr,
-}
 
 /// A server's first process, in its job. Dropping it ends the job, and with it everybody in it.
 pub(super) struct Leader {
@@ -60,8 +51,10 @@ impl CommandWrapper for Joins {
     }
 }
 
-/// Starts a program in a job object of its own.
-pub(super) async fn start(launch: Launch, _: &ProcessContext) -> Result<Started, SpawnError> {
+/// Starts a program in a job object of its own; gives it with its stdin, stdout and stderr.
+pub(super) async fn start(
+    launch: Launch,
+) -> Result<(Leader, (ChildStdin, ChildStdout, ChildStderr)), SpawnError> {
     let failed = |error: &io::Error| refused(&launch, error);
     let mark = family::new_mark();
     let job = Arc::new(Job::new(&launch.limits).map_err(|error| failed(&error))?);
@@ -91,12 +84,8 @@ pub(super) async fn start(launch: Launch, _: &ProcessContext) -> Result<Started,
     job.register(pid);
     let family = Family::new(pid, &mark);
     let status = watch::channel(None).0;
-    Ok(Started {
-        leader: Leader { child: Mutex::new(child), status, family, job },
-        stdin,
-        stdout,
-        stderr,
-    })
+    let leader = Leader { child: Mutex::new(child), status, family, job };
+    Ok((leader, (stdin, stdout, stderr)))
 }
 
 impl Leader {

@@ -1,6 +1,6 @@
 //! One record as one JSON line with the fields of requirement O1 first.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io::Write as _;
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use tracing::{Event, Subscriber};
 use tracing_appender::non_blocking::NonBlocking;
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::registry::{LookupSpan, Scope};
 
 use super::Payloads;
-use crate::base::{Redactor, Timestamp};
+use crate::base::{Clock, Redactor};
 
 /// Keys every line has, `null` when they do not apply.
 const FIXED: [&str; 8] = [
@@ -33,26 +33,18 @@ const PAYLOADS: [&str; 4] = ["arguments", "result", "payload", "params"];
 
 /// The layer that writes.
 pub(super) struct JsonLines {
-    queue: NonBlocking,
-    redactor: Arc<RwLock<Redactor>>,
-    payloads: Payloads,
+    pub(super) queue: NonBlocking,
+    pub(super) redactor: Arc<RwLock<Redactor>>,
+    pub(super) payloads: Payloads,
 }
 
 impl JsonLines {
-    pub(super) fn new(
-        queue: NonBlocking,
-        redactor: Arc<RwLock<Redactor>>,
-        payloads: Payloads,
-    ) -> Self {
-        Self { queue, redactor, payloads }
-    }
-
     fn line(&self, event: &Event<'_>, mut fields: Map<String, Value>) -> String {
         event.record(&mut Fields(&mut fields));
         correlate(&mut fields);
         let meta = event.metadata();
         let mut line = Map::new();
-        line.insert("timestamp".into(), now().into());
+        line.insert("timestamp".into(), Clock::system().now().to_rfc3339().into());
         line.insert("level".into(), meta.level().as_str().into());
         line.insert("target".into(), meta.target().into());
         for key in FIXED {
@@ -105,12 +97,6 @@ fn mask(value: &mut Value, redactor: &Redactor) {
     }
 }
 
-fn now() -> String {
-    let since =
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Timestamp(since.as_micros() as u64).to_rfc3339()
-}
-
 impl<S> Layer<S> for JsonLines
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -133,9 +119,7 @@ where
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut fields = Map::new();
-        for span in
-            context.event_scope(event).into_iter().flatten().collect::<Vec<_>>().into_iter().rev()
-        {
+        for span in context.event_scope(event).into_iter().flat_map(Scope::from_root) {
             if let Some(own) = span.extensions().get::<SpanFields>() {
                 fields.extend(own.0.clone());
             }
@@ -158,9 +142,7 @@ impl Fields<'_> {
 
 impl Visit for Fields<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let mut text = String::new();
-        let _ = write!(text, "{value:?}");
-        self.put(field, text);
+        self.put(field, format!("{value:?}"));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {

@@ -121,14 +121,8 @@ fn is_buried(text: &str) -> bool {
     !some && blank >= BURIED_LINES
 }
 
-/// A phrase that instructs a model, and why it is suspicious.
-struct Phrase {
-    pattern: Regex,
-    why: &'static str,
-}
-
-/// The list is short on purpose: each phrase has hardly a reason to stand in a description.
-static PHRASES: LazyLock<Vec<Phrase>> = LazyLock::new(|| {
+/// Phrases that instruct a model, and why each is suspicious. The list is short on purpose: each phrase has hardly a reason to stand in a description.
+static PHRASES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     [
         (
             r"\b(ignore|disregard|forget|override)\b.{0,30}\b(previous|prior|above|earlier|other|all|any|your)\b.{0,30}\b(instruction|rule|prompt|guideline|direction|command)s?\b",
@@ -166,9 +160,7 @@ static PHRASES: LazyLock<Vec<Phrase>> = LazyLock::new(|| {
         (r"\byou are now\b|\bfrom now on,? you\b|\bact as (an? )?(admin|root|system)\b", "gives the model another role"),
     ]
     .into_iter()
-    .filter_map(|(pattern, why)| {
-        plain(pattern).map(|pattern| Phrase { pattern, why })
-    })
+    .filter_map(|(pattern, why)| Some((plain(pattern)?, why)))
     .collect()
 });
 
@@ -186,11 +178,11 @@ pub fn instructions(text: &str) -> Vec<(String, &'static str)> {
     let visible = text.chars().filter(|c| !is_hidden(*c));
     let plain: String = visible.map(|c| if c.is_whitespace() { ' ' } else { c }).collect();
     let mut found: Vec<(String, &'static str)> = Vec::new();
-    for phrase in PHRASES.iter() {
-        if let Some(hit) = phrase.pattern.find(plain.as_bytes())
-            && !found.iter().any(|(_, why)| *why == phrase.why)
+    for (pattern, why) in PHRASES.iter() {
+        if let Some(hit) = pattern.find(plain.as_bytes())
+            && !found.iter().any(|(_, other)| other == why)
         {
-            found.push((String::from_utf8_lossy(hit.as_bytes()).into_owned(), phrase.why));
+            found.push((String::from_utf8_lossy(hit.as_bytes()).into_owned(), *why));
         }
     }
     found

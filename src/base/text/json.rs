@@ -3,100 +3,48 @@
 //!
 //! The value is unchanged: a parser reads back exactly what was put in.
 
-use std::io;
+use std::fmt::Write as _;
 
 use serde::Serialize;
-use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter, Serializer};
+
+use super::inspect::is_hidden;
 
 /// One line.
 pub fn compact<T: Serialize + ?Sized>(value: &T) -> String {
-    write(value, CompactFormatter)
+    printable(serde_json::to_string(value))
 }
 
 /// Indented by two blanks.
 pub fn pretty<T: Serialize + ?Sized>(value: &T) -> String {
-    write(value, PrettyFormatter::new())
+    printable(serde_json::to_string_pretty(value))
 }
 
-fn write<T: Serialize + ?Sized>(value: &T, inner: impl Formatter) -> String {
-    let mut out = Vec::new();
-    let written = value.serialize(&mut Serializer::with_formatter(&mut out, Safe(inner)));
+/// Such characters stand inside strings alone, where an escape means the same.
+fn printable(written: serde_json::Result<String>) -> String {
     // Only a map with keys that are no strings fails, and no value of ours has one.
     debug_assert!(written.is_ok(), "not representable as JSON");
-    String::from_utf8(out).unwrap_or_default()
+    let text = written.unwrap_or_default();
+    if text.chars().any(unsafe_to_print) { escaped(&text, unsafe_to_print) } else { text }
 }
 
 /// Whether a character must not reach a terminal as it is.
 const fn unsafe_to_print(c: char) -> bool {
-    matches!(c,
-        '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}'
-        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
-        | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+    matches!(c, '\u{7f}'..='\u{9f}') || is_hidden(c)
 }
 
-struct Safe<F>(F);
-
-impl<F: Formatter> Formatter for Safe<F> {
-    fn write_string_fragment<W: ?Sized + io::Write>(
-        &mut self,
-        writer: &mut W,
-        fragment: &str,
-    ) -> io::Result<()> {
-        let mut rest = fragment;
-        while let Some((at, c)) = rest.char_indices().find(|(_, c)| unsafe_to_print(*c)) {
-            writer.write_all(&rest.as_bytes()[..at])?;
+/// JSON text with some of its characters as `\uXXXX`.
+pub(crate) fn escaped(text: &str, which: impl Fn(char) -> bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if which(c) {
             for unit in c.encode_utf16(&mut [0; 2]) {
-                write!(writer, "\\u{unit:04x}")?;
+                let _ = write!(out, "\\u{unit:04x}");
             }
-            rest = &rest[at + c.len_utf8()..];
+        } else {
+            out.push(c);
         }
-        writer.write_all(rest.as_bytes())
     }
-
-    fn begin_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_array(writer)
-    }
-
-    fn end_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_array(writer)
-    }
-
-    fn begin_array_value<W: ?Sized + io::Write>(
-        &mut self,
-        writer: &mut W,
-        first: bool,
-    ) -> io::Result<()> {
-        self.0.begin_array_value(writer, first)
-    }
-
-    fn end_array_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_array_value(writer)
-    }
-
-    fn begin_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_object(writer)
-    }
-
-    fn end_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_object(writer)
-    }
-
-    fn begin_object_key<W: ?Sized + io::Write>(
-        &mut self,
-        writer: &mut W,
-        first: bool,
-    ) -> io::Result<()> {
-        self.0.begin_object_key(writer, first)
-    }
-
-    fn begin_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_object_value(writer)
-    }
-
-    fn end_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_object_value(writer)
-    }
+    out
 }
 
 /// The size of a value as JSON text, without building the text.

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use serde::ser::{SerializeSeq, Serializer};
+use serde::{Serialize, Serializer};
 
 /// The path, with bytes that are no UTF-8 spelled `\xNN`.
 pub fn spelled(path: &Path) -> Cow<'_, str> {
@@ -29,19 +29,12 @@ pub fn one<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
 
 /// For `serialize_with`: a path or nothing.
 pub fn perhaps<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
-    match path {
-        Some(path) => to.serialize_some(&spelled(path)),
-        None => to.serialize_none(),
-    }
+    path.as_deref().map(spelled).serialize(to)
 }
 
 /// For `serialize_with`: a list of paths.
 pub fn many<S: Serializer>(paths: &[PathBuf], to: S) -> Result<S::Ok, S::Error> {
-    let mut list = to.serialize_seq(Some(paths.len()))?;
-    for path in paths {
-        list.serialize_element(&spelled(path))?;
-    }
-    list.end()
+    to.collect_seq(paths.iter().map(|path| spelled(path)))
 }
 
 #[cfg(all(test, unix))]

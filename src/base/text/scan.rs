@@ -57,18 +57,23 @@ pub(super) enum Piece<'a> {
 }
 
 /// What stands before the next character in the output.
+/// What a mark may sit on; nothing in a gap.
+type Before = Option<Base>;
+
+/// A base with this many marks, in a cluster of this many joined letters.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Before {
-    /// Nothing a mark may sit on.
-    Gap,
-    /// A base with this many marks, in a cluster of this many joined letters.
-    Base { marks: usize, joined: usize, emoji: bool, linked: bool, jamo: bool },
+struct Base {
+    marks: usize,
+    joined: usize,
+    emoji: bool,
+    linked: bool,
+    jamo: bool,
 }
 
-const BASE: Before = Before::Base { marks: 0, joined: 1, emoji: false, linked: false, jamo: false };
+const BASE: Base = Base { marks: 0, joined: 1, emoji: false, linked: false, jamo: false };
 
 /// A base that may be an emoji: `©`, `1` and `#` count, as the standard has it.
-const EMOJI: Before = Before::Base { marks: 0, joined: 1, emoji: true, linked: false, jamo: false };
+const EMOJI: Base = Base { emoji: true, ..BASE };
 
 /// Iterates over the pieces of a text.
 pub(super) struct Scanner<'a> {
@@ -88,15 +93,15 @@ enum Verdict {
 
 impl<'a> Scanner<'a> {
     pub(super) const fn new(raw: &'a str) -> Self {
-        Self { raw, at: 0, before: Before::Gap }
+        Self { raw, at: 0, before: None }
     }
 
     fn judge(&self, c: char, rest: &str) -> Verdict {
         match c {
-            '0'..='9' | '#' | '*' => return Verdict::Keep(EMOJI),
+            '0'..='9' | '#' | '*' => return Verdict::Keep(Some(EMOJI)),
             // Our own markers end in these; a mark must not sit on them.
-            ' ' | '⟩' => return Verdict::Keep(Before::Gap),
-            '!'..='~' => return Verdict::Keep(BASE),
+            ' ' | '⟩' => return Verdict::Keep(None),
+            '!'..='~' => return Verdict::Keep(Some(BASE)),
             '\n' => return Verdict::Break(1),
             '\r' if rest.starts_with("\r\n") => return Verdict::Break(2),
             '\t' => return Verdict::Tab,
@@ -108,18 +113,14 @@ impl<'a> Scanner<'a> {
         if matches!(c, '\u{fe0e}' | '\u{fe0f}') {
             // One selector after an emoji chooses how it is drawn; that one is meant to be there.
             return match self.before {
-                Before::Base { emoji: true, marks, joined, .. } => Verdict::Keep(Before::Base {
-                    marks,
-                    joined,
-                    emoji: false,
-                    linked: false,
-                    jamo: false,
-                }),
+                Some(base) if base.emoji => {
+                    Verdict::Keep(Some(Base { emoji: false, linked: false, jamo: false, ..base }))
+                }
                 _ => Verdict::Hide(HiddenKind::VariationSelector),
             };
         }
         if c < '\u{300}' {
-            return Verdict::Keep(if c.is_whitespace() { Before::Gap } else { EMOJI });
+            return Verdict::Keep((!c.is_whitespace()).then_some(EMOJI));
         }
         if tables().marks.has(c) || extends(c) {
             return self.judge_mark(c);
@@ -130,16 +131,13 @@ impl<'a> Scanner<'a> {
     fn judge_mark(&self, c: char) -> Verdict {
         match self.before {
             // These are drawn when they stand alone.
-            Before::Gap if extends(c) => Verdict::Keep(BASE),
-            Before::Gap => Verdict::Dot,
-            Before::Base { marks, .. } if marks >= MARKS => Verdict::Hide(HiddenKind::Marks),
-            Before::Base { marks, joined, .. } => Verdict::Keep(Before::Base {
-                marks: marks + 1,
-                joined,
-                emoji: false,
-                linked: is_linker(c),
-                jamo: false,
-            }),
+            None if extends(c) => Verdict::Keep(Some(BASE)),
+            None => Verdict::Dot,
+            Some(base) if base.marks >= MARKS => Verdict::Hide(HiddenKind::Marks),
+            Some(Base { marks, joined, .. }) => {
+                let linked = tables().linkers.has(c);
+                Verdict::Keep(Some(Base { marks: marks + 1, joined, linked, ..BASE }))
+            }
         }
     }
 
@@ -147,18 +145,18 @@ impl<'a> Scanner<'a> {
         let jamo = matches!(c, '\u{1100}'..='\u{115e}' | '\u{a960}'..='\u{a97c}')
             || matches!(c, '\u{1161}'..='\u{11ff}' | '\u{d7b0}'..='\u{d7fb}' | '\u{16d63}' | '\u{16d67}'..='\u{16d6a}');
         let joins = match self.before {
-            Before::Base { joined, linked, jamo: after, .. } if linked || (after && jamo) => joined,
+            Some(Base { joined, linked, jamo: after, .. }) if linked || (after && jamo) => joined,
             _ => 0,
         };
         if joins >= JOINED && c != '◌' {
             return Verdict::Dot;
         }
         if c.is_whitespace() || ('\u{2400}'..='\u{2426}').contains(&c) {
-            return Verdict::Keep(Before::Gap);
+            return Verdict::Keep(None);
         }
         let emoji = tables().emoji.has(c);
-        let linked = is_prepended(c);
-        Verdict::Keep(Before::Base { marks: 0, joined: joins + 1, emoji, linked, jamo })
+        let linked = tables().prepended.has(c);
+        Verdict::Keep(Some(Base { marks: 0, joined: joins + 1, emoji, linked, jamo }))
     }
 
     /// Extends a hidden run over everything of the same kind.
@@ -169,7 +167,7 @@ impl<'a> Scanner<'a> {
                 _ => break,
             }
         }
-        self.before = Before::Gap;
+        self.before = None;
         Piece::Hidden { kind, at: start, text: &self.raw[start..self.at] }
     }
 }
@@ -192,17 +190,17 @@ impl<'a> Iterator for Scanner<'a> {
             return Some(match verdict {
                 Verdict::Break(bytes) => {
                     self.at += bytes;
-                    self.before = Before::Gap;
+                    self.before = None;
                     Piece::Break
                 }
                 Verdict::Tab => {
                     self.at += 1;
-                    self.before = Before::Gap;
+                    self.before = None;
                     Piece::Tab
                 }
                 Verdict::Dot => {
                     // What was judged follows as plain text, on the base that is put there.
-                    self.before = BASE;
+                    self.before = Some(BASE);
                     Piece::Dotted
                 }
                 Verdict::Hide(kind) => {
@@ -246,47 +244,6 @@ fn hidden(c: char) -> Option<HiddenKind> {
     Some(kind)
 }
 
-/// Marks that join the letters on both sides into one cluster (`Indic_Conjunct_Break=Linker`).
-const fn is_linker(c: char) -> bool {
-    matches!(
-        c,
-        '\u{94d}'
-            | '\u{9cd}'
-            | '\u{acd}'
-            | '\u{b4d}'
-            | '\u{c4d}'
-            | '\u{d4d}'
-            | '\u{1039}'
-            | '\u{17d2}'
-            | '\u{1a60}'
-            | '\u{1b44}'
-            | '\u{1bab}'
-            | '\u{a9c0}'
-            | '\u{aaf6}'
-            | '\u{10a3f}'
-            | '\u{11133}'
-            | '\u{113d0}'
-            | '\u{1193e}'
-            | '\u{11a47}'
-            | '\u{11a99}'
-    )
-}
-
-/// Letters that join the one behind them (`Grapheme_Cluster_Break=Prepend`).
-const fn is_prepended(c: char) -> bool {
-    matches!(
-        c,
-        '\u{d4e}'
-            | '\u{111c2}'
-            | '\u{111c3}'
-            | '\u{113d1}'
-            | '\u{1193f}'
-            | '\u{11941}'
-            | '\u{11a3a}'
-            | '\u{11a84}'..='\u{11a89}' | '\u{11d46}' | '\u{11f02}'
-    )
-}
-
 /// Extends the character before it without being a mark: emoji skin tones, half-width voicing
 /// signs, Thai and Lao `am`.
 const fn extends(c: char) -> bool {
@@ -320,12 +277,20 @@ struct Tables {
     format: Ranges,
     unassigned: Ranges,
     emoji: Ranges,
+    linkers: Ranges,
+    prepended: Ranges,
 }
 
 const MARKS_CLASS: &str = r"[\p{M}]";
 const FORMAT_CLASS: &str = r"[\p{Cf}\p{Default_Ignorable_Code_Point}\p{Zl}\p{Zp}]";
 const UNASSIGNED_CLASS: &str = r"[\p{Cn}]";
 const EMOJI_CLASS: &str = r"[\p{Emoji}]";
+/// Marks that join the letters on both sides into one cluster (`Indic_Conjunct_Break=Linker`).
+const LINKER_CLASS: &str = "[\u{94d}\u{9cd}\u{acd}\u{b4d}\u{c4d}\u{d4d}\u{1039}\u{17d2}\u{1a60}\
+    \u{1b44}\u{1bab}\u{a9c0}\u{aaf6}\u{10a3f}\u{11133}\u{113d0}\u{1193e}\u{11a47}\u{11a99}]";
+/// Letters that join the one behind them (`Grapheme_Cluster_Break=Prepend`).
+const PREPENDED_CLASS: &str = "[\u{d4e}\u{111c2}\u{111c3}\u{113d1}\u{1193f}\u{11941}\u{11a3a}\
+    \u{11a84}-\u{11a89}\u{11d46}\u{11f02}]";
 
 fn tables() -> &'static Tables {
     static TABLES: OnceLock<Tables> = OnceLock::new();
@@ -334,6 +299,8 @@ fn tables() -> &'static Tables {
         format: Ranges::of(FORMAT_CLASS),
         unassigned: Ranges::of(UNASSIGNED_CLASS),
         emoji: Ranges::of(EMOJI_CLASS),
+        linkers: Ranges::of(LINKER_CLASS),
+        prepended: Ranges::of(PREPENDED_CLASS),
     })
 }
 

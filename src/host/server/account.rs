@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::slot::Command;
+use crate::base::text::cut;
 use crate::base::{SafeText, ServerName, Timestamp};
 use crate::config::HttpConfig;
 use crate::host::Fact;
@@ -23,7 +24,6 @@ use crate::mcp::auth::{
     scopes_in_words,
 };
 use crate::mcp::session::{Responder, ServerRequest, SessionContext};
-use crate::mcp::wire::cut;
 use crate::mcp::{Answer, Direction, MessageKind, RequestKind, TrafficRecord};
 
 /// The account of one server; outlives its sessions.

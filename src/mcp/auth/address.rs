@@ -32,12 +32,7 @@ pub(super) struct AddressPolicy {
 
 impl AddressPolicy {
     pub(super) fn new(server: &Url) -> Self {
-        let reach = match server.host() {
-            Some(Host::Ipv4(ip)) => reach_of(ip.into()),
-            Some(Host::Ipv6(ip)) => reach_of(ip.into()),
-            Some(Host::Domain(name)) if is_local_name(name) => Reach::Loopback,
-            _ => Reach::Public,
-        };
+        let reach = ip_of(server).map_or(Reach::Public, reach_of);
         let proxies =
             ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
         let proxies = proxies.iter().filter_map(|name| {
@@ -54,13 +49,7 @@ impl AddressPolicy {
     /// # Errors
     /// Why it is not used.
     pub(super) fn check(&self, url: &Url) -> Result<(), String> {
-        let ip = match url.host() {
-            Some(Host::Ipv4(ip)) => Some(IpAddr::V4(ip)),
-            Some(Host::Ipv6(ip)) => Some(IpAddr::V6(ip)),
-            Some(Host::Domain(name)) if is_local_name(name) => Some(Ipv4Addr::LOCALHOST.into()),
-            Some(Host::Domain(_)) => None,
-            None => return Err(format!("`{}:` is not a web address", url.scheme())),
-        };
+        let ip = ip_of(url);
         let local = ip.is_some_and(|ip| reach_of(ip) == Reach::Loopback);
         match url.scheme() {
             "https" => {}
@@ -118,9 +107,17 @@ fn plain(host: &str) -> String {
     host.trim_end_matches('.').to_ascii_lowercase()
 }
 
-fn is_local_name(name: &str) -> bool {
-    let name = plain(name);
-    name == "localhost" || name.ends_with(".localhost")
+/// The address that an URL names, by number or as this machine.
+fn ip_of(url: &Url) -> Option<IpAddr> {
+    match url.host()? {
+        Host::Ipv4(ip) => Some(ip.into()),
+        Host::Ipv6(ip) => Some(ip.into()),
+        Host::Domain(name) => {
+            let name = plain(name);
+            let local = name == "localhost" || name.ends_with(".localhost");
+            local.then_some(Ipv4Addr::LOCALHOST.into())
+        }
+    }
 }
 
 fn reach_of(ip: IpAddr) -> Reach {

@@ -16,7 +16,7 @@ use super::sign_in::{
     Went, parameter,
 };
 use super::token::{StoredToken, TokenStore};
-use crate::base::{Redactor, Secret, ServerName};
+use crate::base::{Redactor, SafeText, Secret, ServerName};
 use crate::config::{HttpConfig, OAuthConfig};
 
 /// What signs in: a store, and whom to ask. Cheap to clone.
@@ -190,16 +190,14 @@ impl Authorizer {
     /// The token to use now, refreshed when its end is near; `None` when there is none yet.
     pub(crate) async fn token(self: &Arc<Self>) -> Result<Option<Secret>, AuthFailure> {
         let due = |token: &StoredToken| token.is_due(grant::now());
-        let held = match self.held() {
-            Some(held) => Some(held),
-            None => self.load()?,
-        };
+        let held = self.held.lock().clone();
+        let held = if held.is_some() { held } else { self.state()? };
         let held = match held {
             Some(held) if !due(&held) => Some(held),
             None if !self.config.machine => None,
             _ => {
                 let _turn = self.turn.lock().await;
-                match self.load()? {
+                match self.state()? {
                     Some(held) if !due(&held) => Some(held),
                     Some(held) if held.refresh_token.is_some() => {
                         match self.refresh(held.clone()).await {
@@ -233,7 +231,7 @@ impl Authorizer {
             return Ok(false);
         }
         let _turn = self.turn.lock().await;
-        let known = self.load()?;
+        let known = self.state()?;
         let used = used.as_ref().map(Secret::expose);
         if let Some(known) = &known
             && Some(known.access_token.as_str()) != used
@@ -279,10 +277,7 @@ impl Authorizer {
                     Tries::MOST
                 )));
             }
-            why = format!(
-                " again, for the scope `{}`",
-                crate::base::text::SafeText::cut(&wanted, 200)
-            );
+            why = format!(" again, for the scope `{}`", SafeText::cut(&wanted, 200));
             scopes = known.map(|known| known.scopes).unwrap_or_default();
             scopes.extend(wanted.split_whitespace().map(str::to_owned));
             let mut seen = std::collections::HashSet::new();
@@ -337,7 +332,7 @@ impl Authorizer {
         if self.config.machine {
             return self.own_token(None, Vec::new()).await;
         }
-        match self.load()?.filter(|known| known.refresh_token.is_some()) {
+        match self.state()?.filter(|known| known.refresh_token.is_some()) {
             Some(known) => self.refresh(known).await,
             None => Err(self.needed(" again, there is no refresh token".to_owned())),
         }
@@ -360,9 +355,9 @@ impl Authorizer {
         &self,
     ) -> Result<Option<(StoredToken, Result<(), AuthFailure>)>, AuthFailure> {
         let _turn = self.turn.lock().await;
-        let Some(known) = self.load()? else { return Ok(None) };
+        let Some(known) = self.state()? else { return Ok(None) };
         let _guard = self.lock(&known).await?;
-        let Some(known) = self.load()? else { return Ok(None) };
+        let Some(known) = self.state()? else { return Ok(None) };
         let client = known.client.used(self.config.client_secret.as_ref());
         let caller = Caller { client: &client, key: self.config.private_key.as_ref() };
         let revoked = grant::revoke(&self.exchange, &known, &caller).await;
@@ -377,7 +372,7 @@ impl Authorizer {
     /// # Errors
     /// The store cannot be read.
     pub fn state(&self) -> Result<Option<StoredToken>, AuthFailure> {
-        self.load()
+        self.accounts.store.find(&self.resource).map_err(kept)
     }
 
     fn tell(&self, event: AuthEvent<'_>) {
@@ -392,10 +387,6 @@ impl Authorizer {
         AuthFailure::SignInNeeded(why, self.server.to_string())
     }
 
-    fn held(&self) -> Option<StoredToken> {
-        self.held.lock().clone()
-    }
-
     fn hold(&self, token: Option<StoredToken>) {
         let secrets = token.iter().flat_map(|t| [Some(&t.access_token), t.refresh_token.as_ref()]);
         self.accounts.redactor.learn(secrets.flatten().map(|secret| secret.as_str().into()));
@@ -403,10 +394,6 @@ impl Authorizer {
         if before != token {
             self.tell(AuthEvent::Token(token.as_ref()));
         }
-    }
-
-    fn load(&self) -> Result<Option<StoredToken>, AuthFailure> {
-        self.accounts.store.find(&self.resource).map_err(kept)
     }
 
     async fn lock(&self, token: &StoredToken) -> Result<Box<dyn Send>, AuthFailure> {
@@ -470,7 +457,7 @@ impl Authorizer {
     async fn refresh_alone(&self, known: StoredToken) -> Result<StoredToken, AuthFailure> {
         let _guard = self.lock(&known).await?;
         // Another process may have done it while this one waited for the lock.
-        let current = self.load()?.unwrap_or_else(|| known.clone());
+        let current = self.state()?.unwrap_or_else(|| known.clone());
         if current.access_token != known.access_token {
             self.hold(Some(current.clone()));
             return Ok(current);
@@ -501,7 +488,7 @@ impl Authorizer {
                 Ok(fresh)
             }
             Err(NotGranted::Code(code)) => {
-                let newest = self.load()?.filter(|newest| *newest != current);
+                let newest = self.state()?.filter(|newest| *newest != current);
                 if let Some(newest) = newest {
                     // A program that knows no lock was faster; its token is the good one.
                     self.hold(Some(newest.clone()));

@@ -207,36 +207,31 @@ impl Exchange {
             Err(why) => Err(why),
         };
         let took = began.elapsed();
-        match done {
+        let (status, answered, why) = match &done {
             Ok(response) => {
-                let status = response.status();
+                let (status, body) = (response.status(), response.body().as_slice());
                 let refused = status.is_client_error() || status.is_server_error();
-                let why = refused.then(|| error_code(response.body())).flatten();
-                let (status, refused) = (Some(status.as_u16()), why.as_deref());
-                let answered = response.body().as_slice();
-                self.events.step(kind, &url, Went { status, took, refused, sent: &sent, answered });
-                Ok(response)
+                (Some(status.as_u16()), body, refused.then(|| error_code(body)).flatten())
             }
-            Err(why) => {
-                let refused = Some(why.as_str());
-                self.events.step(
-                    kind,
-                    &url,
-                    Went { took, refused, sent: &sent, ..Went::default() },
-                );
-                let mut shown = url;
-                shown.set_query(None);
-                Err(NotAnswered { url: shown.into(), why })
-            }
-        }
+            Err(why) => (None, &[][..], Some(why.clone())),
+        };
+        let went = Went { status, took, refused: why.as_deref(), sent: &sent, answered };
+        self.events.step(kind, &url, went);
+        done.map_err(|why| {
+            let mut shown = url;
+            shown.set_query(None);
+            NotAnswered { url: shown.into(), why }
+        })
     }
 
     async fn answer(
         &self,
         request: http::Request<Vec<u8>>,
     ) -> Result<http::Response<Vec<u8>>, String> {
-        let request = reqwest::Request::try_from(request).map_err(|error| root(&error))?;
-        let response = self.http.execute(request).await.map_err(|error| root(&error))?;
+        let request =
+            reqwest::Request::try_from(request).map_err(|error| remote::innermost(&error))?;
+        let response =
+            self.http.execute(request).await.map_err(|error| remote::innermost(&error))?;
         let mut out = http::Response::builder().status(response.status());
         // A stream of events has no end, and is nothing that was asked for.
         let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok());
@@ -247,7 +242,7 @@ impl Exchange {
         let mut body = Vec::new();
         let mut stream = response.bytes_stream();
         while !streams && let Some(chunk) = stream.next().await {
-            body.extend_from_slice(&chunk.map_err(|error| root(&error))?);
+            body.extend_from_slice(&chunk.map_err(|error| remote::innermost(&error))?);
             if body.len() > Self::BYTES {
                 return Err(format!("the answer is over {} bytes", Self::BYTES));
             }
@@ -256,21 +251,16 @@ impl Exchange {
     }
 }
 
-/// The innermost cause, which is the one that helps.
-fn root(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
-}
-
 /// The `error` of an OAuth answer, when it is a code of the specification's alphabet.
 pub(super) fn error_code(body: &[u8]) -> Option<String> {
     let body: serde_json::Value = serde_json::from_slice(body).ok()?;
     let code = body.get("error")?.as_str()?;
-    let known = code.len() <= 64 && code.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    known.then(|| code.to_owned())
+    is_code(code).then(|| code.to_owned())
+}
+
+/// Whether a text is the code of an error, and nothing a server would have said at length.
+pub(super) fn is_code(text: &str) -> bool {
+    text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
 /// What rmcp is doing, which only its request tells.

@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 
-use super::grant::{self, Caller, Exchange, Granted, error_code};
+use super::grant::{self, Caller, Exchange, Granted, is_code};
 use super::token::{ClientAuth, ClientOrigin, StoredClient, StoredToken, TokenStore};
 use crate::base::secret::MASK;
 use crate::base::{SafeText, ServerName};
@@ -145,20 +145,12 @@ impl Wanted<'_> {
         if !self.config.machine {
             found.has_pkce()?;
         }
-        let revocation_endpoint = found.revocation_endpoint();
-        let AuthorizationMetadata {
-            authorization_endpoint,
-            token_endpoint,
-            registration_endpoint,
-            ..
-        } = found.metadata;
-        let issuer = found.issuer;
         Ok(Authorization {
-            issuer,
-            authorization_endpoint,
-            token_endpoint,
-            registration_endpoint,
-            revocation_endpoint,
+            revocation_endpoint: found.revocation_endpoint(),
+            issuer: found.issuer,
+            authorization_endpoint: found.metadata.authorization_endpoint,
+            token_endpoint: found.metadata.token_endpoint,
+            registration_endpoint: found.metadata.registration_endpoint,
         })
     }
 
@@ -234,7 +226,7 @@ impl Wanted<'_> {
         let back = shown(prompt, request, &loopback, &state).await;
         let answered = back.as_ref().ok().and_then(|back| Some(back.split_once('?')?.1.to_owned()));
         let answered = answered.unwrap_or_default();
-        let done = back.and_then(|back| code_of(&back, &state, &found.metadata));
+        let done = back.and_then(|back| code_of(&back, &found.metadata));
         let why = done.as_ref().err().map(ToString::to_string);
         let went = Went {
             took: began.elapsed(),
@@ -391,11 +383,9 @@ async fn shown(
 /// another server says is not shown (RFC 9207).
 fn code_of(
     back: &str,
-    state: &str,
     metadata: &AuthorizationMetadata,
 ) -> Result<(String, Option<String>), AuthFailure> {
     let url = Url::parse(back).map_err(AuthFailure::refused)?;
-    debug_assert_eq!(query(&url, "state").as_deref(), Some(state));
     let issuer = query(&url, "iss");
     if let (Some(issuer), Some(expected)) = (&issuer, &metadata.issuer)
         && issuer != expected
@@ -409,9 +399,8 @@ fn code_of(
         return Err(AuthFailure::refused("the answer does not say who gave it (`iss` is missing)"));
     }
     if let Some(error) = query(&url, "error") {
-        let body = serde_json::json!({ "error": error }).to_string();
-        let code = error_code(body.as_bytes()).unwrap_or_else(|| "an unknown error".to_owned());
-        return Err(match code.as_str() {
+        let code = if is_code(&error) { error.as_str() } else { "an unknown error" };
+        return Err(match code {
             "access_denied" => {
                 AuthFailure::Declined("the sign-in page says `access_denied`".into())
             }
@@ -480,14 +469,17 @@ pub struct AuthStep {
 }
 
 /// What a step is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "lowercase")]
 pub enum StepKind {
     /// The server refused a request with 401 or 403.
     Challenge,
     /// Protected resource metadata (RFC 9728).
+    #[strum(serialize = "resource metadata")]
     ResourceMetadata,
     /// Authorization server metadata (RFC 8414, `OpenID` Connect).
+    #[strum(serialize = "server metadata")]
     ServerMetadata,
     /// A client was registered (RFC 7591).
     Register,
@@ -505,18 +497,8 @@ pub enum StepKind {
 
 impl StepKind {
     /// As it is shown.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Challenge => "challenge",
-            Self::ResourceMetadata => "resource metadata",
-            Self::ServerMetadata => "server metadata",
-            Self::Register => "register",
-            Self::Authorize => "authorize",
-            Self::Token => "token",
-            Self::Refresh => "refresh",
-            Self::Revoke => "revoke",
-            Self::Retry => "retry",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -771,7 +753,6 @@ fn taken(port: u16, error: &io::Error) -> AuthFailure {
 }
 
 /// The program that listens at a port of this machine, where the system tells.
-#[cfg(target_os = "linux")]
 fn holder(port: u16) -> Option<String> {
     const LISTENS: &str = "0A";
     let table = ["/proc/net/tcp", "/proc/net/tcp6"]
@@ -798,11 +779,6 @@ fn holder(port: u16) -> Option<String> {
             return Some(format!("`{}` (pid {pid})", name.trim()));
         }
     }
-    None
-}
-
-#[cfg(not(target_os = "linux"))]
-fn holder(_: u16) -> Option<String> {
     None
 }
 

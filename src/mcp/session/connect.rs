@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures::future::{Either, select};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -83,7 +84,7 @@ async fn streams(
     config: &HttpConfig,
     socket: bool,
 ) -> Result<Arc<Pipe>, ConnectError> {
-    let remote = Remote::new(config, tap).map_err(|error| unusable(&error, tap))?;
+    let remote = Remote::new(config, tap, false).map_err(|error| unusable(&error, tap))?;
     let opened = if socket {
         websocket::open(remote, &config.url).await
     } else {
@@ -99,7 +100,11 @@ async fn streams(
 /// A connection that cannot be opened as it is configured.
 fn unusable(failure: &SendError, tap: &Tap) -> ConnectError {
     let error = Error::new(ErrorCode::ServerStartup, failure.to_string());
-    let error = error.server(&tap.context.server);
+    failed(error.server(&tap.context.server))
+}
+
+/// A failure of the host alone, which another attempt does not mend.
+fn failed(error: Error) -> ConnectError {
     ConnectError { error, retryable: false, unauthorized: false, closed: false }
 }
 
@@ -121,16 +126,11 @@ async fn shake_hands(core: &Core, attempt: &Attempt) -> Result<SessionView, Conn
                 probed = &mut probe => probed,
                 () = tokio::time::sleep(PROBE_ALONE) => {
                     let second = Box::pin(initialize(core, era::LEGACY, None));
-                    match futures::future::select(probe, second).await {
-                        futures::future::Either::Left((probed, second)) => match probed {
-                            Ok(result) => return discovered(core, result),
-                            Err(_) => return second.await,
-                        },
-                        futures::future::Either::Right((Ok(view), probe)) => {
-                            drop(probe);
-                            return Ok(view);
-                        }
-                        futures::future::Either::Right((Err(_), probe)) => probe.await,
+                    match select(probe, second).await {
+                        Either::Left((Ok(result), _)) => return discovered(core, result),
+                        Either::Left((Err(_), second)) => return second.await,
+                        Either::Right((Ok(view), _)) => return Ok(view),
+                        Either::Right((Err(_), probe)) => probe.await,
                     }
                 }
             };
@@ -265,22 +265,12 @@ fn no_common(versions: &[&str]) -> ConnectError {
     // No finding: another attempt in the other era may well succeed, and if none does, this is what
     // the start failed of.
     let message = format!("no common protocol version: the server speaks {versions}");
-    ConnectError {
-        error: Error::new(ErrorCode::ServerStartup, message),
-        retryable: true,
-        unauthorized: false,
-        closed: false,
-    }
+    ConnectError { retryable: true, ..failed(Error::new(ErrorCode::ServerStartup, message)) }
 }
 
 fn version_error(message: &str, help: &str, tap: &Tap) -> ConnectError {
     tap.report(FindingKind::Version, message, "", None);
-    ConnectError {
-        error: Error::new(ErrorCode::ServerStartup, message).help(help),
-        retryable: false,
-        unauthorized: false,
-        closed: false,
-    }
+    failed(Error::new(ErrorCode::ServerStartup, message).help(help))
 }
 
 fn view_of(result: &Value, version: &str, era: Era, masks: &Redactor) -> SessionView {

@@ -9,10 +9,10 @@ use super::FetchedList;
 use super::live::Core;
 use super::message::RpcRequest;
 use crate::base::SafeText;
+use crate::base::text::cut;
 use crate::error::{Error, ErrorCode};
 use crate::mcp::capabilities::{ListKind, RejectedEntry};
 use crate::mcp::pending::PendingRequest;
-use crate::mcp::wire::cut;
 use crate::mcp::{Era, FindingKind};
 
 impl Core {

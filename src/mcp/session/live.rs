@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 
 use super::message::{Mirrored, RpcRequest};
 use super::{FetchedList, Request, SessionHandle};
@@ -24,7 +24,7 @@ use crate::mcp::{Era, Payload, SessionEvent, SessionView, era};
 /// is in flight.
 pub struct Live {
     pub(super) core: Arc<Core>,
-    tasks: Mutex<Vec<AbortHandle>>,
+    tasks: Mutex<JoinSet<()>>,
 }
 
 /// What requests need; lives as long as one of them.
@@ -32,12 +32,16 @@ pub struct Core {
     pub(super) tap: Arc<Tap>,
     pub(super) transport: Arc<dyn Transport>,
     view: OnceLock<Arc<SessionView>>,
-    pub(super) subscriptions: Subscriptions,
+    /// Resources whose changes the host wants to hear of (2026-07-28).
+    uris: Mutex<BTreeSet<String>>,
+    /// Fires when they are others.
+    changed: Notify,
     /// What `_meta` of every request holds (2026-07-28, SEP-2575); empty in the legacy era.
     request_meta: OnceLock<Map<String, Value>>,
     /// Arguments that travel as headers too, by tool.
     pub(super) mirrored: Mutex<Mirrored>,
-    log_level: Mutex<Option<LogLevel>>,
+    /// The log level asked for.
+    pub(super) log_level: Mutex<Option<LogLevel>>,
     closing: OnceLock<Error>,
     /// How often the server has forgotten the session.
     renewed: tokio::sync::Mutex<u64>,
@@ -51,7 +55,8 @@ impl Live {
             tap,
             transport,
             view: OnceLock::new(),
-            subscriptions: Subscriptions::default(),
+            uris: Mutex::default(),
+            changed: Notify::new(),
             request_meta: OnceLock::new(),
             mirrored: Mutex::default(),
             log_level,
@@ -65,22 +70,13 @@ impl Live {
 
     /// Runs a task until the session is dropped.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let handle = tokio::spawn(task).abort_handle();
-        self.tasks.lock().push(handle);
+        self.tasks.lock().spawn(task);
     }
 }
 
 impl Drop for Core {
     fn drop(&mut self) {
         self.tap.end("the session ended");
-    }
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        for task in self.tasks.get_mut() {
-            task.abort();
-        }
     }
 }
 
@@ -133,7 +129,7 @@ impl Core {
         rpc: RpcRequest,
         request: &Arc<PendingRequest>,
     ) -> Result<Payload, Error> {
-        let level = self.level().filter(|_| self.era() == Era::Modern);
+        let level = self.log_level.lock().filter(|_| self.era() == Era::Modern);
         let (known, trace) = (self.request_meta.get(), request.trace.get());
         let is_deck =
             || self.view.get().is_some_and(|view| view.name.as_str() == crate::mcp::era::NAME);
@@ -145,7 +141,7 @@ impl Core {
         let mut meta = known.cloned().unwrap_or_default();
         if let Some(level) = level {
             let key = "io.modelcontextprotocol/logLevel";
-            meta.insert(key.to_owned(), super::request::level_name(level).into());
+            meta.insert(key.to_owned(), super::request::level_name(level));
         }
         if let Some(trace) = trace {
             meta.insert("traceparent".to_owned(), (&**trace).into());
@@ -309,9 +305,7 @@ impl Core {
             let deadline = match request.patience() {
                 Patience::Held => None,
                 Patience::Until(at) => at,
-                Patience::Silent => {
-                    return Err(timed_out(request.timeout, Patience::Silent));
-                }
+                end @ Patience::Silent => return Err(timed_out(request.timeout, end)),
                 end @ Patience::Exhausted => return Err(timed_out(request.max_total, end)),
                 Patience::Misnamed(reason) => return Err(Error::new(ErrorCode::Protocol, reason)),
             };
@@ -348,15 +342,6 @@ impl Core {
         headers
     }
 
-    /// The log level asked for.
-    pub(super) fn level(&self) -> Option<LogLevel> {
-        *self.log_level.lock()
-    }
-
-    pub(super) fn set_level(&self, level: LogLevel) {
-        *self.log_level.lock() = Some(level);
-    }
-
     /// Why nothing can be sent any more.
     pub(super) fn gone(&self) -> Error {
         self.closing.get().cloned().unwrap_or_else(|| {
@@ -365,29 +350,23 @@ impl Core {
     }
 
     pub(super) fn subscribe(&self, uri: &str) -> Result<Value, Error> {
-        let mut uris = self.uris();
+        let mut uris = self.uris.lock();
         if uris.len() == MOST {
-            return Err(Error::new(
-                ErrorCode::RateLimited,
-                format!("more than {MOST} subscriptions"),
-            )
-            .server(&self.tap.context.server));
+            let error =
+                Error::new(ErrorCode::RateLimited, format!("more than {MOST} subscriptions"));
+            return Err(error.server(&self.tap.context.server));
         }
         if uris.insert(uri.to_owned()) {
-            self.subscriptions.changed.notify_one();
+            self.changed.notify_one();
         }
         Ok(json!({}))
     }
 
     pub(super) fn unsubscribe(&self, uri: &str) -> Value {
-        if self.uris().remove(uri) {
-            self.subscriptions.changed.notify_one();
+        if self.uris.lock().remove(uri) {
+            self.changed.notify_one();
         }
         json!({})
-    }
-
-    fn uris(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.subscriptions.uris.lock()
     }
 
     /// Keeps the subscription open as long as the session lives. Ends when the server has none.
@@ -395,7 +374,7 @@ impl Core {
         let mut pause = Duration::from_secs(1);
         loop {
             let Some(filter) = self.filter() else {
-                self.subscriptions.changed.notified().await;
+                self.changed.notified().await;
                 continue;
             };
             let params = json!({"notifications": filter});
@@ -404,7 +383,7 @@ impl Core {
             let began = tokio::time::Instant::now();
             let ended = tokio::select! {
                 ended = self.round_trip(rpc, &own) => ended,
-                () = self.subscriptions.changed.notified() => continue,
+                () = self.changed.notified() => continue,
             };
             // The session is over, or there is no such method: nothing will ever be told.
             if let Err(error) = ended {
@@ -418,7 +397,7 @@ impl Core {
             pause = if began.elapsed() > GOOD { Duration::from_secs(1) } else { pause };
             tokio::select! {
                 () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST),
-                () = self.subscriptions.changed.notified() => {}
+                () = self.changed.notified() => {}
             }
         }
     }
@@ -440,7 +419,7 @@ impl Core {
                 filter.insert(key.to_owned(), true.into());
             }
         }
-        let uris = self.uris();
+        let uris = self.uris.lock();
         if !uris.is_empty() {
             filter.insert("resourceSubscriptions".to_owned(), json!(*uris));
         }
@@ -502,13 +481,6 @@ impl SessionHandle for Live {
 
 // The modern subscription (2026-07-28, `subscriptions/listen`): one long request that names what
 // the host wants to hear of, opened anew when that changes or the server ends it.
-
-/// What the host wants to hear of.
-#[derive(Default)]
-pub struct Subscriptions {
-    uris: Mutex<BTreeSet<String>>,
-    changed: Notify,
-}
 
 /// Resources one server may be asked to watch.
 const MOST: usize = 1024;

@@ -8,11 +8,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use base64::Engine as _;
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::base::SafeText;
-use crate::mcp::wire::cut;
+use crate::base::text::cut;
 
 /// A request of the host as it is sent.
 #[derive(Clone, Debug)]
@@ -34,7 +34,10 @@ impl RpcRequest {
     ) -> Self {
         let target = target.map(|text| SafeText::line(cut(text, 256)));
         let params = params.map(|params| match params {
-            Value::Object(params) => Params::Whole(params),
+            Value::Object(mut params) => {
+                params.shift_remove("_meta");
+                Params::Whole(params)
+            }
             _ => Params::Whole(Map::new()),
         });
         Self { method: method.into(), target, params }
@@ -82,7 +85,7 @@ impl RpcRequest {
     /// # Errors
     /// A value that has no JSON form.
     pub fn body(&self, id: i64, meta: &Map<String, Value>) -> serde_json::Result<Vec<u8>> {
-        #[derive(serde::Serialize)]
+        #[derive(Serialize)]
         struct Body<'a> {
             jsonrpc: &'static str,
             id: i64,
@@ -90,7 +93,7 @@ impl RpcRequest {
             params: Written<'a>,
         }
         let token = (!self.is_handshake()).then_some(id);
-        let params = Written { params: self.params.as_ref(), meta, token };
+        let params = Written::new(self.params.as_ref(), meta, token);
         serde_json::to_vec(&Body { jsonrpc: "2.0", id, method: &self.method, params })
     }
 }
@@ -120,50 +123,39 @@ impl Params {
 }
 
 /// Parameters as they are written: with `_meta`, which holds the token of their progress.
+#[derive(Serialize)]
 struct Written<'a> {
-    params: Option<&'a Params>,
-    meta: &'a Map<String, Value>,
-    token: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<&'a Value>,
+    #[serde(flatten)]
+    more: Option<&'a Map<String, Value>>,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<Meta<'a>>,
 }
 
-impl Serialize for Written<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        const META: &str = "_meta";
-        let mut out = serializer.serialize_map(None)?;
-        let more = match self.params {
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta<'a> {
+    #[serde(flatten)]
+    known: &'a Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress_token: Option<i64>,
+}
+
+impl<'a> Written<'a> {
+    fn new(params: Option<&'a Params>, known: &'a Map<String, Value>, token: Option<i64>) -> Self {
+        let meta = Meta { known, progress_token: token };
+        let meta = Some(meta).filter(|_| token.is_some() || !known.is_empty());
+        let (name, arguments, more) = match params {
             Some(Params::Named { name, arguments, more }) => {
-                out.serialize_entry("name", &**name)?;
-                if !arguments.is_null() {
-                    out.serialize_entry("arguments", &**arguments)?;
-                }
-                Some(more)
+                (Some(&**name), Some(&**arguments).filter(|value| !value.is_null()), Some(more))
             }
-            Some(Params::Whole(params)) => Some(params),
-            None => None,
+            Some(Params::Whole(params)) => (None, None, Some(params)),
+            None => (None, None, None),
         };
-        for (key, value) in more.into_iter().flatten().filter(|(key, _)| *key != META) {
-            out.serialize_entry(key, value)?;
-        }
-        if self.token.is_some() || !self.meta.is_empty() {
-            out.serialize_entry(META, &Meta(self.meta, self.token))?;
-        }
-        out.end()
-    }
-}
-
-struct Meta<'a>(&'a Map<String, Value>, Option<i64>);
-
-impl Serialize for Meta<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        const TOKEN: &str = "progressToken";
-        let mut out = serializer.serialize_map(None)?;
-        for (key, value) in self.0.iter().filter(|(key, _)| *key != TOKEN) {
-            out.serialize_entry(key, value)?;
-        }
-        if let Some(token) = self.1 {
-            out.serialize_entry(TOKEN, &token)?;
-        }
-        out.end()
+        Self { name, arguments, more, meta }
     }
 }
 
@@ -274,7 +266,7 @@ fn flaw(
     let Some(name) = header.as_str() else {
         return Some(format!("`{KEY}` is not text"));
     };
-    if name.is_empty() || !name.bytes().all(is_token) {
+    if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
         return Some(format!("`{KEY}` is not a name of an HTTP header"));
     }
     if !names.insert(name.to_ascii_lowercase()) {
@@ -283,12 +275,6 @@ fn flaw(
     let kind = property.get("type").and_then(Value::as_str);
     (!matches!(kind, Some("string" | "integer" | "boolean")))
         .then(|| format!("`{KEY}` needs a text, an integer or a boolean"))
-}
-
-/// Token characters of RFC 9110, section 5.6.2.
-const fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
 }
 
 /// Whether an annotation stands below anything but `properties`: items, variants, definitions.
@@ -317,7 +303,7 @@ mod tests {
 
     fn written(params: Option<&Params>, meta: &Value) -> Value {
         let meta = meta.as_object().cloned().unwrap_or_default();
-        serde_json::to_value(Written { params, meta: &meta, token: Some(7) }).unwrap()
+        serde_json::to_value(Written::new(params, &meta, Some(7))).unwrap()
     }
 
     #[test]

@@ -23,6 +23,9 @@ impl Core {
     ) -> Result<Payload, Error> {
         pending.begin();
         let modern = self.era() == Era::Modern;
+        let about = |method: &'static str, uri: &str| {
+            RpcRequest::new(method, Some(uri), Some(json!({"uri": uri})))
+        };
         let rpc = match request {
             Request::CallTool { name, arguments } => {
                 RpcRequest::named("tools/call", name, arguments)
@@ -38,24 +41,18 @@ impl Core {
             Request::GetPrompt { name, arguments } => {
                 RpcRequest::named("prompts/get", name, arguments)
             }
-            Request::ReadResource { uri } => {
-                RpcRequest::new("resources/read", Some(&uri), Some(json!({"uri": &*uri})))
-            }
+            Request::ReadResource { uri } => about("resources/read", &uri),
             Request::Complete { params } => {
                 RpcRequest::new("completion/complete", None, Some(params))
             }
             Request::Subscribe { uri } if modern => return self.subscribe(&uri).map(Payload::from),
             Request::Unsubscribe { uri } if modern => return Ok(self.unsubscribe(&uri).into()),
             Request::SetLogLevel(level) if modern => {
-                self.set_level(level);
+                *self.log_level.lock() = Some(level);
                 return Ok(json!({}).into());
             }
-            Request::Subscribe { uri } => {
-                RpcRequest::new("resources/subscribe", Some(&uri), Some(json!({"uri": &*uri})))
-            }
-            Request::Unsubscribe { uri } => {
-                RpcRequest::new("resources/unsubscribe", Some(&uri), Some(json!({"uri": &*uri})))
-            }
+            Request::Subscribe { uri } => about("resources/subscribe", &uri),
+            Request::Unsubscribe { uri } => about("resources/unsubscribe", &uri),
             Request::SetLogLevel(level) => set_level(level),
             Request::Raw { method, params } => RpcRequest::new(method.to_string(), None, params),
         };
@@ -199,15 +196,6 @@ pub(super) fn set_level(level: LogLevel) -> RpcRequest {
 }
 
 /// The level as the specification spells it; it has no `trace`.
-pub(super) const fn level_name(level: LogLevel) -> &'static str {
-    match level {
-        LogLevel::Trace | LogLevel::Debug => "debug",
-        LogLevel::Info => "info",
-        LogLevel::Notice => "notice",
-        LogLevel::Warning => "warning",
-        LogLevel::Error => "error",
-        LogLevel::Critical => "critical",
-        LogLevel::Alert => "alert",
-        LogLevel::Emergency => "emergency",
-    }
+pub(super) fn level_name(level: LogLevel) -> Value {
+    json!(level.max(LogLevel::Debug))
 }

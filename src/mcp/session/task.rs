@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 use super::live::Core;
 use super::message::RpcRequest;
 use crate::base::SafeText;
+use crate::base::text::cut;
 use crate::error::{Error, ErrorCode};
 use crate::mcp::pending::PendingRequest;
-use crate::mcp::wire::cut;
 use crate::mcp::wire::tap::Attended;
 use crate::mcp::{FindingKind, Payload};
 

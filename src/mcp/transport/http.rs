@@ -10,19 +10,18 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
+use http::StatusCode;
 use http::header::{ACCEPT, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, StatusCode};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::remote::Unasked;
-use super::{Outgoing, SendError, Transport, UNAUTHORIZED, remote};
+use super::remote::{Remote, Unasked};
+use super::{Outgoing, SendError, Transport, remote};
 use crate::base::SafeText;
 use crate::base::allowance::Allowance;
+use crate::base::text::cut;
 use crate::config::HttpConfig;
-use crate::mcp::auth::NotSent;
-use crate::mcp::wire::cut;
 use crate::mcp::wire::tap::Tap;
 pub(super) use events::line_feeds;
 use events::{Events, Mark};
@@ -34,9 +33,8 @@ const LAST_EVENT: &str = "last-event-id";
 
 /// The transport.
 pub struct Http {
-    client: reqwest::Client,
+    remote: Remote,
     url: url::Url,
-    headers: HeaderMap,
     tap: Arc<Tap>,
     pace: Mutex<Pace>,
     state: Mutex<State>,
@@ -92,14 +90,12 @@ impl Http {
     /// # Errors
     /// A header that is none, or a TLS setup that fails.
     pub fn open(tap: &Arc<Tap>, config: &HttpConfig) -> Result<Arc<Self>, SendError> {
-        let client = crate::mcp::transport::remote::client(config)?;
-        let headers = crate::mcp::transport::remote::headers(config)?;
+        let remote = Remote::new(config, tap, true)?;
         let streams = Allowance::new(Pace::STREAMS.0, Pace::STREAMS.1);
         let (queue, queued) = mpsc::channel(Self::QUEUED);
         Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
-            client,
+            remote,
             url: config.url.clone(),
-            headers,
             tap: Arc::clone(tap),
             pace: Mutex::new(Pace { unasked: Unasked::default(), streams }),
             state: Mutex::default(),
@@ -131,7 +127,8 @@ impl Http {
         let Outgoing { id, method, body, headers } = message;
         let starts = method == "initialize";
         let mut request = self
-            .client
+            .remote
+            .http
             .post(self.url.clone())
             .header(ACCEPT, BOTH)
             .header(CONTENT_TYPE, "application/json")
@@ -140,14 +137,14 @@ impl Http {
             request = request.header(name, value);
         }
         if starts {
-            *self.state() = State::default();
+            *self.state.lock() = State::default();
         }
         let delayed = self.delayed.load(Ordering::Relaxed);
         if (Self::DELAYS..u32::MAX).contains(&delayed) {
             request = request.header(CONNECTION, "close");
         }
         let (request, session) = self.in_session(request);
-        let response = self.run(request).await?;
+        let response = self.remote.run(request).await?;
         let head = Instant::now();
         let status = response.status();
         if session && status == StatusCode::NOT_FOUND {
@@ -155,7 +152,7 @@ impl Http {
         }
         let header = |name: &str| response.headers().get(name).and_then(|v| v.to_str().ok());
         if starts && status.is_success() {
-            self.state().session = header(SESSION).map(str::to_owned);
+            self.state.lock().session = header(SESSION).map(str::to_owned);
         }
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return Ok(());
@@ -186,7 +183,7 @@ impl Http {
     /// Streamable HTTP, resumability).
     async fn follow(&self, response: reqwest::Response, id: Option<i64>) -> Result<(), SendError> {
         let mut mark = Mark::default();
-        self.events(response, id, &mut mark).await;
+        Events::new(self, response, id, &mut mark).read().await;
         let Some(id) = id else { return Ok(()) };
         let (mut pause, longest) = Self::PAUSES;
         let mut failed = 0;
@@ -197,7 +194,7 @@ impl Http {
             match self.get(Some(&last)).await {
                 Ok(Some(response)) => {
                     failed = 0;
-                    self.events(response, Some(id), &mut mark).await;
+                    Events::new(self, response, Some(id), &mut mark).read().await;
                 }
                 Ok(None) => return Err(closed_early()),
                 Err(error @ SendError::Broken(_)) if failed < Self::ATTEMPTS => {
@@ -208,10 +205,6 @@ impl Http {
             }
         }
         Ok(())
-    }
-
-    async fn events(&self, response: reqwest::Response, id: Option<i64>, mark: &mut Mark) {
-        Events::new(self, response, id, mark).read().await;
     }
 
     /// The standalone stream of a legacy session: opened again whenever it ends.
@@ -226,7 +219,7 @@ impl Http {
             match response {
                 Ok(Some(response)) => {
                     pause = first;
-                    http.events(response, None, &mut mark).await;
+                    Events::new(&http, response, None, &mut mark).read().await;
                 }
                 // The server has none, or the next request will tell what is wrong.
                 Ok(None) | Err(SendError::Refused(_) | SendError::Unauthorized(_)) => return,
@@ -242,7 +235,7 @@ impl Http {
     /// on it before that is lost for ever, and the call that waits for it hangs.
     async fn open_stream(self: &Arc<Self>) {
         const PATIENCE: Duration = Duration::from_millis(300);
-        if self.state().session.is_none() {
+        if self.state.lock().session.is_none() {
             return;
         }
         let (settled, mut opened) = watch::channel(false);
@@ -253,21 +246,22 @@ impl Http {
                 () = Self::listen(me, settled) => {}
             }
         });
-        self.state().stream = Some(AbortOnDropHandle::new(task));
+        self.state.lock().stream = Some(AbortOnDropHandle::new(task));
         let _ = tokio::time::timeout(PATIENCE, opened.wait_for(|settled| *settled)).await;
     }
 
     /// A stream of events; `None` when the server has no such.
     async fn get(&self, last: Option<&str>) -> Result<Option<reqwest::Response>, SendError> {
-        let pause = self.pace().streams.spend(1.0);
+        let pause = self.pace.lock().streams.spend(1.0);
         if let Some(pause) = pause {
             tokio::time::sleep(pause).await;
         }
-        let mut request = self.client.get(self.url.clone()).header(ACCEPT, "text/event-stream");
+        let mut request =
+            self.remote.http.get(self.url.clone()).header(ACCEPT, "text/event-stream");
         if let Some(last) = last {
             request = request.header(LAST_EVENT, last);
         }
-        let response = self.run(self.in_session(request).0).await?;
+        let response = self.remote.run(self.in_session(request).0).await?;
         let status = response.status();
         if status == StatusCode::METHOD_NOT_ALLOWED {
             return Ok(None);
@@ -283,7 +277,7 @@ impl Http {
     /// Shows a message to the tap; gives how many bytes of it were an answer.
     fn show(&self, text: &[u8], stream: Option<i64>) -> usize {
         // The tap counts for the whole connection: one stream after the other.
-        let _turn = self.pace();
+        let _turn = self.pace.lock();
         self.tap.line(text, stream);
         self.tap.take_answered()
     }
@@ -291,12 +285,11 @@ impl Http {
     /// So many bytes came that nobody asked for; gives how long to wait before more is read.
     fn spend(&self, unasked: usize) -> Option<Duration> {
         // What was asked for does not wait for what another stream has used up.
-        if unasked == 0 { None } else { self.pace().unasked.spend(unasked, &self.tap) }
+        if unasked == 0 { None } else { self.pace.lock().unasked.spend(unasked, &self.tap) }
     }
 
     fn in_session(&self, mut request: reqwest::RequestBuilder) -> (reqwest::RequestBuilder, bool) {
-        request = request.headers(self.headers.clone());
-        let state = self.state();
+        let state = self.state.lock();
         if let Some(version) = &state.version {
             request = request.header(VERSION, version);
         }
@@ -304,14 +297,6 @@ impl Http {
             request = request.header(SESSION, session);
         }
         (request, state.session.is_some())
-    }
-
-    fn pace(&self) -> MutexGuard<'_, Pace> {
-        self.pace.lock()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 
     /// A response that is no stream.
@@ -324,19 +309,18 @@ impl Http {
         method: &str,
     ) -> Result<(), SendError> {
         let status = response.status();
-        let body = self.read(&mut response).await?;
-        let text = match &body {
-            Body::Whole(bytes) => bytes.as_slice(),
-            Body::TooLong { head, .. } => head.as_slice(),
-        };
+        let (mut text, over) = self.read(&mut response).await?;
         let shown = String::from_utf8_lossy(&text[..text.len().min(400)]).into_owned();
         if !status.is_success() {
-            if session && status == StatusCode::BAD_REQUEST && names_session(&shown) {
+            // The specification wants 404 for a session that is forgotten; the examples that most
+            // servers were made from answer 400 with these words.
+            let forgets = shown.to_ascii_lowercase().contains("session id");
+            if session && status == StatusCode::BAD_REQUEST && forgets {
                 return Err(SendError::Expired);
             }
             // Whatever id it names: this is the place where the answer had to be.
             if let Some(id) = id {
-                if self.tap.refused(id, text) {
+                if self.tap.refused(id, &text) {
                     return Ok(());
                 }
                 // A refused probe is what a legacy server answers.
@@ -359,20 +343,17 @@ impl Http {
             let text = format!("the server answered with {kind}, not JSON: {}", first_line(&shown));
             return Err(SendError::Refused(SafeText::line(&text).to_string()));
         }
-        if let Some(what) = not_utf8(text) {
+        if let Some(what) = not_utf8(&text) {
             let text = format!("the answer is {what}, not JSON in UTF-8 (RFC 8259, section 8.1)");
             return Err(SendError::Refused(text));
         }
-        match body {
-            Body::Whole(mut bytes) => {
-                for byte in &mut bytes {
-                    if matches!(byte, b'\n' | b'\r') {
-                        *byte = b' ';
-                    }
-                }
-                self.show(&bytes, id);
+        if let Some(total) = over {
+            self.tap.oversized(&text, b"", total);
+        } else {
+            for byte in text.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
+                *byte = b' ';
             }
-            Body::TooLong { head, total } => self.tap.oversized(&head, b"", total),
+            self.show(&text, id);
         }
         if let Some(id) = id {
             self.tap.unanswered(id, "the HTTP response holds no answer");
@@ -380,7 +361,11 @@ impl Http {
         Ok(())
     }
 
-    async fn read(&self, response: &mut reqwest::Response) -> Result<Body, SendError> {
+    /// A body; of one that is over the limit its beginning, and how long it is at least.
+    async fn read(
+        &self,
+        response: &mut reqwest::Response,
+    ) -> Result<(Vec<u8>, Option<u64>), SendError> {
         let limit = self.tap.context.limits.line_bytes;
         let mut bytes = Vec::new();
         let mut total = 0_u64;
@@ -399,42 +384,11 @@ impl Http {
                 break;
             }
         }
-        if total > limit as u64 {
+        let over = (total > limit as u64).then_some(total);
+        if over.is_some() {
             bytes.truncate(64 << 10);
-            return Ok(Body::TooLong { head: bytes, total });
         }
-        Ok(Body::Whole(bytes))
-    }
-
-    /// Sends a request and notes its status.
-    async fn run(&self, request: reqwest::RequestBuilder) -> Result<reqwest::Response, SendError> {
-        let sent = match &self.tap.context.auth {
-            Some(auth) => auth.send(request).await,
-            None => request.send().await.map_err(NotSent::from),
-        };
-        let response = match sent {
-            Ok(response) => response,
-            Err(NotSent::Http(error)) => return Err(self.unreachable(&error)),
-            Err(NotSent::Auth(failure)) => {
-                self.tap.unauthorized.store(true, Ordering::Relaxed);
-                return Err(SendError::Unauthorized(failure.to_string()));
-            }
-        };
-        self.tap.context.seen.status(response.status().as_u16());
-        if response.status() == StatusCode::UNAUTHORIZED {
-            self.tap.unauthorized.store(true, Ordering::Relaxed);
-            return Err(SendError::Unauthorized(UNAUTHORIZED.to_owned()));
-        }
-        Ok(response)
-    }
-
-    fn unreachable(&self, error: &reqwest::Error) -> SendError {
-        let text = remote::unreachable(error, &self.tap.context.redactor);
-        if error.is_connect() && !error.is_redirect() {
-            SendError::Broken(text)
-        } else {
-            SendError::Refused(text)
-        }
+        Ok((bytes, over))
     }
 
     /// A status that is no success, in words.
@@ -478,7 +432,7 @@ impl Transport for Http {
     }
 
     fn negotiated(&self, version: &str) {
-        self.state().version = Some(version.to_owned());
+        self.state.lock().version = Some(version.to_owned());
     }
 
     fn is_http(&self) -> bool {
@@ -494,13 +448,13 @@ impl Transport for Http {
                 if self.queue.send(Queued::Done(done)).await.is_ok() {
                     let _ = all.await;
                 }
-                if self.state().session.is_some() {
-                    let request = self.client.delete(self.url.clone());
-                    let _ = self.run(self.in_session(request).0).await;
+                if self.state.lock().session.is_some() {
+                    let request = self.remote.http.delete(self.url.clone());
+                    let _ = self.remote.run(self.in_session(request).0).await;
                 }
             };
             let _ = tokio::time::timeout(PATIENCE, goodbye).await;
-            self.state().stream = None;
+            self.state.lock().stream = None;
         })
     }
 }
@@ -511,12 +465,6 @@ fn closed_early() -> SendError {
 
 // What comes back on a request: a status, a body, or nothing at all; and the words for it.
 
-/// A body, as far as the limit lets it be read.
-enum Body {
-    Whole(Vec<u8>),
-    TooLong { head: Vec<u8>, total: u64 },
-}
-
 /// What a body is that begins in no way JSON in UTF-8 can.
 const fn not_utf8(body: &[u8]) -> Option<&'static str> {
     match body {
@@ -524,12 +472,6 @@ const fn not_utf8(body: &[u8]) -> Option<&'static str> {
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [b'{', 0, ..] | [0, b'{', ..] => Some("UTF-16"),
         _ => None,
     }
-}
-
-/// Whether a refusal is about the id of the session. The specification wants 404 for one that is
-/// forgotten; the examples that most servers were made from answer 400 with these words.
-fn names_session(body: &str) -> bool {
-    body.to_ascii_lowercase().contains("session id")
 }
 
 fn first_line(text: &str) -> &str {

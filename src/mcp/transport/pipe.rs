@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::BufMut;
 use futures::future::BoxFuture;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -19,7 +19,6 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::remote::Unasked;
 use super::{Outgoing, SendError, Transport};
-use crate::config::WireLimits;
 use crate::mcp::wire::tap::Tap;
 
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
@@ -69,7 +68,19 @@ impl Pipe {
     /// A transport that reads `read` and writes `write`.
     pub fn open(tap: &Arc<Tap>, read: Reader, write: Writer) -> Arc<Self> {
         let limits = &tap.context.limits;
-        let out = Out::new(write, limits);
+        let out = Arc::new(Out {
+            messages: limits.queue_messages,
+            bytes: limits.queue_bytes,
+            queue: Mutex::default(),
+            writer: tokio::sync::Mutex::new(Some(Writing {
+                writer: write,
+                bytes: Vec::new(),
+                done: 0,
+            })),
+            closed: CancellationToken::new(),
+            room: Notify::new(),
+            idle: Notify::new(),
+        });
         let input = Input {
             tap: Arc::clone(tap),
             lines: Lines::new(read, limits.line_bytes),
@@ -126,20 +137,8 @@ impl Out {
     /// How many times over what nobody waits for may pile up before the server is cut off.
     const UNREAD: usize = 8;
 
-    fn new(writer: Writer, limits: &WireLimits) -> Arc<Self> {
-        Arc::new(Self {
-            messages: limits.queue_messages,
-            bytes: limits.queue_bytes,
-            queue: Mutex::default(),
-            writer: tokio::sync::Mutex::new(Some(Writing { writer, bytes: Vec::new(), done: 0 })),
-            closed: CancellationToken::new(),
-            room: Notify::new(),
-            idle: Notify::new(),
-        })
-    }
-
     fn push(&self, message: Vec<u8>, waited_for: bool) -> Result<(), SendError> {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         if let Some(broken) = &queue.broken {
             return Err(broken.clone());
         }
@@ -197,7 +196,7 @@ impl Out {
         let Writing { writer, bytes, done } = slot.as_mut().ok_or(SendError::Closed)?;
         loop {
             if *done == bytes.len() {
-                let mut queue = self.queue();
+                let mut queue = self.queue.lock();
                 if let Some(broken) = &queue.broken {
                     return Err(broken.clone());
                 }
@@ -228,7 +227,7 @@ impl Out {
                 Ok(count) => *done += count,
                 Err(error) => {
                     let error = broken(error);
-                    self.queue().broken = Some(error.clone());
+                    self.queue.lock().broken = Some(error.clone());
                     self.room.notify_waiters();
                     return Err(error);
                 }
@@ -253,13 +252,9 @@ impl Out {
     }
 
     fn is_roomy(&self) -> bool {
-        let queue = self.queue();
+        let queue = self.queue.lock();
         let broken = queue.broken.is_some();
         broken || queue.messages < self.messages && queue.bytes.len() + queue.writing < self.bytes
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock()
     }
 }
 
@@ -320,7 +315,7 @@ impl Input {
     fn take(&self, line: Line) {
         match line {
             Line::Whole(range) => self.tap.line(self.lines.bytes(range), None),
-            Line::Oversized { head, tail, total } => self.tap.oversized(&head, &tail, total),
+            Line::Oversized(long) => self.tap.oversized(&long.head, &long.tail, long.total),
         }
     }
 
@@ -340,14 +335,7 @@ pub enum Line {
     /// A whole line, without its break, as a range of [`Lines::bytes`].
     Whole(Range<usize>),
     /// A line over the limit, with its ends.
-    Oversized {
-        /// Its beginning.
-        head: Vec<u8>,
-        /// Its end.
-        tail: Vec<u8>,
-        /// Its length in bytes.
-        total: u64,
-    },
+    Oversized(Oversized),
 }
 
 /// Splits a stream into lines.
@@ -359,20 +347,32 @@ pub struct Lines<R> {
     /// Everything before this was searched for a line break.
     searched: usize,
     limit: usize,
-    skipping: Option<Skipping>,
+    skipping: Option<Oversized>,
     step: usize,
     small: u32,
 }
 
-struct Skipping {
-    head: Vec<u8>,
-    tail: Vec<u8>,
-    total: u64,
+/// What is kept of a line over the limit.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Oversized {
+    /// Its beginning.
+    pub head: Vec<u8>,
+    /// Its end.
+    pub tail: Vec<u8>,
+    /// Its length in bytes.
+    pub total: u64,
 }
 
-impl Skipping {
+impl Oversized {
     const HEAD: usize = 64 << 10;
     const TAIL: usize = 512;
+
+    fn new(bytes: &[u8]) -> Self {
+        let head = bytes[..bytes.len().min(Self::HEAD)].to_vec();
+        let mut new = Self { head, tail: Vec::new(), total: 0 };
+        new.add(bytes);
+        new
+    }
 
     fn add(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
@@ -428,17 +428,12 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             self.start = end + usize::from(found.is_some());
             self.searched = self.start;
             found?;
-            let Skipping { head, tail, total } = self.skipping.take()?;
-            return Some(Line::Oversized { head, tail, total });
+            return self.skipping.take().map(Line::Oversized);
         }
         let Some(at) = found else {
             self.searched = self.buffer.len();
             if self.unfinished() > self.limit {
-                let mut skipping = Skipping { head: Vec::new(), tail: Vec::new(), total: 0 };
-                let rest = &self.buffer[self.start..];
-                skipping.head.extend_from_slice(&rest[..rest.len().min(Skipping::HEAD)]);
-                skipping.add(rest);
-                self.skipping = Some(skipping);
+                self.skipping = Some(Oversized::new(&self.buffer[self.start..]));
                 self.start = self.buffer.len();
             }
             return None;
@@ -447,12 +442,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         self.start = line.end + 1;
         self.searched = self.start;
         if line.len() > self.limit {
-            let bytes = &self.buffer[line];
-            return Some(Line::Oversized {
-                head: bytes[..bytes.len().min(Skipping::HEAD)].to_vec(),
-                tail: bytes[bytes.len().saturating_sub(Skipping::TAIL)..].to_vec(),
-                total: bytes.len() as u64,
-            });
+            return Some(Line::Oversized(Oversized::new(&self.buffer[line])));
         }
         Some(Line::Whole(line))
     }
@@ -507,7 +497,7 @@ mod tests {
                 Some(Line::Whole(range)) => {
                     out.push(String::from_utf8_lossy(lines.bytes(range)).into_owned());
                 }
-                Some(Line::Oversized { head, tail, total }) => {
+                Some(Line::Oversized(Oversized { head, tail, total })) => {
                     let (head, tail) = (head.len(), String::from_utf8_lossy(&tail).into_owned());
                     out.push(format!(
                         "{total} bytes, {head} of head, ..{}",
@@ -592,7 +582,7 @@ mod tests {
     fn shown<R: AsyncRead + Unpin>(lines: &Lines<R>, line: Line) -> Result<Vec<u8>, u64> {
         match line {
             Line::Whole(range) => Ok(lines.bytes(range).to_vec()),
-            Line::Oversized { head, tail, total } => {
+            Line::Oversized(Oversized { head, tail, total }) => {
                 assert!(head.len() as u64 <= total && tail.len() as u64 <= total);
                 Err(total)
             }

@@ -51,25 +51,44 @@ pub(crate) struct Remote {
     pub(super) http: reqwest::Client,
     pub(super) tap: Arc<Tap>,
     headers: HeaderMap,
+    /// Whether the answer to a message is the response to its request (Streamable HTTP).
+    answers: bool,
 }
 
 impl Remote {
     /// # Errors
     /// A header or certificate of the entry that cannot be used.
-    pub(crate) fn new(config: &HttpConfig, tap: &Arc<Tap>) -> Result<Self, SendError> {
+    pub(crate) fn new(
+        config: &HttpConfig,
+        tap: &Arc<Tap>,
+        answers: bool,
+    ) -> Result<Self, SendError> {
         let headers = headers(config)?;
         let builder = builder(&config.url, &config.tls).map_err(SendError::Refused)?;
-        // A redirect would take the headers elsewhere, and a POST its message.
-        let http = builder.redirect(Policy::none()).build();
-        let http = http.map_err(|error| SendError::Refused(error.to_string()))?;
-        Ok(Self { http, tap: Arc::clone(tap), headers })
+        // On a long connection a redirect would take the headers elsewhere, and a POST its message.
+        let policy = if answers { Policy::custom(same_origin) } else { Policy::none() };
+        let http = builder.redirect(policy).build();
+        let http =
+            http.map_err(|error| SendError::Refused(format!("HTTP cannot be set up: {error}")))?;
+        Ok(Self { http, tap: Arc::clone(tap), headers, answers })
     }
 
-    /// Sends a request with the headers of the entry and the token of its account.
+    /// Sends a request and asks for success.
     ///
     /// # Errors
     /// In words: what failed, or the status.
     pub(super) async fn send(&self, request: RequestBuilder) -> Result<Response, SendError> {
+        let response = self.run(request).await?;
+        let status = response.status();
+        if status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS {
+            return Ok(response);
+        }
+        Err(SendError::Refused(format!("the server answered HTTP {status}")))
+    }
+
+    /// Sends a request with the headers of the entry and the token of its account, and notes the
+    /// status of its response.
+    pub(super) async fn run(&self, request: RequestBuilder) -> Result<Response, SendError> {
         let request = request.headers(self.headers.clone());
         let sent = match &self.tap.context.auth {
             Some(auth) => auth.send(request).await,
@@ -89,15 +108,14 @@ impl Remote {
             self.tap.unauthorized.store(true, Ordering::Relaxed);
             return Err(SendError::Unauthorized(UNAUTHORIZED.to_owned()));
         }
-        if status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS {
-            return Ok(response);
-        }
-        Err(SendError::Refused(format!("the server answered HTTP {status}")))
+        Ok(response)
     }
 
     /// A failure of the connection, in words.
     pub(super) fn broken(&self, error: &reqwest::Error) -> SendError {
-        SendError::Broken(unreachable(error, &self.tap.context.redactor))
+        let text = unreachable(error, &self.tap.context.redactor);
+        let connected = !error.is_connect() || error.is_redirect();
+        if self.answers && connected { SendError::Refused(text) } else { SendError::Broken(text) }
     }
 }
 
@@ -143,13 +161,16 @@ pub(crate) fn provide() {
     });
 }
 
+/// The words of the innermost cause.
+pub(crate) fn innermost(mut error: &dyn std::error::Error) -> String {
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
 /// Why a request was not answered: the innermost cause, which is the one that helps.
 pub(crate) fn unreachable(error: &reqwest::Error, redactor: &Redactor) -> String {
-    // reqwest's own words stop at "error sending request".
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
     let what = if error.is_connect() {
         "cannot connect"
     } else if error.is_redirect() {
@@ -159,7 +180,8 @@ pub(crate) fn unreachable(error: &reqwest::Error, redactor: &Redactor) -> String
     } else {
         "the request failed"
     };
-    let cause = cause.to_string();
+    // reqwest's own words stop at "error sending request".
+    let cause = innermost(error);
     let text = match explain(&cause) {
         Some(explained) => format!("{what}: {explained} ({cause})"),
         None => format!("{what}: {cause}"),
@@ -188,13 +210,7 @@ fn unusable(path: &Path, why: &str) -> String {
 
 // The HTTP client of a server: connections, redirects, and the headers of its entry.
 
-pub(super) fn client(config: &HttpConfig) -> Result<reqwest::Client, SendError> {
-    let builder = builder(&config.url, &config.tls).map_err(SendError::Refused)?;
-    let client = builder.redirect(Policy::custom(same_origin)).build();
-    client.map_err(|error| SendError::Refused(format!("HTTP cannot be set up: {error}")))
-}
-
-pub(in crate::mcp::transport) fn headers(config: &HttpConfig) -> Result<HeaderMap, SendError> {
+fn headers(config: &HttpConfig) -> Result<HeaderMap, SendError> {
     let bad = |name: &str, what: &str| SendError::Refused(format!("header `{name}`: {what}"));
     let mut out = HeaderMap::new();
     for (name, value) in &config.headers {

@@ -265,41 +265,29 @@ struct Node<'a> {
 impl Node<'_> {
     fn charge<E: serde::de::Error>(&mut self) -> Result<(), E> {
         match self.state.nodes.checked_sub(1) {
-            Some(left) => {
-                self.state.nodes = left;
-                Ok(())
-            }
-            None if self.state.beginning.is_some() => Ok(()),
-            None => self.fail(Flaw::TooMany(self.state.limits.nodes)),
+            Some(left) => self.state.nodes = left,
+            None if self.state.beginning.is_some() => {}
+            None => return Err(self.fail(Flaw::TooMany(self.state.limits.nodes))),
         }
+        Ok(())
     }
 
     /// Charges for the children that a container has now.
     fn grown<E: serde::de::Error>(&mut self, object: bool, count: usize) -> Result<(), E> {
         let more = Budget::children(object, count) - Budget::children(object, count - 1);
-        self.take(more)
-    }
-
-    fn take<E: serde::de::Error>(&mut self, bytes: usize) -> Result<(), E> {
-        match self.state.bytes.checked_sub(bytes) {
-            Some(left) => {
-                self.state.bytes = left;
-                Ok(())
-            }
-            None => self.fail(Flaw::TooBig(self.state.limits.bytes)),
-        }
+        let left = self.state.bytes.checked_sub(more);
+        self.state.bytes = left.ok_or_else(|| self.fail(Flaw::TooBig(self.state.limits.bytes)))?;
+        Ok(())
     }
 
     fn descend<E: serde::de::Error>(&mut self) -> Result<usize, E> {
-        match self.depth.checked_sub(1) {
-            Some(left) => Ok(left),
-            None => self.fail(Flaw::TooDeep(self.state.limits.depth)),
-        }
+        let left = self.depth.checked_sub(1);
+        left.ok_or_else(|| self.fail(Flaw::TooDeep(self.state.limits.depth)))
     }
 
-    fn fail<T, E: serde::de::Error>(&mut self, flaw: Flaw) -> Result<T, E> {
+    fn fail<E: serde::de::Error>(&mut self, flaw: Flaw) -> E {
         self.state.flaw = Some(flaw);
-        Err(E::custom("over budget"))
+        E::custom("over budget")
     }
 }
 

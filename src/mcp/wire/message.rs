@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::base::SafeText;
 use crate::error::RpcError;
+use crate::mcp::capabilities::kind_of;
 
 /// A message of the server.
 #[derive(Debug, PartialEq)]
@@ -112,10 +113,8 @@ fn from_object(mut object: Map<String, Value>, notes: &mut Vec<String>) -> Inbou
 fn request_id(id: &Value, notes: &mut Vec<String>) -> Option<RequestId> {
     match id {
         Value::Number(number) => number.as_i64().map(RequestId::Number).or_else(|| {
-            let float = number.as_f64()?;
-            let whole = float.fract() == 0.0 && float.abs() < 9e15;
             notes.push(format!("id {number} is not an integer"));
-            whole.then_some(RequestId::Number(float as i64))
+            whole_number(id).map(RequestId::Number)
         }),
         Value::String(text) => Some(RequestId::String(text.as_str().into())),
         Value::Null => None,
@@ -204,19 +203,14 @@ pub enum Misfit {
 /// Looks at the result of `method`.
 pub fn check(method: &str, result: &Value) -> Option<Misfit> {
     if !result.is_object() {
-        let what = match result {
-            Value::Null => "null",
-            Value::Array(_) => "an array",
-            Value::String(_) => "a string",
-            _ => "a bare value",
-        };
-        return match method {
+        let what = format!("the result is {}, not an object", kind_of(result));
+        return Some(match method {
             // Their results are empty anyway.
             "resources/subscribe" | "resources/unsubscribe" | "logging/setLevel" => {
-                Some(Misfit::Odd(format!("the result is {what}, not an object")))
+                Misfit::Odd(what)
             }
-            _ => Some(Misfit::Useless(format!("the result is {what}, not an object"))),
-        };
+            _ => Misfit::Useless(what),
+        });
     }
     let kind = result.get("resultType").map(|kind| kind.as_str().unwrap_or("no string"));
     match kind {
@@ -402,7 +396,8 @@ pub fn find_message(line: &[u8]) -> Option<usize> {
     memchr::memchr(b'{', &line[..marker])
 }
 
-fn string_end(text: &[u8], start: usize) -> Option<usize> {
+/// Where the JSON string that begins at `start` ends, its quotes included.
+pub fn string_end(text: &[u8], start: usize) -> Option<usize> {
     let mut at = start + 1;
     loop {
         at += memchr::memchr2(b'"', b'\\', text.get(at..)?)?;

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use indexmap::IndexSet;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
 use crate::base::SafeText;
+use crate::mcp::Finding;
 use crate::mcp::capabilities::ListKind;
 use crate::mcp::session::SessionEvent;
-use crate::mcp::{Finding, FindingKind};
 
 /// Collects events and delivers them.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Pump {
 
     /// Adds an event.
     pub fn push(&self, event: SessionEvent) {
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         match event {
             SessionEvent::FirstByte => waiting.first_byte = true,
             SessionEvent::Finding(finding) => waiting.add_finding(finding),
@@ -76,7 +76,7 @@ impl Pump {
     pub async fn run(self: Arc<Self>) {
         loop {
             self.arrived.notified().await;
-            let events = self.waiting().drain();
+            let events = self.waiting.lock().drain();
             let flood = events.iter().any(is_flood);
             for event in events {
                 if self.events.send(event).await.is_err() {
@@ -91,28 +91,23 @@ impl Pump {
 
     /// Delivers what the owner has room for, at once.
     pub fn flush(&self) {
-        for event in self.waiting().drain() {
+        for event in self.waiting.lock().drain() {
             let _ = self.events.try_send(event);
         }
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock()
     }
 }
 
 fn is_flood(event: &SessionEvent) -> bool {
-    matches!(event, SessionEvent::Finding(_) | SessionEvent::ResourceUpdated(_))
-        || matches!(event, SessionEvent::ListChanged(_))
+    use SessionEvent::{Finding, ListChanged, ResourceUpdated};
+    matches!(event, Finding(_) | ResourceUpdated(_) | ListChanged(_))
 }
 
 impl Waiting {
     fn add_finding(&mut self, finding: Finding) {
-        let same = |kind: FindingKind| move |other: &&mut Finding| other.kind == kind;
-        if self.findings.iter().filter(|f| f.kind == finding.kind).count() < Pump::PER_KIND {
-            self.findings.push(finding);
-        } else if let Some(last) = self.findings.iter_mut().rev().find(same(finding.kind)) {
-            last.count += finding.count;
+        let mut same = self.findings.iter_mut().filter(|other| other.kind == finding.kind);
+        match same.nth(Pump::PER_KIND - 1) {
+            Some(last) => last.count += finding.count,
+            None => self.findings.push(finding),
         }
     }
 
@@ -133,6 +128,7 @@ impl Waiting {
 mod tests {
     use super::*;
     use crate::base::Timestamp;
+    use crate::mcp::FindingKind;
 
     #[tokio::test(start_paused = true)]
     async fn a_flood_is_bounded_and_the_counts_stay_right() {

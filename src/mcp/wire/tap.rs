@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rmcp::model::RequestId;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -29,14 +29,14 @@ use crate::error::Error;
 use crate::mcp::pending::{ById, PendingRequest};
 use crate::mcp::session::message::RpcRequest;
 use crate::mcp::session::{SessionContext, SessionEvent};
-use crate::mcp::traffic::{Direction, MessageKind};
+use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use crate::mcp::transport::{SendError, Transport};
 use crate::mcp::{CallId, Claim, Finding, FindingKind, Payload};
 pub use answers::Attended;
 use answers::protocol;
 use inbound::Source;
 pub use record::method_name;
-use record::{JunkWindow, Passed, id_text};
+use record::{JunkWindow, id_text};
 pub use requests::kind;
 
 /// The tap of one connection.
@@ -89,7 +89,6 @@ struct Entry {
     method: SafeText,
     target: Option<SafeText>,
     request: Arc<PendingRequest>,
-    token: bool,
     sent: Instant,
     /// Where its answer goes.
     answer: oneshot::Sender<Answer>,
@@ -183,7 +182,7 @@ impl Tap {
     pub fn floods(&self) {
         const EVERY: Duration = Duration::from_secs(60);
         let now = Instant::now();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.flooded.is_some_and(|at| now - at < EVERY) {
             return;
         }
@@ -196,7 +195,7 @@ impl Tap {
 
     /// A version was agreed on.
     pub fn negotiated(&self, version: &str, modern: bool) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.version = Some(version.into());
         state.modern = modern;
     }
@@ -204,7 +203,7 @@ impl Tap {
     /// Nobody waits for the answer of this request any more. True when it was open: the server
     /// should be told.
     pub fn abandon(&self, id: i64, why: &'static str) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let Some(entry) = state.take(id) else { return false };
         state.remember(id, entry, why);
         true
@@ -212,12 +211,12 @@ impl Tap {
 
     /// Whether the request still waits for its answer.
     pub fn is_pending(&self, id: i64) -> bool {
-        self.state().pending.contains_key(&id)
+        self.state.lock().pending.contains_key(&id)
     }
 
     /// Whether other requests of the host are open beside this one.
     pub fn is_busy(&self) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         let mut calls = state.pending.values().filter(|entry| !entry.listens());
         calls.nth(1).is_some()
     }
@@ -225,7 +224,7 @@ impl Tap {
     /// The call during which a message from the server probably comes: the one that is told by
     /// `stream`, or the only one that is open.
     fn during(&self, stream: Option<i64>) -> Option<Arc<PendingRequest>> {
-        let state = self.state();
+        let state = self.state.lock();
         if let Some(id) = stream {
             let request = &state.pending.get(&id)?.request;
             return request.call.map(|_| Arc::clone(request));
@@ -237,16 +236,16 @@ impl Tap {
 
     /// Every call in flight: any of them may be the one during which the server asks.
     fn in_flight(&self) -> Vec<Arc<PendingRequest>> {
-        self.state().calls().map(Arc::clone).collect()
+        self.state.lock().calls().map(Arc::clone).collect()
     }
 
     /// The connection is over: what waits behind the last line is looked at, and nothing is open
     /// any more.
     pub fn ended(&self, reason: &str) {
-        for open in self.state().open.values() {
+        for open in self.state.lock().open.values() {
             open.claim.withdraw("its session ended");
         }
-        let spread = std::mem::take(&mut self.state().spread);
+        let spread = std::mem::take(&mut self.state.lock().spread);
         if !spread.text.is_empty() {
             let message = "the output ended inside a message";
             self.find(FindingKind::Malformed, message, &spread.text, None);
@@ -284,26 +283,14 @@ impl Tap {
 
     /// Reports what was found in the answer of a request, to whoever asked too.
     fn find_in(&self, entry: &Entry, kind: FindingKind, message: &str, raw: &[u8]) {
-        let finding = self.finding(kind, message, raw, Some(entry.name()), 1);
+        let finding = self.finding(kind, message, raw, Some(entry.name()));
         entry.request.found(finding.clone());
         self.pump.push(SessionEvent::Finding(finding));
     }
 
     /// Reports a finding.
     fn find(&self, kind: FindingKind, message: &str, raw: &[u8], request: Option<SafeText>) {
-        self.find_many(kind, message, raw, request, 1);
-    }
-
-    fn find_many(
-        &self,
-        kind: FindingKind,
-        message: &str,
-        raw: &[u8],
-        request: Option<SafeText>,
-        count: u64,
-    ) {
-        let finding = self.finding(kind, message, raw, request, count);
-        self.pump.push(SessionEvent::Finding(finding));
+        self.pump.push(SessionEvent::Finding(self.finding(kind, message, raw, request)));
     }
 
     fn finding(
@@ -312,18 +299,12 @@ impl Tap {
         message: &str,
         raw: &[u8],
         request: Option<SafeText>,
-        count: u64,
     ) -> Finding {
         Finding {
             raw: SafeText::line(&self.text(raw, Finding::RAW)),
             request,
-            count,
             ..Finding::new(kind, self.context.clock.now(), self.remark(message).as_str())
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 
     // What the host sends: requests into the table before they are written, everything into the record.
@@ -341,7 +322,7 @@ impl Tap {
         if shakes {
             self.context.seen.asked(&rpc.method);
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let id = state.next_id;
         state.next_id += 1;
         if !shakes {
@@ -349,7 +330,7 @@ impl Tap {
         }
         let (target, request) = (rpc.target.clone(), Arc::clone(request));
         let sent = Instant::now();
-        let entry = Entry { method, target, request, token: !shakes, sent, answer };
+        let entry = Entry { method, target, request, sent, answer };
         state.pending.insert(id, entry);
         (id, answered)
     }
@@ -358,13 +339,13 @@ impl Tap {
     pub fn asking(&self, id: i64, rpc: &RpcRequest, request: &PendingRequest, body: &[u8]) {
         self.context.bytes.sent(body.len() + 1);
         request.bytes.sent(body.len() + 1);
-        self.record(Passed {
+        self.record(TrafficRecord {
             method: Some(method_name(&rpc.method)),
             target: rpc.target.clone(),
             id: Some(record::id_text(&RequestId::Number(id))),
             call: request.call,
             queued: request.queued(),
-            ..Passed::new(Direction::Out, MessageKind::Request, body)
+            ..self.passed(Direction::Out, MessageKind::Request, body)
         });
     }
 
@@ -382,9 +363,9 @@ impl Tap {
         }
         let body = message.to_string().into_bytes();
         self.context.bytes.sent(body.len() + 1);
-        self.record(Passed {
+        self.record(TrafficRecord {
             method: Some(method_name(method)),
-            ..Passed::new(Direction::Out, MessageKind::Notification, &body)
+            ..self.passed(Direction::Out, MessageKind::Notification, &body)
         });
         body
     }
@@ -400,9 +381,9 @@ impl Tap {
         };
         let body = message.to_string().into_bytes();
         self.context.bytes.sent(body.len() + 1);
-        let mut passed = Passed::new(Direction::Out, kind, &body);
+        let mut passed = self.passed(Direction::Out, kind, &body);
         passed.id = Some(record::id_text(id));
-        if let Some(open) = self.state().open.remove(id) {
+        if let Some(open) = self.state.lock().open.remove(id) {
             passed.latency = Some(open.arrived.elapsed());
             passed.method = Some(open.method);
             passed.call = open.call;
@@ -414,9 +395,7 @@ impl Tap {
     /// Hands over what nobody waits for. A server that asks and asks, and reads no answer, is cut
     /// off; a broken pipe is told to the next request.
     fn queue(&self, body: Vec<u8>) {
-        let Some(transport) = self.transport.get().and_then(std::sync::Weak::upgrade) else {
-            return;
-        };
+        let Some(transport) = self.transport.get().and_then(Weak::upgrade) else { return };
         if let Err(error @ SendError::Unread(_)) = transport.queue(body)
             && !self.over.is_cancelled()
         {
@@ -430,7 +409,7 @@ impl Tap {
 
     /// Whose answer names this id; what is nobody's is told here.
     fn owner(&self, id: &RequestId, source: &mut Source<'_>) -> Option<(i64, Entry)> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let wanted = number(id);
         if let Some(number) = wanted
             && let Some(entry) = state.take(number)
@@ -459,12 +438,7 @@ impl Tap {
         } else {
             (FindingKind::UnknownId, format!("an answer to request {id}, which was never sent"))
         };
-        self.find(kind, &message, source.raw, None);
-        self.record(Passed {
-            id: Some(id),
-            problem: Some(SafeText::line(&message)),
-            ..Passed::came(MessageKind::Response, source.raw)
-        });
+        self.nobodys((kind, MessageKind::Response), &message, source.raw, Some(id));
         if let Some(request) = doubted {
             request.doubt(format!("the answer names the wrong request: {message}"));
         }
@@ -481,22 +455,35 @@ impl Tap {
             self.find(FindingKind::LateAnswer, &message, source.raw, Some(name));
         }
         let problem = format!("late: the request {}", late.why);
-        self.record(Passed {
+        self.record(TrafficRecord {
             method: Some(late.method.clone()),
             target: late.target.clone(),
-            id: Some(SafeText::line(&late.id.to_string())),
+            id: Some(SafeText::number(late.id)),
             call: late.call,
             latency: Some(late.sent.elapsed()),
-            problem: Some(SafeText::line(&problem)),
-            ..Passed::came(MessageKind::Response, source.raw)
+            problem: Some(self.remark(&problem)),
+            ..self.came(MessageKind::Response, source.raw)
         });
+    }
+
+    /// A message that belongs to no request, or is none: found and recorded.
+    fn nobodys(
+        &self,
+        (kind, of): (FindingKind, MessageKind),
+        message: &str,
+        raw: &[u8],
+        id: Option<SafeText>,
+    ) {
+        self.find(kind, message, raw, None);
+        let problem = Some(self.remark(message));
+        self.record(TrafficRecord { id, problem, ..self.came(of, raw) });
     }
 
     /// An answer that names no request. A server that could not read ours answers with such an error;
     /// a result is nobody's, and only doubted to be that of the one request that waits.
     fn owner_without_id(&self, outcome: &Outcome, source: &Source<'_>) -> Option<(i64, Entry)> {
         let is_error = matches!(outcome, Outcome::Error(_));
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let only = state.only_pending();
         if is_error && let Some(id) = only {
             return state.take(id).map(|entry| (id, entry));
@@ -510,14 +497,8 @@ impl Tap {
             Outcome::Error(error) => format!("an error without an id: {}", error.message),
             _ => "an answer without an id".to_owned(),
         };
-        self.find(FindingKind::UnknownId, &message, source.raw, None);
-        self.record(Passed {
-            problem: Some(SafeText::line(&message)),
-            ..Passed::came(
-                if is_error { MessageKind::Error } else { MessageKind::Response },
-                source.raw,
-            )
-        });
+        let of = if is_error { MessageKind::Error } else { MessageKind::Response };
+        self.nobodys((FindingKind::UnknownId, of), &message, source.raw, None);
         None
     }
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::base::text::cut;
 use crate::base::{LogLevel, LogRecord, LogSource, Redactor, SafeText, Timestamp};
 use crate::config::ToolFilter;
 use crate::error::{Error, ErrorCode};
@@ -15,7 +16,6 @@ use crate::host::Fact;
 use crate::host::server::actor::{Actor, Happened};
 use crate::host::view::StartStep;
 use crate::mcp::session::FetchedList;
-use crate::mcp::wire::cut;
 use crate::mcp::{Capabilities, Finding, FindingKind, ListChanges, ListKind, Notice, NoticeKind};
 
 /// Which fetches run, are planned, or are due again.

@@ -113,9 +113,10 @@ impl<'a> Events<'a> {
     fn line(&mut self, line: Line) {
         let range = match line {
             Line::Whole(range) => range,
-            Line::Oversized { head, total, .. } => {
-                self.data = head.strip_prefix(b"data:").map(<[u8]>::to_vec).unwrap_or_default();
-                self.over = Some(total);
+            Line::Oversized(long) => {
+                self.data =
+                    long.head.strip_prefix(b"data:").map(<[u8]>::to_vec).unwrap_or_default();
+                self.over = Some(long.total);
                 return;
             }
         };

@@ -8,12 +8,12 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::inbound::Source;
-use super::record::{Passed, id_text};
+use super::record::id_text;
 use super::{Answer, Entry, State, Tap, number};
 use crate::base::SafeText;
 use crate::error::{Error, ErrorCode, RpcError};
 use crate::mcp::pending::PendingRequest;
-use crate::mcp::traffic::MessageKind;
+use crate::mcp::traffic::{MessageKind, TrafficRecord};
 use crate::mcp::transport::SendError;
 use crate::mcp::wire::json::Flaw;
 use crate::mcp::wire::message::{Inbound, Misfit, Outcome, classify};
@@ -47,13 +47,8 @@ impl Tap {
                 self.finish(entry, Err(answered_with(error)));
             }
             Outcome::Broken(reason) => {
-                self.spoilt(
-                    id,
-                    entry,
-                    (FindingKind::Malformed, &reason),
-                    source.raw,
-                    "is malformed",
-                );
+                let found = (FindingKind::Malformed, reason.as_str());
+                self.spoilt(id, entry, found, source.raw, "is malformed");
             }
         }
     }
@@ -119,11 +114,9 @@ impl Tap {
             error.server = Some(self.context.server.clone());
             error.request = Some(entry.name().to_string());
             let redactor = &self.context.redactor;
-            let redacted = redactor.redact(&error.message).into_owned();
-            error.message = redacted;
+            error.message = redactor.redact(&error.message).into_owned();
             if let Some(rpc) = &mut error.rpc {
-                let redacted = redactor.redact(&rpc.message).into_owned();
-                rpc.message = redacted;
+                rpc.message = redactor.redact(&rpc.message).into_owned();
                 if let Some(masked) = rpc.data.as_ref().and_then(|data| redactor.redact_json(data))
                 {
                     rpc.data = Some(masked);
@@ -137,7 +130,7 @@ impl Tap {
     /// The place where the answer of a request had to be holds none (HTTP): fails it, if it still
     /// waits.
     pub fn unanswered(&self, id: i64, reason: &str) {
-        let Some(entry) = self.state().take(id) else { return };
+        let Some(entry) = self.state.lock().take(id) else { return };
         self.recorded(&entry, id, MessageKind::Error, b"", Some(reason));
         if !entry.is_probe() {
             self.find_in(&entry, FindingKind::Malformed, reason, b"");
@@ -154,7 +147,7 @@ impl Tap {
         else {
             return false;
         };
-        let Some(entry) = self.state().take(id) else { return false };
+        let Some(entry) = self.state.lock().take(id) else { return false };
         self.recorded(&entry, id, MessageKind::Error, body, None);
         self.finish(entry, Err(answered_with(error)));
         true
@@ -162,16 +155,14 @@ impl Tap {
 
     /// A request that could not be sent has no answer to come.
     pub fn unsent(&self, id: i64, reason: &str) {
-        let entry = self.state().take(id);
-        if let Some(entry) = entry {
-            self.recorded(&entry, id, MessageKind::Error, b"", Some(reason));
-        }
+        let Some(entry) = self.state.lock().take(id) else { return };
+        self.recorded(&entry, id, MessageKind::Error, b"", Some(reason));
     }
 
     /// The same where the answer comes another way than the refusal (HTTP+SSE): fails the request,
     /// if it still waits.
     pub fn undelivered(&self, id: i64, failure: &SendError) {
-        let Some(entry) = self.state().take(id) else { return };
+        let Some(entry) = self.state.lock().take(id) else { return };
         let reason = format!("not delivered: {failure}");
         self.recorded(&entry, id, MessageKind::Error, b"", Some(&reason));
         let mut error = Error::new(ErrorCode::ServerUnavailable, reason);
@@ -194,16 +185,11 @@ impl Tap {
         if let Some((id, entry)) = owner {
             return self.spoilt(id, entry, (kind, reason), raw, "cannot be read");
         }
-        self.find(kind, reason, raw, None);
-        self.record(Passed {
-            id: id.as_ref().map(id_text),
-            problem: Some(SafeText::line(reason)),
-            ..Passed::came(MessageKind::Junk, raw)
-        });
+        self.nobodys((kind, MessageKind::Junk), reason, raw, id.as_ref().map(id_text));
     }
 
     fn take_broken(&self, id: Option<&RequestId>) -> Option<(i64, Entry)> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let id = match id {
             Some(id) => number(id)?,
             None => state.only_pending()?,
@@ -220,14 +206,14 @@ impl Tap {
         raw: &[u8],
         problem: Option<&str>,
     ) {
-        self.record(Passed {
+        self.record(TrafficRecord {
             method: Some(entry.method.clone()),
             target: entry.target.clone(),
             id: Some(id_text(&RequestId::Number(id))),
             call: entry.request.call,
             latency: Some(entry.sent.elapsed()),
-            problem: problem.map(SafeText::line),
-            ..Passed::came(kind, raw)
+            problem: problem.map(|problem| self.remark(problem)),
+            ..self.came(kind, raw)
         });
     }
 
@@ -235,7 +221,7 @@ impl Tap {
     pub fn attend(self: &Arc<Self>, request: &Arc<PendingRequest>) -> Attended {
         let news = Arc::new(Notify::new());
         let running = Running { id: None, request: Arc::clone(request), news: Arc::clone(&news) };
-        self.state().tasks.push(running);
+        self.state.lock().tasks.push(running);
         Attended { tap: Arc::clone(self), request: Arc::clone(request), news }
     }
 
@@ -245,7 +231,7 @@ impl Tap {
         if !begins(entry) {
             return;
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let mine = |task: &&mut Running| Arc::ptr_eq(&task.request, &entry.request);
         if let Some(task) = state.tasks.iter_mut().find(mine) {
             task.id = result["task"]["taskId"].as_str().map(str::to_owned);
@@ -255,7 +241,7 @@ impl Tap {
     /// The call whose task a message names.
     pub(super) fn of_task(&self, params: Option<&Value>) -> Option<Arc<PendingRequest>> {
         let id = params?.get("_meta")?.get(RELATED)?.get("taskId")?.as_str()?;
-        let state = self.state();
+        let state = self.state.lock();
         let task = state.tasks.iter().find(|task| task.id.as_deref() == Some(id))?;
         Some(Arc::clone(&task.request))
     }
@@ -264,7 +250,7 @@ impl Tap {
     /// need not say at all, so it counts for nothing more.
     pub(super) fn task_news(&self, params: &Value) {
         let Some(id) = params.get("taskId").and_then(Value::as_str) else { return };
-        let state = self.state();
+        let state = self.state.lock();
         for task in state.tasks.iter().filter(|task| task.id.as_deref() == Some(id)) {
             task.news.notify_one();
         }
@@ -315,7 +301,7 @@ impl State {
     /// Takes an open request out of the table; its progress goes on when its task does.
     pub(super) fn take(&mut self, id: i64) -> Option<Entry> {
         let entry = self.pending.remove(&id)?;
-        if entry.token && !self.goes_on(&entry) {
+        if !self.goes_on(&entry) {
             self.tokens.remove(&id);
         }
         Some(entry)
@@ -345,7 +331,7 @@ fn begins(entry: &Entry) -> bool {
 
 impl Drop for Attended {
     fn drop(&mut self) {
-        let mut state = self.tap.state();
+        let mut state = self.tap.state.lock();
         state.tasks.retain(|task| !Arc::ptr_eq(&task.request, &self.request));
         state.tokens.retain(|_, request| !Arc::ptr_eq(request, &self.request));
     }

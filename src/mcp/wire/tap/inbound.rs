@@ -4,19 +4,21 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use rmcp::model::RequestId;
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::record::{Passed, method_name};
+use super::record::method_name;
 use super::{Entry, Tap};
+use crate::base::text::cut;
 use crate::base::{LogLevel, LogRecord, LogSource, SafeText};
 use crate::error::{Error, ErrorCode};
 use crate::mcp::capabilities::ListKind;
 use crate::mcp::pending::PendingRequest;
 use crate::mcp::session::SessionEvent;
-use crate::mcp::traffic::MessageKind;
+use crate::mcp::traffic::{MessageKind, TrafficRecord};
 use crate::mcp::wire::json::Flaw;
 use crate::mcp::wire::message::{Inbound, Outcome, classify};
-use crate::mcp::wire::{cut, json, message};
+use crate::mcp::wire::{json, message};
 use crate::mcp::{CallId, FindingKind, Notice, NoticeKind, Payload, payload};
 
 /// What surrounds a message that is being taken in.
@@ -139,7 +141,7 @@ impl Tap {
 
     /// A JSON-RPC batch: part of the protocol in 2025-03-26 alone, understood everywhere.
     fn batch(&self, raw: &[u8], items: Vec<Value>, notes: &[String], stream: Option<i64>) {
-        let allowed = self.state().version.as_deref() == Some("2025-03-26");
+        let allowed = self.state.lock().version.as_deref() == Some("2025-03-26");
         if !items.iter().any(Value::is_object) {
             return self.junk(raw, "a JSON array that is not a batch of messages");
         }
@@ -189,7 +191,7 @@ impl Tap {
         if matches!(flaw, Flaw::Incomplete) && (line == b"{" || line == b"[") {
             let mut spread = Spread::default();
             spread.add(line);
-            self.state().spread = spread;
+            self.state.lock().spread = spread;
             return;
         }
         let protocol = ["\"jsonrpc\"", "\"result\"", "\"error\"", "\"method\""];
@@ -205,7 +207,7 @@ impl Tap {
 
     /// Collects a message that is printed over several lines. True when the line was part of one.
     fn continues(&self, line: &[u8]) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.spread.text.is_empty() {
             return false;
         }
@@ -221,7 +223,7 @@ impl Tap {
         }
         spread.add(line);
         if spread.depth > 0 {
-            self.state().spread = spread;
+            self.state.lock().spread = spread;
             return true;
         }
         match json::parse(&spread.text, self.budget()) {
@@ -288,11 +290,11 @@ impl Tap {
             "notifications/cancelled" => self.cancelled(&params, &source),
             _ => {}
         }
-        self.record(Passed {
+        self.record(TrafficRecord {
             method: Some(method_name(method)),
             call,
-            problem: problem.as_deref().map(SafeText::line),
-            ..Passed::came(MessageKind::Notification, source.raw)
+            problem: problem.map(|problem| self.remark(&problem)),
+            ..self.came(MessageKind::Notification, source.raw)
         });
     }
 
@@ -315,7 +317,7 @@ impl Tap {
             Some(Value::String(text)) => text.parse().ok(),
             _ => None,
         };
-        let state = self.state();
+        let state = self.state.lock();
         let request = number.and_then(|token| state.tokens.get(&token)).map(Arc::clone);
         let used = number.is_some_and(|token| (0..state.next_id).contains(&token));
         drop(state);
@@ -347,15 +349,10 @@ impl Tap {
 
     fn log(&self, params: Value, source: &Source<'_>) {
         const TEXT: usize = 16 << 10;
-        let level = match params.get("level").and_then(Value::as_str).unwrap_or_default() {
-            "debug" => LogLevel::Debug,
-            "notice" => LogLevel::Notice,
-            "warning" | "warn" => LogLevel::Warning,
-            "error" => LogLevel::Error,
-            "critical" => LogLevel::Critical,
-            "alert" => LogLevel::Alert,
-            "emergency" => LogLevel::Emergency,
-            _ => LogLevel::Info,
+        let level = match params.get("level") {
+            Some(Value::String(text)) if text == "warn" => LogLevel::Warning,
+            Some(level) => LogLevel::deserialize(level).unwrap_or(LogLevel::Info),
+            None => LogLevel::Info,
         };
         let text = match params.get("data") {
             Some(Value::String(text)) => text.clone(),
@@ -387,14 +384,10 @@ impl Tap {
     /// Legacy: the server no longer wants an answer of ours. Modern: it ends one of our requests.
     fn cancelled(&self, params: &Value, source: &Source<'_>) {
         const METHOD: &str = "notifications/cancelled";
-        let id = match params.get("requestId") {
-            Some(Value::Number(number)) => number.as_i64().map(RequestId::Number),
-            Some(Value::String(text)) => Some(RequestId::String(text.as_str().into())),
-            _ => None,
-        };
+        let id = params.get("requestId").and_then(|id| RequestId::deserialize(id).ok());
         let Some(id) = id else { return self.unusable(METHOD, "it names no `requestId`", source) };
         let reason = params.get("reason").and_then(Value::as_str).map(|text| cut(text, 1 << 10));
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(open) = state.open.get(&id) {
             // Its answer is on the way: too late, and no harm (2025-11-25, cancellation).
             let why = reason.map_or_else(

@@ -1,7 +1,7 @@
 //! Records of what passed, for the rings: redacted, cut, with latency and call.
 
 use std::borrow::Cow;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use rmcp::model::RequestId;
@@ -9,47 +9,10 @@ use tokio::time::Instant;
 
 use super::Tap;
 use crate::base::SafeText;
+use crate::base::text::cut;
+use crate::mcp::session::SessionEvent;
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
-use crate::mcp::wire::cut;
-use crate::mcp::{CallId, FindingKind};
-
-/// A message that passed.
-pub(super) struct Passed<'a> {
-    pub direction: Direction,
-    pub kind: MessageKind,
-    pub method: Option<SafeText>,
-    pub target: Option<SafeText>,
-    pub id: Option<SafeText>,
-    pub call: Option<CallId>,
-    pub latency: Option<Duration>,
-    pub queued: Option<Duration>,
-    pub bytes: usize,
-    pub body: &'a [u8],
-    pub problem: Option<SafeText>,
-}
-
-impl<'a> Passed<'a> {
-    pub(super) const fn new(direction: Direction, kind: MessageKind, body: &'a [u8]) -> Self {
-        Self {
-            direction,
-            kind,
-            method: None,
-            target: None,
-            id: None,
-            call: None,
-            latency: None,
-            queued: None,
-            bytes: body.len(),
-            body,
-            problem: None,
-        }
-    }
-
-    /// A message of the server.
-    pub(super) const fn came(kind: MessageKind, body: &'a [u8]) -> Self {
-        Self::new(Direction::In, kind, body)
-    }
-}
+use crate::mcp::{Finding, FindingKind};
 
 /// Lines that are no messages are kept at a bounded rate; the rest of each second is counted.
 #[derive(Debug, Default)]
@@ -67,27 +30,41 @@ impl JunkWindow {
 }
 
 impl Tap {
-    pub(super) fn record(&self, passed: Passed<'_>) {
-        let most = TrafficRecord::BODY.max(self.context.traffic.whole());
-        let body = self.text(passed.body, most);
-        let record = Arc::new(TrafficRecord {
-            at: self.context.clock.now(),
-            server: self.context.server.clone(),
-            direction: passed.direction,
-            kind: passed.kind,
-            method: passed.method,
-            target: passed.target,
-            id: passed.id,
-            call: passed.call,
-            bytes: passed.bytes,
-            latency: passed.latency,
-            queued: passed.queued,
-            cut: passed.bytes > most,
-            body: body.into(),
-            problem: passed.problem.map(|problem| self.remark(&problem)),
-        });
+    pub(super) fn record(&self, record: TrafficRecord) {
+        let record = Arc::new(record);
         self.context.black_box.push(Arc::clone(&record));
         self.context.traffic.push(record);
+    }
+
+    /// A message that passed, with nothing known about it.
+    pub(super) fn passed(
+        &self,
+        direction: Direction,
+        kind: MessageKind,
+        body: &[u8],
+    ) -> TrafficRecord {
+        let most = TrafficRecord::BODY.max(self.context.traffic.whole());
+        TrafficRecord {
+            at: self.context.clock.now(),
+            server: self.context.server.clone(),
+            direction,
+            kind,
+            method: None,
+            target: None,
+            id: None,
+            call: None,
+            bytes: body.len(),
+            latency: None,
+            queued: None,
+            cut: body.len() > most,
+            body: self.text(body, most).into(),
+            problem: None,
+        }
+    }
+
+    /// A message of the server.
+    pub(super) fn came(&self, kind: MessageKind, body: &[u8]) -> TrafficRecord {
+        self.passed(Direction::In, kind, body)
     }
 
     /// Words of ours about a message, in which words of the server may be quoted, at any length.
@@ -134,7 +111,7 @@ impl Tap {
     /// A line that is no message.
     pub(super) fn junk(&self, line: &[u8], problem: &str) {
         let now = Instant::now();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let junk = &mut state.junk;
         let fresh = junk.began.is_none_or(|began| now - began >= JunkWindow::PERIOD);
         if !fresh && junk.kept >= JunkWindow::KEPT {
@@ -146,28 +123,27 @@ impl Tap {
         if fresh {
             self.roll_junk();
         }
-        self.state().junk.kept += 1;
+        self.state.lock().junk.kept += 1;
         let text = SafeText::line(&self.text(line, 256));
         self.context.seen.junk(&text, 1);
-        self.find(FindingKind::Junk, problem, line, None);
-        let problem = Some(SafeText::line(problem));
-        self.record(Passed { problem, ..Passed::came(MessageKind::Junk, line) });
+        self.nobodys((FindingKind::Junk, MessageKind::Junk), problem, line, None);
     }
 
     /// Accounts for the lines the last second skipped, and begins another.
     pub(super) fn roll_junk(&self) {
-        let last = std::mem::take(&mut self.state().junk);
-        self.state().junk.began = Some(Instant::now());
+        let last = std::mem::take(&mut self.state.lock().junk);
+        self.state.lock().junk.began = Some(Instant::now());
         if last.skipped == 0 {
             return;
         }
         let message = format!("{} more lines that are not JSON-RPC, not kept", last.skipped);
         self.context.seen.junk(&SafeText::default(), last.skipped);
-        self.find_many(FindingKind::Junk, &message, b"", None, last.skipped);
-        self.record(Passed {
+        let finding = self.finding(FindingKind::Junk, &message, b"", None);
+        self.pump.push(SessionEvent::Finding(Finding { count: last.skipped, ..finding }));
+        self.record(TrafficRecord {
             bytes: last.skipped_bytes,
-            problem: Some(SafeText::line(&message)),
-            ..Passed::came(MessageKind::Junk, b"")
+            problem: Some(self.remark(&message)),
+            ..self.came(MessageKind::Junk, b"")
         });
     }
 }
@@ -189,45 +165,19 @@ fn lossy(raw: &[u8], max: usize) -> Cow<'_, str> {
 /// A method as text; those of the specification without an allocation.
 pub fn method_name(method: &str) -> SafeText {
     // The more frequent ones stand first.
-    const KNOWN: [&str; 32] = [
-        "tools/call",
-        "notifications/progress",
-        "notifications/message",
-        "resources/read",
-        "initialize",
-        "server/discover",
-        "ping",
-        "tools/list",
-        "prompts/get",
-        "prompts/list",
-        "resources/list",
-        "resources/templates/list",
-        "resources/subscribe",
-        "resources/unsubscribe",
-        "subscriptions/listen",
-        "completion/complete",
-        "logging/setLevel",
-        "sampling/createMessage",
-        "elicitation/create",
-        "roots/list",
-        "notifications/initialized",
-        "notifications/cancelled",
-        "notifications/tools/list_changed",
-        "notifications/prompts/list_changed",
-        "notifications/resources/list_changed",
-        "notifications/resources/updated",
-        "notifications/roots/list_changed",
-        "notifications/subscriptions/acknowledged",
-        "tasks/get",
-        "tasks/result",
-        "tasks/cancel",
-        "notifications/tasks/status",
-    ];
-    static NAMES: OnceLock<[SafeText; 32]> = OnceLock::new();
-    let Some(at) = KNOWN.iter().position(|known| *known == method) else {
-        return SafeText::line(cut(method, 256));
-    };
-    NAMES.get_or_init(|| KNOWN.map(SafeText::line))[at].clone()
+    const KNOWN: &str = "tools/call notifications/progress notifications/message resources/read \
+        initialize server/discover ping tools/list prompts/get prompts/list resources/list \
+        resources/templates/list resources/subscribe resources/unsubscribe subscriptions/listen \
+        completion/complete logging/setLevel sampling/createMessage elicitation/create roots/list \
+        notifications/initialized notifications/cancelled notifications/tools/list_changed \
+        notifications/prompts/list_changed notifications/resources/list_changed \
+        notifications/resources/updated notifications/roots/list_changed \
+        notifications/subscriptions/acknowledged tasks/get tasks/result tasks/cancel \
+        notifications/tasks/status";
+    static NAMES: LazyLock<Vec<SafeText>> =
+        LazyLock::new(|| KNOWN.split(' ').map(SafeText::line).collect());
+    let known = NAMES.iter().find(|known| known.as_str() == method);
+    known.cloned().unwrap_or_else(|| SafeText::line(cut(method, 256)))
 }
 
 /// An id as text.

@@ -9,13 +9,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::inbound::Source;
-use super::record::{Passed, id_text, method_name};
+use super::record::{id_text, method_name};
 use super::{Open, Tap};
-use crate::base::SafeText;
 use crate::config::OutsideCalls;
 use crate::mcp::pending::PendingRequest;
 use crate::mcp::session::ServerRequest;
-use crate::mcp::traffic::MessageKind;
+use crate::mcp::traffic::{MessageKind, TrafficRecord};
 use crate::mcp::{Answer, Claim, FindingKind, RequestKind};
 
 /// Longest id of a request, in bytes: it is kept until the request is answered, and sent back.
@@ -44,12 +43,12 @@ impl Tap {
             problem = Some(message.clone());
         }
         let call = during.as_ref().and_then(|request| request.call);
-        self.record(Passed {
+        self.record(TrafficRecord {
             method: Some(name.clone()),
             id: Some(id_text(&id)),
             call,
-            problem: problem.as_deref().map(SafeText::line),
-            ..Passed::came(MessageKind::Request, source.raw)
+            problem: problem.map(|problem| self.remark(&problem)),
+            ..self.came(MessageKind::Request, source.raw)
         });
         match verdict {
             Verdict::Drop(..) => return,
@@ -69,7 +68,7 @@ impl Tap {
             claim: Arc::clone(&claim),
             withdrawn: withdrawn.clone(),
         };
-        self.state().open.insert(id.clone(), open);
+        self.state.lock().open.insert(id.clone(), open);
         let params = params.unwrap_or(Value::Null);
         let asked = ServerRequest {
             server: self.context.server.clone(),
@@ -142,7 +141,7 @@ impl Tap {
                 format!("`{}` was asked after its session was closed", method_name(method));
             return Verdict::Drop(FindingKind::AskedAfterClose, message);
         }
-        let state = self.state();
+        let state = self.state.lock();
         let most = self.context.limits.approvals;
         if let RequestId::String(text) = id
             && text.len() > LONGEST_ID
