@@ -1118,8 +1118,9 @@ async fn a_server_that_waits_for_the_person_is_waited_for_by_no_client() {
     );
     let message = "`b__echo` is not known yet: its server waits for the operator";
     assert_eq!(call.json()["error"]["message"], message);
-    let call = window.ask("POST", "/tools/a__nothing/call").await.unwrap();
-    assert_eq!(call.status, 404, "{call:?}");
+    let call = window.ask("POST", "/tools/a__eco/call").await.unwrap();
+    let message = "there is no `a__eco`; did you mean `a__echo`?";
+    assert_eq!((call.status, call.json()["error"]["message"].as_str()), (404, Some(message)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -52,6 +52,14 @@ impl Outside {
         Self::new(OutsideCode::ToolNotFound, StatusCode::NOT_FOUND, message)
     }
 
+    /// With the name that was meant perhaps, where there is nothing of the name that was asked for.
+    pub fn suggest(mut self, name: Option<&str>) -> Self {
+        if let (OutsideCode::ToolNotFound, Some(name)) = (self.error.code, name) {
+            self.error.message = format!("{}; did you mean `{name}`?", self.error.message);
+        }
+        self
+    }
+
     /// The server of a name has not listed anything, so that nobody knows whether there is one.
     pub fn unlisted(name: &str, why: &str) -> Self {
         let name = crate::base::text::SafeText::line(name);

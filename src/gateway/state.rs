@@ -16,6 +16,7 @@ use super::sessions::Sessions;
 use super::store::Shared;
 use super::tokens::{Client, OwnerToken, TokenStore};
 use super::traces::Traces;
+use crate::base::text::nearest;
 use crate::base::{LogLevel, ServerName};
 use crate::deck::clients::Clients;
 use crate::host::policy::{Action, TargetKind};
@@ -225,11 +226,18 @@ impl Gateway {
             Some(entry) => (entry.server.clone(), Arc::clone(&entry.original)),
             None => meant(view.servers.keys(), name),
         };
-        match self.host.check(&client.principal(), action, &server, (kind, &original)) {
+        let found = match self.host.check(&client.principal(), action, &server, (kind, &original)) {
             Err(error) => Err(Outside::about(&error, name, client)),
-            Ok(_) if entry.is_some() => Ok((server, original)),
+            Ok(_) if entry.is_some() => Ok((server, Arc::clone(&original))),
             Ok(_) => Err(self.missing(view.servers.get(&server), name)),
-        }
+        };
+        found.map_err(|outside| {
+            let all = if kind == TargetKind::Tool { &catalog.tools } else { &catalog.prompts };
+            let seen: Vec<_> = self.seen_by(client, kind, all).collect();
+            let near = nearest(&original, seen.iter().map(|entry| &*entry.original), 0.85);
+            let near = seen.iter().find(|entry| Some(&*entry.original) == near);
+            outside.suggest(near.map(|entry| &*entry.name))
+        })
     }
 
     /// Why nothing has a name: its server may have listed nothing yet.
