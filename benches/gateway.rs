@@ -283,6 +283,8 @@ async fn starts(folder: &Path) {
         while !ask("/servers", None).await.contains("\"sleeping\"") {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+        // What it left running is looked for; a call during that would wait for the end of it.
+        tokio::time::sleep(Duration::from_millis(100)).await;
         let began = Instant::now();
         let answer = ask("/tools/echo/call", Some(json!({"arguments": {"text": "hello"}}))).await;
         assert!(answer.contains("\"hello\""), "{answer}");
