@@ -173,7 +173,7 @@ pub enum Delta {
     },
 }
 
-/// Is told what happens while a model answers.
+/// Receives what happens while a model answers.
 pub(crate) type OnDelta<'a> = &'a mut (dyn FnMut(Delta) + Send);
 /// An answer that is on its way.
 pub(crate) type Answering<'a> = BoxFuture<'a, Result<Reply, LlmError>>;

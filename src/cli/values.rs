@@ -115,7 +115,7 @@ pub(super) fn properties<'a>(schema: &'a Value, root: &'a Value) -> Vec<(&'a str
     out
 }
 
-/// Most parameters that are told of one tool.
+/// Most parameters that are printed for one tool.
 pub(super) const PARAMETERS: usize = 40;
 
 /// A parameter that a schema declares.

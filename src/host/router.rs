@@ -87,7 +87,7 @@ impl Routes {
     /// # Errors
     /// [`ErrorCode::ToolNotFound`], [`ErrorCode::Ambiguous`]; [`ErrorCode::PermissionDenied`] for a
     /// tool that the entry's filter hides; [`ErrorCode::ServerUnavailable`] when the server named
-    /// has not told its tools.
+    /// has not listed its tools.
     pub fn named(
         &self,
         asked: &str,

@@ -103,7 +103,7 @@ fn unusable(failure: &SendError, tap: &Tap) -> ConnectError {
     failed(error.server(&tap.context.server))
 }
 
-/// A failure of the host alone, which another attempt does not mend.
+/// A failure of the host alone, which another attempt does not change.
 fn failed(error: Error) -> ConnectError {
     ConnectError { error, retryable: false, unauthorized: false, closed: false }
 }
