@@ -6,6 +6,7 @@
 
 mod bridge;
 mod catalog;
+mod direct;
 mod follow;
 mod guard;
 mod mcp;
@@ -84,10 +85,11 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Route
         Arc::clone(&gateway.sessions),
         config,
     );
+    let direct = (Arc::clone(gateway), stop.child_token());
     let mcp = Router::new()
         .route_service("/mcp", service.clone())
         .route_service("/mcp/p/{profile}", service)
-        .layer(axum::middleware::from_fn_with_state(Arc::clone(&gateway.raws), raw::splice));
+        .layer(axum::middleware::from_fn_with_state(direct, direct::direct));
     let site = axum::middleware::from_fn_with_state(Arc::clone(gateway), guard::site);
     let beside = beside.unwrap_or_default().layer(site);
     Router::new()

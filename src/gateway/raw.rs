@@ -8,8 +8,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::{Request, State};
-use axum::middleware::Next;
 use axum::response::Response;
 use http_body::Frame;
 use parking_lot::{Mutex, MutexGuard};
@@ -82,7 +80,7 @@ impl Raws {
     }
 
     /// A message, or an event that holds one, with its result in place.
-    fn restore(&self, bytes: &Bytes) -> Option<Bytes> {
+    pub fn restore(&self, bytes: &Bytes) -> Option<Bytes> {
         let (_, result) = self.of(bytes)?;
         let field = b"\"result\":";
         let begin = memchr::memmem::find(bytes, field)? + field.len();
@@ -99,12 +97,7 @@ impl Raws {
 }
 
 /// Puts results in place of their placeholders on the way out over HTTP.
-pub(crate) async fn splice(
-    State(raws): State<Arc<Raws>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let response = next.run(request).await;
+pub(crate) fn splice(response: Response, raws: Arc<Raws>) -> Response {
     response.map(|inner| Body::new(Spliced { inner, raws }))
 }
 

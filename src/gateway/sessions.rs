@@ -150,7 +150,7 @@ struct Store {
 }
 
 /// Whether a request is answered with it, which ends its stream.
-fn is_answer(event: &ServerSseMessage) -> bool {
+pub(super) fn is_answer(event: &ServerSseMessage) -> bool {
     let message = event.message.as_deref();
     matches!(message, Some(ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_)))
 }
@@ -425,11 +425,53 @@ impl Sessions {
         Pipe { inbox, session }
     }
 
+    /// Whether the requests of a session can be answered here, and their answers are kept nowhere.
+    pub fn answers(&self, id: &str) -> bool {
+        let open = self.open.lock();
+        self.kept.is_none() && open.get(id).is_some_and(|open| open.session.server.get().is_some())
+    }
+
     /// From now on the requests of a session are answered by this.
     pub fn answer(&self, id: &str, peer: Peer<RoleServer>, answering: Answering) {
         if let Some(open) = self.open.lock().get(id) {
             let _ = open.session.server.set((peer, answering));
         }
+    }
+
+    /// Begins the stream of events of a request; gives the first event, with the second when that
+    /// is there at once, and all others.
+    ///
+    /// # Errors
+    /// When the session is over.
+    pub async fn begin(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<
+        (Vec<ServerSseMessage>, impl Stream<Item = ServerSseMessage> + Send + Sync + use<>),
+        Error,
+    > {
+        let open = self.find(id)?;
+        let stream_name = if self.kept.is_some() { name()? } else { String::new() };
+        let cancel = open.session.over.child_token();
+        let named = (stream_name.clone(), cancel.clone());
+        let (number, mut sent) = open.session.sent.lock().begin(&message, named);
+        let first = match &self.kept {
+            Some(kept) => kept.append(&stream_name, &priming(String::new())).await,
+            None => format!("0/{number}"),
+        };
+        let mut asked = open.ask(message, cancel).await?;
+        // A quick answer is waited for here: no task has to be woken for it.
+        let quick = async {
+            tokio::select! {
+                biased;
+                event = sent.recv() => event,
+                () = asked.answered() => sent.try_recv().ok(),
+            }
+        };
+        let quick = tokio::time::timeout(QUICK, quick).await.ok().flatten();
+        drop(asked);
+        Ok(([Some(priming(first)), quick].into_iter().flatten().collect(), events(sent)))
     }
 
     fn find(&self, id: &SessionId) -> Result<Open, Error> {
@@ -539,28 +581,8 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Error> {
-        let open = self.find(id)?;
-        let stream_name = if self.kept.is_some() { name()? } else { String::new() };
-        let cancel = open.session.over.child_token();
-        let named = (stream_name.clone(), cancel.clone());
-        let (number, mut sent) = open.session.sent.lock().begin(&message, named);
-        let first = match &self.kept {
-            Some(kept) => kept.append(&stream_name, &priming(String::new())).await,
-            None => format!("0/{number}"),
-        };
-        let mut asked = open.ask(message, cancel).await?;
-        // A quick answer is waited for here: no task has to be woken for it.
-        let quick = async {
-            tokio::select! {
-                biased;
-                event = sent.recv() => event,
-                () = asked.answered() => sent.try_recv().ok(),
-            }
-        };
-        let quick = tokio::time::timeout(QUICK, quick).await.ok().flatten();
-        drop(asked);
-        let first = [Some(priming(first)), quick];
-        Ok(stream::iter(first.into_iter().flatten()).chain(events(sent)))
+        let (first, later) = self.begin(id, message).await?;
+        Ok(stream::iter(first).chain(later))
     }
 
     async fn accept_message(

@@ -1,0 +1,105 @@
+//! Requests in open sessions over HTTP (basic/transports up to 2025-11-25, "Sending Messages to the
+//! Server"). An answer that is there at once leaves as one JSON document, without the event stream
+//! that rmcp makes of every answer. Everything else goes to rmcp's service.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::{Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use futures::{Stream, StreamExt as _};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, GetExtensions as _, GetMeta as _, JsonRpcRequest,
+    ProtocolVersion,
+};
+use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId};
+use tokio_util::sync::CancellationToken;
+
+use super::BODY;
+use super::raw;
+use super::sessions::is_answer;
+use super::state::Gateway;
+
+/// Answers a request of an open session; passes everything else on. `stop` ends streams of events.
+pub(crate) async fn direct(
+    State((gateway, stop)): State<(Arc<Gateway>, CancellationToken)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let passed_on = async |request| raw::splice(next.run(request).await, Arc::clone(&gateway.raws));
+    let session = is_plain(&request).then(|| request.headers().get("mcp-session-id")).flatten();
+    let session = session.and_then(|session| session.to_str().ok()).map(SessionId::from);
+    let Some(session) = session.filter(|session| gateway.sessions.answers(session)) else {
+        return passed_on(request).await;
+    };
+    let (parts, body) = request.into_parts();
+    let Ok(body) = to_bytes(body, BODY).await else {
+        let message = format!("Payload Too Large: request body exceeds {BODY} bytes");
+        return (StatusCode::PAYLOAD_TOO_LARGE, message).into_response();
+    };
+    let Some(mut message) = request_of(&body) else {
+        return passed_on(Request::from_parts(parts, body.into())).await;
+    };
+    message.request.extensions_mut().insert(parts);
+    let message = ClientJsonRpcMessage::Request(message);
+    let Ok((first, later)) = gateway.sessions.begin(&session, message).await else {
+        return (StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
+    };
+    if let [_, answer] = &first[..]
+        && is_answer(answer)
+    {
+        let body = serde_json::to_vec(&answer.message).unwrap_or_default().into();
+        let body: Bytes = gateway.raws.restore(&body).unwrap_or(body);
+        return ([(header::CONTENT_TYPE, "application/json")], body).into_response();
+    }
+    let sent = futures::stream::iter(first).chain(later).take_until(stop.cancelled_owned());
+    raw::splice(stream(sent), Arc::clone(&gateway.raws))
+}
+
+/// Whether a request has nothing that only rmcp looks at.
+fn is_plain(request: &Request) -> bool {
+    let headers = request.headers();
+    let version = headers.get("mcp-protocol-version").map(|version| version.as_bytes());
+    let mut legacy = ProtocolVersion::known_up_to(&ProtocolVersion::V_2025_11_25).iter();
+    request.method() == Method::POST
+        && is(headers, header::CONTENT_TYPE, &["application/json"])
+        && is(headers, header::ACCEPT, &["application/json", "text/event-stream"])
+        && version.is_none_or(|version| legacy.any(|known| known.as_str().as_bytes() == version))
+}
+
+/// Whether a header is there once and names these media types, in whatever order.
+fn is(headers: &HeaderMap, name: header::HeaderName, types: &[&str]) -> bool {
+    let mut values = headers.get_all(name).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return false };
+    let value = value.to_str().unwrap_or_default();
+    types.iter().all(|kind| value.split(',').any(|given| given.trim() == *kind))
+}
+
+/// The request in a body, when it is one of a session: a handshake and what asks for a newer protocol
+/// are not.
+fn request_of(body: &[u8]) -> Option<JsonRpcRequest<ClientRequest>> {
+    let message: JsonRpcRequest<ClientRequest> = serde_json::from_slice(body).ok()?;
+    let request = &message.request;
+    let is_first =
+        matches!(request, ClientRequest::InitializeRequest(_) | ClientRequest::DiscoverRequest(_));
+    let is_plain = !is_first && request.get_meta().protocol_version().is_none();
+    is_plain.then_some(message)
+}
+
+fn stream(events: impl Stream<Item = ServerSseMessage> + Send + 'static) -> Response {
+    let events = events.map(|sent| {
+        let message = sent.message.and_then(|message| serde_json::to_string(&*message).ok());
+        let event = Event::default().data(message.unwrap_or_default());
+        let event = sent.event_id.into_iter().fold(event, Event::id);
+        Ok::<_, Infallible>(sent.retry.into_iter().fold(event, Event::retry))
+    });
+    let head = [(header::CACHE_CONTROL, "no-cache"), (BUFFERED, "no")];
+    (head, Sse::new(events).keep_alive(KeepAlive::default())).into_response()
+}
+
+/// Keeps nginx from gathering events.
+const BUFFERED: header::HeaderName = header::HeaderName::from_static("x-accel-buffering");
