@@ -151,10 +151,10 @@ async fn signing_in_again_registers_no_other_client() {
 async fn every_step_is_told_without_a_secret() {
     let rig = Rig::new().await;
     let steps = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let told = Arc::clone(&steps);
+    let asked = Arc::clone(&steps);
     let accounts = rig.nobody().watch(move |_, event| {
         if let AuthEvent::Step { step, sent, answered } = event {
-            told.lock().unwrap().push((step.clone(), sent.to_owned(), answered.to_owned()));
+            asked.lock().unwrap().push((step.clone(), sent.to_owned(), answered.to_owned()));
         }
     });
     let token = rig.authorizer(&accounts).sign_in(&rig.person, Vec::new()).await.unwrap();

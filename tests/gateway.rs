@@ -544,7 +544,7 @@ fn a_given_token_allows_what_it_says_until_it_is_taken_back() {
     assert_eq!(service.send("GET", "/tools", &headers, "").status, 401);
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "compared with what a client was told")]
+#[expect(clippy::unnecessary_wraps, reason = "compared with what a client heard")]
 fn names(of: &[&str]) -> Result<Vec<String>, String> {
     Ok(of.iter().map(|name| (*name).to_owned()).collect())
 }
@@ -735,7 +735,7 @@ fn updates_and_logs_reach_those_who_asked_for_them_and_nobody_else() {
             json!({})
         );
     }
-    let [mut told, mut rest] = [&reader, &other].map(|s| service.stream(&token, Ok(s)));
+    let [mut heard, mut rest] = [&reader, &other].map(|s| service.stream(&token, Ok(s)));
     let listen = json!({"notifications": {"resourceSubscriptions": ["vendor://a"]}});
     let listen = request(9, "subscriptions/listen", &modern(listen, &json!({})));
     let mut listener = service.stream(&token, Err(&listen));
@@ -747,19 +747,19 @@ fn updates_and_logs_reach_those_who_asked_for_them_and_nobody_else() {
     // Which of the two comes first is not promised. It subscribed to nothing.
     let whole = json!({"level": "info", "data": {"for": "other"}, "x-vendor": 5});
     let logged = [rest.next(), rest.next()];
-    assert!(logged.iter().all(|told| told["method"] == "notifications/message"), "{logged:?}");
-    assert!(logged.iter().any(|told| told["params"] == whole), "{logged:?}");
-    assert!(logged.iter().any(|told| told["params"]["data"] == "all"), "{logged:?}");
-    let both = [told.next(), told.next()];
-    let updated = both.iter().find(|told| told["method"] == "notifications/resources/updated");
+    assert!(logged.iter().all(|heard| heard["method"] == "notifications/message"), "{logged:?}");
+    assert!(logged.iter().any(|heard| heard["params"] == whole), "{logged:?}");
+    assert!(logged.iter().any(|heard| heard["params"]["data"] == "all"), "{logged:?}");
+    let both = [heard.next(), heard.next()];
+    let updated = both.iter().find(|heard| heard["method"] == "notifications/resources/updated");
     assert_eq!(updated.unwrap()["params"]["uri"], "vendor://a", "{both:?}");
-    assert!(both.iter().any(|told| told["params"]["data"] == "all"), "{both:?}");
+    assert!(both.iter().any(|heard| heard["params"]["data"] == "all"), "{both:?}");
     let updated = listener.next();
     assert_eq!(updated["params"]["uri"], "vendor://a", "{updated}");
     // Without its subscription a session hears of nothing; the other subscriber still does.
     ask(&reader, 5, "resources/unsubscribe", json!({"uri": "vendor://a"}));
     ask(&other, 6, "tools/call", touch.clone());
-    assert_eq!(told.next()["params"]["data"], "all");
+    assert_eq!(heard.next()["params"]["data"], "all");
     assert_eq!(listener.next()["params"]["uri"], "vendor://a");
     // Of the newest protocol the level goes with the call, and its messages come in the answer.
     let level = json!({"io.modelcontextprotocol/logLevel": "debug"});
@@ -796,7 +796,7 @@ fn templates_completion_tasks_progress_and_cancellation_pass_through() {
     // Progress has the client's own token; cancelled, the call ends at the server too.
     let subscribed = ask(6, "resources/subscribe", json!({"uri": "vendor://a"}));
     assert_eq!(subscribed, json!({}));
-    let mut told = service.stream(&token, Ok(&session));
+    let mut heard = service.stream(&token, Ok(&session));
     let call = modern(json!({"name": "vendor__wait"}), &json!({"progressToken": "mine"}));
     let mut waiting = service.stream(&token, Err(&request(7, "tools/call", &call)));
     let progress = waiting.next();
@@ -806,7 +806,7 @@ fn templates_completion_tasks_progress_and_cancellation_pass_through() {
         (&json!(9.0), &json!("begun"))
     );
     drop(waiting);
-    assert_eq!(told.next()["method"], "notifications/resources/updated", "said once cancelled");
+    assert_eq!(heard.next()["method"], "notifications/resources/updated", "said once cancelled");
 }
 
 #[test]
@@ -820,7 +820,7 @@ fn a_call_is_a_span_between_its_caller_and_its_server_and_holds_no_arguments() {
     let params = json!({"name": "vendor__trace", "arguments": {"canary": "not for others"}});
     let call = request(1, "tools/call", &modern(params, &context));
     let answer = service.stream(&token, Err(&call)).next();
-    let told = answer["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+    let heard = answer["result"]["content"][0]["text"].as_str().unwrap().to_owned();
     let (mut stream, _) = collector.accept().unwrap();
     let mut body = String::new();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -841,15 +841,15 @@ fn a_call_is_a_span_between_its_caller_and_its_server_and_holds_no_arguments() {
     let sent = &body["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
     assert_eq!(sent["name"], "tools/call trace");
     assert_eq!((&sent["traceId"], &sent["parentSpanId"]), (&json!(trace), &json!(span)));
-    assert_eq!(told, format!("00-{trace}-{}-01", sent["spanId"].as_str().unwrap()));
+    assert_eq!(heard, format!("00-{trace}-{}-01", sent["spanId"].as_str().unwrap()));
     // Without a collector the caller's own context goes on; what is none does not.
     let plain = Service::start();
-    for (given, told) in [(context["traceparent"].clone(), None), (json!("00-x"), Some("none"))] {
+    for (given, heard) in [(context["traceparent"].clone(), None), (json!("00-x"), Some("none"))] {
         let context = json!({"traceparent": given});
         let call = request(1, "tools/call", &modern(json!({"name": "vendor__trace"}), &context));
         let answer = plain.stream(&plain.token, Err(&call)).next();
-        let told = told.unwrap_or_else(|| given.as_str().unwrap());
-        assert_eq!(answer["result"]["content"][0]["text"], told);
+        let heard = heard.unwrap_or_else(|| given.as_str().unwrap());
+        assert_eq!(answer["result"]["content"][0]["text"], heard);
     }
 }
 
@@ -1046,13 +1046,13 @@ fn an_editor_starts_it_over_stdio_and_it_ends_with_its_stdin() {
     assert!(subscribed["result"].is_object(), "{subscribed}");
     let touch = request(100_002, "tools/call", &json!({"name": "vendor__touch"}));
     writeln!(pipe.stdin.as_mut().unwrap(), "{touch}").unwrap();
-    let told = loop {
+    let heard = loop {
         let message = pipe.next();
         if message["method"] == "notifications/resources/updated" {
             break message;
         }
     };
-    assert_eq!(told["params"]["uri"], "vendor://a");
+    assert_eq!(heard["params"]["uri"], "vendor://a");
     drop(pipe.stdin.take());
     assert_eq!(pipe.child.wait().unwrap().code(), Some(0));
 }

@@ -116,9 +116,9 @@ fn a_recording_plays_as_a_server_that_answers_as_it_did() {
     let live = place.run(&["-c", "live.json", "--check"]);
     assert_eq!(checked.status.code(), live.status.code());
     let unknown = place.run(&["-c", "played.json", "call", "counter.echo", "word=ho"]);
-    let told = String::from_utf8(unknown.stderr).unwrap();
-    assert!(!unknown.status.success() && told.contains("never recorded"), "{told}");
-    assert!(told.contains(r#""word":"hi""#), "the nearest is named: {told}");
+    let output = String::from_utf8(unknown.stderr).unwrap();
+    assert!(!unknown.status.success() && output.contains("never recorded"), "{output}");
+    assert!(output.contains(r#""word":"hi""#), "the nearest is named: {output}");
 }
 
 #[test]
@@ -144,8 +144,8 @@ fn faults_come_on_top_of_a_recording() {
 fn a_scrubbed_recording_holds_no_secret_and_says_so() {
     let place = Place::new();
     place.record();
-    let told = place.ok(&["scrub", "b.jsonl", "-o", "clean.jsonl", "--mask", "ada"]);
-    assert!(told.contains("accessToken"), "{told}");
+    let output = place.ok(&["scrub", "b.jsonl", "-o", "clean.jsonl", "--mask", "ada"]);
+    assert!(output.contains("accessToken"), "{output}");
     let clean = std::fs::read_to_string(place.path("clean.jsonl")).unwrap();
     assert!(!clean.contains("walnut-4711") && !clean.contains("ada"), "{clean}");
     assert_eq!(lines(&place.path("clean.jsonl"))[0]["scrubbed"], true);
@@ -256,11 +256,11 @@ fn a_recording_plays_over_http_too() {
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    let mut told = String::new();
+    let mut output = String::new();
     let mut stdout = std::io::BufReader::new(mock.stdout.take().unwrap());
-    std::io::BufRead::read_line(&mut stdout, &mut told).unwrap();
+    std::io::BufRead::read_line(&mut stdout, &mut output).unwrap();
     let _mock = support::Guarded(mock);
-    let url = told.trim().strip_prefix("listening on ").unwrap();
+    let url = output.trim().strip_prefix("listening on ").unwrap();
     let said = place.ok(&["call", "--url", url, "echo", "word=hi"]);
     assert!(said.contains("said hi"), "{said}");
     let unknown = place.run(&["call", "--url", url, "echo", "word=ho"]);
@@ -288,12 +288,12 @@ fn a_fault_is_reproduced_from_its_recording_alone() {
         let of = |config: &str, record: &[&str]| {
             let args = [&["-c", config, "--timeout", "20"], record, &["call", &name, "--json"]];
             let out = place.run(&args.concat());
-            let told: Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
+            let output: Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
             // How long it had lived differs.
-            let message = told["error"]["message"].as_str().unwrap_or_default().to_owned();
+            let message = output["error"]["message"].as_str().unwrap_or_default().to_owned();
             let words: Vec<&str> =
                 message.split(' ').filter(|word| word.parse::<u32>().is_err()).collect();
-            (out.status.code(), json!(words), told["result"].clone())
+            (out.status.code(), json!(words), output["result"].clone())
         };
         let live = of("live.json", &["--record", &file]);
         assert_ne!((&live.1, &live.2), (&json!([""]), &Value::Null), "{call}");

@@ -102,7 +102,7 @@ async fn tried(bench: &Bench, script: &str) -> (usize, usize, Option<String>) {
 async fn a_server_that_dies_unheard_is_spawned_once_and_one_that_dies_of_the_probe_twice() {
     let bench = Bench::new();
     let (tries, spawned, reason) = tried(&bench, "echo 'no key' >&2; exit 3").await;
-    assert_eq!(spawned, tries, "nothing that it was told can be the cause");
+    assert_eq!(spawned, tries, "no setting can be the cause");
     let reason = reason.expect("a reason");
     assert_eq!(reason.matches("no key").count(), 1, "{reason}");
     let (tries, spawned, reason) = tried(&bench, "read line; echo 'what?' >&2; exit 3").await;

@@ -11,8 +11,8 @@ mod approvals;
 mod changes;
 #[path = "tui/chat.rs"]
 mod chat;
-#[path = "tui/desk.rs"]
-mod desk;
+#[path = "tui/driver.rs"]
+mod driver;
 #[path = "tui/find.rs"]
 mod find;
 #[path = "tui/inbox.rs"]

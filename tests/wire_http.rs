@@ -139,14 +139,14 @@ async fn a_server_that_refuses_connections_is_told_to_be_gone() {
     let error = connected.session.request(echo("a"), call(1).context).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::ServerUnavailable);
     assert!(error.message.contains("cannot connect"), "{error}");
-    let told = async {
+    let learned = async {
         loop {
             if let Some(SessionEvent::Closed(why)) = rig.events.recv().await {
                 return why;
             }
         }
     };
-    let why = tokio::time::timeout(Duration::from_secs(10), told).await.expect("it is told");
+    let why = tokio::time::timeout(Duration::from_secs(10), learned).await.expect("it is known");
     assert!(why.contains("cannot connect"), "{why}");
 }
 
@@ -462,7 +462,7 @@ async fn an_expired_session_is_renewed_without_the_caller_noticing_and_its_owner
         let heard = async {
             while rig.events.recv().await.expect("the session lives") != SessionEvent::Renewed {}
         };
-        tokio::time::timeout(Duration::from_secs(10), heard).await.expect("it is told");
+        tokio::time::timeout(Duration::from_secs(10), heard).await.expect("it is known");
     }
 }
 
@@ -498,8 +498,8 @@ async fn a_flood_of_events_is_read_at_a_limited_rate_told_once_and_holds_up_no_a
     assert!(took > Duration::from_millis(2_200), "115 MB in {took:?}");
     assert!(calls > 10, "{calls} calls while the flood was read");
     let findings = rig.findings().await;
-    let told = findings.iter().filter(|finding| finding.kind == FindingKind::Flood).count();
-    assert_eq!(told, 1, "{} findings", findings.len());
+    let learned = findings.iter().filter(|finding| finding.kind == FindingKind::Flood).count();
+    assert_eq!(learned, 1, "{} findings", findings.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -72,7 +72,7 @@ impl Scene {
 
 fn named<'a>(report: &'a Value, name: &str) -> &'a Value {
     let servers = report["servers"].as_array().expect("servers");
-    servers.iter().find(|server| server["name"] == name).expect("every server is told")
+    servers.iter().find(|server| server["name"] == name).expect("every server is listed")
 }
 
 #[test]

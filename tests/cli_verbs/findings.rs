@@ -22,8 +22,8 @@ fn a_list_that_failed_is_told_and_is_no_success() {
     for verb in ["list", "status"] {
         let done = run(&bench, &[verb, "--json"]);
         assert_eq!(done.code, Some(1), "{done:?}");
-        let told = "mcpdeck: half: `tools/list` is not complete: ";
-        assert!(done.stderr.contains(told) && done.stderr.contains("no database"), "{done:?}");
+        let begin = "mcpdeck: half: `tools/list` is not complete: ";
+        assert!(done.stderr.contains(begin) && done.stderr.contains("no database"), "{done:?}");
         let findings = done.json()["servers"][0]["findings"].clone();
         let kinds: Vec<&str> = findings
             .as_array()

@@ -49,8 +49,8 @@ fn a_secret_in_definitions_is_shown_and_kept_nowhere() {
     ] {
         let done = bench.run(args, AT_MOST);
         for secret in [TOKEN, "q7Zk29fLw0Xn4Rt8", "Qw9z"] {
-            let told = format!("{}{}", done.stdout, done.stderr);
-            assert!(!told.contains(secret), "{args:?}: {told}");
+            let output = format!("{}{}", done.stdout, done.stderr);
+            assert!(!output.contains(secret), "{args:?}: {output}");
         }
     }
     let mut folders = vec![bench.path().join(".state"), bench.path().join("mcp.lock.json")];

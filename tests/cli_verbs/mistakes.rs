@@ -36,10 +36,10 @@ fn every_mistake_is_answered_with_the_way_out() {
         (&["list", "-e", "A=b"], &["COMMAND"]),
     ] {
         let done = run(&bench, args);
-        let told = format!("{}{}", done.stdout, done.stderr);
+        let output = format!("{}{}", done.stdout, done.stderr);
         assert_eq!(done.code, Some(2), "{args:?}: {done:?}");
         for part in parts {
-            assert!(told.contains(part), "{args:?} does not say `{part}`:\n{told}");
+            assert!(output.contains(part), "{args:?} does not say `{part}`:\n{output}");
         }
     }
     let unknown = run(&bench, &["status", "--all"]);
@@ -87,8 +87,8 @@ fn a_file_that_is_found_and_cannot_be_read_is_named() {
         .expect("a pipe");
     let done = run(&bench, &["list"]);
     assert_eq!(done.code, Some(2), "{done:?}");
-    let told = format!("{}{}", done.stdout, done.stderr);
-    assert!(told.contains("mcp.json") && told.contains("not a regular file"), "{told}");
+    let output = format!("{}{}", done.stdout, done.stderr);
+    assert!(output.contains("mcp.json") && output.contains("not a regular file"), "{output}");
 }
 
 #[test]

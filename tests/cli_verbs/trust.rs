@@ -51,10 +51,10 @@ fn what_is_approved_runs_until_it_changes_or_is_taken_back() {
     bench.write("mcp.json", &text.replace("first", "second"));
     let changed = trust(&bench, &["list"]);
     assert_eq!(changed.code, Some(1));
-    let told = |sign: &str, word: &str| {
+    let says = |sign: &str, word: &str| {
         changed.stdout.lines().any(|line| line.trim().starts_with(sign) && line.contains(word))
     };
-    assert!(told("-", "first") && told("+", "second"), "{changed:?}");
+    assert!(says("-", "first") && says("+", "second"), "{changed:?}");
     assert_eq!(states(&bench), pairs(&[("one", "approved"), ("risky", "changed")]));
 
     let revoked = trust(&bench, &["revoke", "one"]);

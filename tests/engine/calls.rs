@@ -217,8 +217,8 @@ async fn a_call_whose_connection_is_seen_to_close_first_waits_for_the_exit() {
     });
     let error = host.call_tool("a.echo", Value::Null).await.expect_err("its server died");
     assert_eq!(error.code, ErrorCode::ServerUnavailable);
-    let told = ["the connection closed", "exit code 7", "last words"];
-    assert!(told.iter().all(|words| error.message.contains(words)), "{error}");
+    let parts = ["the connection closed", "exit code 7", "last words"];
+    assert!(parts.iter().all(|words| error.message.contains(words)), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

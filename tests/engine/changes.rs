@@ -77,8 +77,8 @@ async fn a_secret_in_a_list_that_changed_is_masked_as_in_the_first() {
     world.server("a").tell(SessionEvent::ListChanged(ListKind::Tools)).await;
     until(&host, |view| view.servers["a"].changes.is_some()).await;
     assert_eq!(about(), "then ***");
-    let told = format!("{:?} {:?}", host.snapshot().servers["a"].changes, host.logs().tail(50));
-    assert!(!told.contains(token), "{told}");
+    let reported = format!("{:?} {:?}", host.snapshot().servers["a"].changes, host.logs().tail(50));
+    assert!(!reported.contains(token), "{reported}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,9 +92,9 @@ async fn lists_that_change_to_and_fro_are_one_state_and_one_line_of_the_log() {
     }
     assert!(host.snapshot().servers["a"].unstable.is_some());
     let logs: Vec<String> = host.logs().tail(200).iter().map(|log| log.text.to_string()).collect();
-    let told = logs.iter().filter(|text| text.contains("`x` changed")).count();
+    let reported = logs.iter().filter(|text| text.contains("`x` changed")).count();
     let unstable = logs.iter().filter(|text| text.starts_with("definitions unstable")).count();
-    assert!(told < 6 && unstable == 1, "{logs:?}");
+    assert!(reported < 6 && unstable == 1, "{logs:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,7 +110,7 @@ async fn a_crash_the_restarts_and_their_end_are_facts_of_their_own() {
     }
     world.server("a").die(9);
     until(&host, |view| view.servers["a"].state == ServerState::Unavailable).await;
-    let told: Vec<String> = host
+    let reported: Vec<String> = host
         .journal()
         .iter()
         .filter_map(|record| match &record.fact {
@@ -121,7 +121,7 @@ async fn a_crash_the_restarts_and_their_end_are_facts_of_their_own() {
         })
         .collect();
     let wanted = ["crashed", "1 of 2", "crashed", "2 of 2", "crashed", "given up after 2"];
-    assert_eq!(told, wanted);
+    assert_eq!(reported, wanted);
 }
 
 #[tokio::test(start_paused = true)]

@@ -156,6 +156,6 @@ async fn a_tool_that_two_servers_have_is_told_once_at_the_start() {
     let world = World::default();
     let host = world.host(config(&[("a", &[]), ("b", &["a"])])).initialize().await.expect("starts");
     let logs: Vec<String> = host.logs().tail(50).iter().map(|log| log.text.to_string()).collect();
-    let told: Vec<&String> = logs.iter().filter(|text| text.contains("is a tool of")).collect();
-    assert_eq!(told, ["`echo` is a tool of `a` too: say `b.NAME` or `a.NAME`"], "{logs:?}");
+    let reported: Vec<&String> = logs.iter().filter(|text| text.contains("is a tool of")).collect();
+    assert_eq!(reported, ["`echo` is a tool of `a` too: say `b.NAME` or `a.NAME`"], "{logs:?}");
 }

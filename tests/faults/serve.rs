@@ -38,7 +38,8 @@ pub fn play(row: &Row, plan: &ServePlan, stage: &Stage) -> Vec<String> {
             std::thread::park_timeout(Duration::from_millis(100));
             answers = service.exchange(exchange);
         }
-        problems.extend(judge(exchange, &answers).map(|told| format!("{}: {told}", row.title)));
+        problems
+            .extend(judge(exchange, &answers).map(|problem| format!("{}: {problem}", row.title)));
         for answer in &answers {
             let foreign = secrets().into_iter().find(|secret| answer.contains(secret));
             problems.extend(foreign.map(|secret| format!("I8: {secret} in {answer}")));

@@ -144,9 +144,9 @@ async fn perform(
         Step::Reason(server, text) => {
             until(host, |view| {
                 let server = view.servers.get(&ServerName::new(server.as_str()))?;
-                let told =
+                let output =
                     serde_json::to_string(&(&server.reason, &server.stderr_tail, &server.exit));
-                told.is_ok_and(|told| told.contains(text.as_str())).then_some(())
+                output.is_ok_and(|output| output.contains(text.as_str())).then_some(())
             })
             .await
         }
@@ -220,9 +220,9 @@ async fn policy(host: &Host, keeper: &PolicyKeeper, step: &Step) -> Result<(), S
             keeper.accept(&server, shown.tool.as_deref(), shown.digest)
         }
         Step::Risks(words) => {
-            let told = format!("{:?}", keeper.held());
-            let missing = words.iter().find(|word| !told.contains(word.as_str()));
-            missing.map_or(Ok(()), |word| Err(format!("nothing says {word:?}: {told}")))
+            let output = format!("{:?}", keeper.held());
+            let missing = words.iter().find(|word| !output.contains(word.as_str()));
+            missing.map_or(Ok(()), |word| Err(format!("nothing says {word:?}: {output}")))
         }
         _ => Err("no step of the policy".to_owned()),
     }
@@ -316,11 +316,11 @@ async fn call(host: &Host, call: &CallStep) -> Result<(), String> {
             if wanted != "*" && wanted != error.code.as_str() && wanted != outside {
                 return Err(format!("{:?} ({outside}): {error}", error.code));
             }
-            let told = error.to_string();
-            if let Some(text) = call.says.iter().find(|text| !told.contains(text.as_str())) {
-                return Err(format!("the error does not say {text:?}: {told}"));
+            let output = error.to_string();
+            if let Some(text) = call.says.iter().find(|text| !output.contains(text.as_str())) {
+                return Err(format!("the error does not say {text:?}: {output}"));
             }
-            // Whoever is not the person is told no more than that it is not there.
+            // Whoever is not the person hears no more than that it is not there.
             let person = call.caller.is_none();
             if person
                 && (error.server.is_none() && error.candidates.is_empty() || error.help.is_none())

@@ -154,7 +154,7 @@ fn a_fixture_is_judged_the_same_every_time_and_in_any_order_of_its_lists() {
         let first = run(&fixture);
         assert_eq!(first, run(&fixture), "{name}");
         let set: BTreeSet<String> = first.iter().map(|(s, f)| format!("{s}{f:?}")).collect();
-        assert_eq!(set.len(), first.len(), "{name}: a finding is told twice");
+        assert_eq!(set.len(), first.len(), "{name}: a finding is reported twice");
     }
 }
 

@@ -253,10 +253,10 @@ fn an_edit_that_cannot_be_saved_names_the_place_and_what_to_do() {
     // No copy can be kept below what is no folder.
     std::fs::write(dir.path().join("state"), "").expect("written");
     let edit = Edit::Disable { name: name("a") };
-    let Err(EditError::Io(told)) = save(&file, &[edit], &env) else { panic!("it is not saved") };
+    let Err(EditError::Io(message)) = save(&file, &[edit], &env) else { panic!("it is not saved") };
     let place = dir.path().join("state").display().to_string();
-    assert!(told.starts_with(&place) && told.contains("nothing was changed"), "{told}");
-    assert!(told.contains("then save again"), "{told}");
+    assert!(message.starts_with(&place) && message.contains("nothing was changed"), "{message}");
+    assert!(message.contains("then save again"), "{message}");
     assert_eq!(std::fs::read_to_string(&file).expect("read"), FILE);
 }
 

@@ -51,7 +51,7 @@ fn load(kind: &str, path: &Path) -> Result<Loaded, Vec<Diagnostic>> {
     config::load_text(Path::new(name), &text, &environment(kind))
 }
 
-fn told(diagnostics: &[Diagnostic]) -> Value {
+fn report(diagnostics: &[Diagnostic]) -> Value {
     let here = folder("invalid");
     let here = here.to_str().expect("UTF-8");
     diagnostics
@@ -110,7 +110,7 @@ fn every_mistake_is_reported_at_its_place_with_a_way_out() {
         let usable: Vec<String> = loaded
             .map(|l| l.config.servers.keys().map(ToString::to_string).collect())
             .unwrap_or_default();
-        compare(&path, &json!({ "usable": usable, "diagnostics": told(&all) }), &mut failures);
+        compare(&path, &json!({ "usable": usable, "diagnostics": report(&all) }), &mut failures);
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
@@ -123,7 +123,7 @@ fn what_is_only_suspicious_is_a_warning_and_the_file_is_used() {
         assert!(!loaded.diagnostics.is_empty(), "{}", path.display());
         assert!(!loaded.has_errors(), "{}: {:#?}", path.display(), loaded.diagnostics);
         assert_eq!(loaded.config.warnings, loaded.diagnostics);
-        compare(&path, &told(&loaded.diagnostics), &mut failures);
+        compare(&path, &report(&loaded.diagnostics), &mut failures);
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
@@ -283,14 +283,14 @@ proptest! {
         match config::load_text(Path::new("mcp.json"), &text, &environment("valid")) {
             Ok(loaded) => {
                 sound(&text, &loaded.diagnostics)?;
-                // What was left out is told, unless nobody wants it; what is used can be printed,
+                // What was left out is reported, unless nobody wants it; what is used can be printed,
                 // and keeps its secrets.
                 let unwanted = text.contains("\"disabled\"");
-                let told = |name: &mcpdeck::base::ServerName| {
+                let named = |name: &mcpdeck::base::ServerName| {
                     loaded.diagnostics.iter().any(|d| d.server.as_ref() == Some(name))
                         || loaded.needs.iter().any(|need| need.servers.contains(name))
                 };
-                prop_assert!(unwanted || loaded.left_out.iter().all(told), "{:?}", loaded.left_out);
+                prop_assert!(unwanted || loaded.left_out.iter().all(named), "{:?}", loaded.left_out);
                 prop_assert!(!config::print::effective_text(&loaded, config::Detail::All).contains("hunter2hunter2"));
             }
             Err(all) => {
@@ -379,7 +379,7 @@ fn a_place_in_a_long_line_is_counted_in_characters() {
     let pad = "ü".repeat(5_000);
     let text = format!("{{\"servers\":{{\"a\":{{\"command\":\"{pad}\",\"cmmand\":1}}}}}}");
     let loaded = read_one_line(&text).expect("usable");
-    let odd = loaded.diagnostics.iter().find(|d| d.rule == "config/unknown-key").expect("told");
+    let odd = loaded.diagnostics.iter().find(|d| d.rule == "config/unknown-key").expect("reported");
     let before = text.split("\"cmmand").next().expect("before").chars().count();
     assert_eq!(odd.at.column as usize, before + 1);
     assert!(odd.snippet.chars().count() < 200);

@@ -134,7 +134,7 @@ fn secrets_within_arguments_and_addresses_are_known_to_the_redactor() {
     let loaded = load(&TEXT.replace("\"timeoutMs\"", "\"secrets\": [\"E\"], \"timeoutMs\""));
     let secrets = loaded.config.servers.values().flat_map(mcpdeck::config::ServerConfig::secrets);
     let redactor = Redactor::new(secrets);
-    let told = "canary-literal canary-token canary-input canary-env canary-user canary-query";
-    assert!(!redactor.redact(told).contains("canary"), "{}", redactor.redact(told));
+    let secrets = "canary-literal canary-token canary-input canary-env canary-user canary-query";
+    assert!(!redactor.redact(secrets).contains("canary"), "{}", redactor.redact(secrets));
     assert_eq!(redactor.redact("eu x"), "eu x");
 }

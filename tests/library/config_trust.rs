@@ -261,8 +261,8 @@ fn a_program_that_a_relative_path_finds_is_shown_with_a_warning() {
     for (path, warned) in [(".:/usr/bin", true), ("/usr/bin:", true), ("/usr/bin", false)] {
         let entry = format!("{{\"command\":\"own-tool\",\"env\":{{\"PATH\":\"{path}\"}}}}");
         let dangers = setup.store.review(&setup.load(&entry)).remove(0).dangers;
-        let told =
+        let warns =
             dangers.iter().any(|danger| danger.contains("own-tool") && danger.contains("PATH"));
-        assert_eq!(told, warned, "{path}: {dangers:?}");
+        assert_eq!(warns, warned, "{path}: {dangers:?}");
     }
 }

@@ -16,7 +16,7 @@ const ROLE: &str = "MCPDECK_TEST_ROLE";
 const SERVERS: &[&str] = &[
     // polite
     "echo up; cat",
-    // deaf, with a deaf child
+    // stubborn, with a stubborn child
     "trap '' TERM HUP INT; (trap '' TERM HUP; while :; do sleep 1000; done) & echo up; while :; do sleep 1000; done",
     // a wrapper of a wrapper, as npx is
     "sh -c 'sh -c \"trap : TERM HUP; echo up; while :; do sleep 1000; done\"; true'; true",

@@ -88,7 +88,7 @@ async fn a_process_that_a_signal_stopped_is_told_from_one_that_is_slow() {
 #[tokio::test]
 async fn a_server_that_ignores_everything_is_killed_with_its_children() {
     let script = "trap '' TERM HUP; (trap '' TERM HUP; while :; do sleep 1000; done) & echo up; while :; do sleep 1000; done";
-    let mut server = deck("deaf").start(&shell(script)).await;
+    let mut server = deck("stubborn").start(&shell(script)).await;
     server.line().await;
     let exit = server.process.stop(SHORT).await;
     assert_eq!(exit.signal, Some(9));

@@ -60,13 +60,13 @@ async fn a_flood_is_counted_and_its_last_lines_are_exact() {
     assert!(log.len() < 60_000, "{}", log.len());
     let kept = log.iter().filter(|line| *line == "123456789" || line.starts_with("Error")).count();
     assert_eq!(kept as u64 + view.dropped, view.lines);
-    let told: u64 = log
+    let counted: u64 = log
         .iter()
         .filter_map(|line| {
             line.strip_prefix("stderr flood: ")?.split(' ').next()?.parse::<u64>().ok()
         })
         .sum();
-    assert_eq!(told, view.dropped, "every dropped line is told of");
+    assert_eq!(counted, view.dropped, "every dropped line is counted");
 }
 
 #[tokio::test]

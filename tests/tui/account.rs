@@ -7,13 +7,13 @@ use mcpdeck::host::Fact;
 use mcpdeck::host::view::AccountView;
 use mcpdeck::tui::effect::{Effect, ServerCommand};
 
-use crate::desk::Desk;
+use crate::driver::Driver;
 
 /// A dashboard on whose every server somebody is signed in, with a token that lives so long.
-fn signed_in(left: Duration, is_refreshed: bool) -> Desk {
-    let mut desk = Desk::new();
-    let expires = Some(desk.app.model.now.plus(left));
-    let names: Vec<_> = desk.view.servers.keys().cloned().collect();
+fn signed_in(left: Duration, is_refreshed: bool) -> Driver {
+    let mut driver = Driver::new();
+    let expires = Some(driver.app.model.now.plus(left));
+    let names: Vec<_> = driver.view.servers.keys().cloned().collect();
     for server in names {
         let account = AccountView {
             issuer: SafeText::line("https://auth.example"),
@@ -21,28 +21,28 @@ fn signed_in(left: Duration, is_refreshed: bool) -> Desk {
             expires,
             is_refreshed,
         };
-        desk.fact(Fact::AccountChanged { server, account: Some(account) });
+        driver.fact(Fact::AccountChanged { server, account: Some(account) });
     }
-    desk.shown();
-    desk
+    driver.shown();
+    driver
 }
 
 #[test]
 fn the_details_of_a_server_show_its_account_and_a_token_that_ends_is_warned_of() {
-    let mut desk = signed_in(Duration::from_secs(7_300), true);
-    desk.keys("1");
-    assert!(!crate::draw(&mut desk.app, 120, 60).contains("sign in again"));
-    desk.keys("b");
-    let screen = crate::draw(&mut desk.app, 120, 200);
+    let mut driver = signed_in(Duration::from_secs(7_300), true);
+    driver.keys("1");
+    assert!(!crate::draw(&mut driver.app, 120, 60).contains("sign in again"));
+    driver.keys("b");
+    let screen = crate::draw(&mut driver.app, 120, 200);
     for shown in
         ["https://auth.example", "read write", "the token ends in 2h, then refreshed by itself"]
     {
         assert!(screen.contains(shown), "{shown}: {screen}");
     }
 
-    let mut desk = signed_in(Duration::from_secs(200), false);
-    desk.keys("1");
-    let screen = crate::draw(&mut desk.app, 120, 60);
+    let mut driver = signed_in(Duration::from_secs(200), false);
+    driver.keys("1");
+    let screen = crate::draw(&mut driver.app, 120, 60);
     assert!(screen.contains("sign in again: the token ends in"), "{screen}");
 }
 
@@ -53,16 +53,16 @@ fn signing_in_again_refreshing_and_signing_out_are_actions() {
         (":another token\r", ServerCommand::RefreshToken),
         (":revoke and\r", ServerCommand::SignOut),
     ] {
-        let mut desk = signed_in(Duration::from_secs(7_300), true);
-        desk.keys("1");
-        crate::draw(&mut desk.app, 120, 60);
-        desk.keys(typed);
+        let mut driver = signed_in(Duration::from_secs(7_300), true);
+        driver.keys("1");
+        crate::draw(&mut driver.app, 120, 60);
+        driver.keys(typed);
         // The end of what works is confirmed where the person wants to be asked.
-        desk.keys("y");
-        let sent = desk
+        driver.keys("y");
+        let sent = driver
             .wanted
             .iter()
             .any(|effect| matches!(effect, Effect::Server(_, command) if *command == wanted));
-        assert!(sent, "{typed:?}: {:?}", desk.wanted);
+        assert!(sent, "{typed:?}: {:?}", driver.wanted);
     }
 }

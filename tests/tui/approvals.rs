@@ -14,15 +14,15 @@ use mcpdeck::tui::effect::Effect;
 use mcpdeck::tui::message::Message;
 use serde_json::{Value, json};
 
-use crate::desk::{ARRIVED, Desk};
+use crate::driver::{ARRIVED, Driver};
 
 /// Draws a situation at three sizes, each from the beginning: nothing is left over from another.
-fn at_every_size(name: &str, situation: impl Fn(&mut Desk)) {
+fn at_every_size(name: &str, situation: impl Fn(&mut Driver)) {
     for (width, height) in [(80, 24), (60, 20), (200, 60)] {
-        let mut desk = Desk::new();
-        super::draw(&mut desk.app, width, height);
-        situation(&mut desk);
-        let screen = super::draw(&mut desk.app, width, height);
+        let mut driver = Driver::new();
+        super::draw(&mut driver.app, width, height);
+        situation(&mut driver);
+        let screen = super::draw(&mut driver.app, width, height);
         let hidden = |c: char| matches!(c, '\u{200b}' | '\u{202a}'..='\u{202e}' | '\u{1b}');
         assert!(!screen.contains(hidden), "{screen}");
         insta::assert_snapshot!(format!("answering_{name}_{width}x{height}"), screen);
@@ -31,11 +31,11 @@ fn at_every_size(name: &str, situation: impl Fn(&mut Desk)) {
 
 /// One request, opened, and then these keys.
 fn answering(name: &str, kind: &RequestKind, params: &Value, keys: &str) {
-    at_every_size(name, |desk| {
-        desk.ask(kind.clone(), params.clone());
-        desk.shown();
-        desk.keys("\x07");
-        desk.keys(keys);
+    at_every_size(name, |driver| {
+        driver.ask(kind.clone(), params.clone());
+        driver.shown();
+        driver.keys("\x07");
+        driver.keys(keys);
     });
 }
 
@@ -107,11 +107,11 @@ fn completions_with_every_kind_of_content_read_as_recorded() {
 
 #[test]
 fn pictures_and_sounds_of_a_request_are_written_to_files() {
-    let mut desk = Desk::new();
-    desk.ask(RequestKind::Sampling, media());
-    desk.shown();
-    desk.keys("\x07\x1bv");
-    let files: Vec<(String, usize)> = desk
+    let mut driver = Driver::new();
+    driver.ask(RequestKind::Sampling, media());
+    driver.shown();
+    driver.keys("\x07\x1bv");
+    let files: Vec<(String, usize)> = driver
         .wanted
         .iter()
         .filter_map(|effect| match effect {
@@ -134,21 +134,21 @@ fn the_ways_to_answer_a_completion_read_as_recorded() {
     answering("as_json", &sampling, &plain(), "grey\u{e004}");
     answering("edit_request", &sampling, &plain(), "\x1bo");
     answering("saying_why", &sampling, &plain(), "\x18not today");
-    at_every_size("drafted", |desk| {
-        desk.app.update(Message::Drafter(Some(SafeText::line("small model"))));
-        desk.ask(RequestKind::Sampling, plain());
-        desk.shown();
-        desk.keys("\x07\u{e007}");
+    at_every_size("drafted", |driver| {
+        driver.app.update(Message::Drafter(Some(SafeText::line("small model"))));
+        driver.ask(RequestKind::Sampling, plain());
+        driver.shown();
+        driver.keys("\x07\u{e007}");
         let result = json!({"role": "assistant", "model": "small", "stopReason": "endTurn",
             "content": text("grey, as ever")});
         let by = SafeText::line("small model");
-        desk.app.update(Message::Drafted(ApprovalId(101), Ok(Drafted { by, result })));
+        driver.app.update(Message::Drafted(ApprovalId(101), Ok(Drafted { by, result })));
     });
-    at_every_size("help", |desk| {
-        desk.ask(RequestKind::Sampling, plain());
-        desk.shown();
-        desk.keys("\x07");
-        super::press(&mut desk.app, KeyCode::F(1), KeyModifiers::NONE);
+    at_every_size("help", |driver| {
+        driver.ask(RequestKind::Sampling, plain());
+        driver.shown();
+        driver.keys("\x07");
+        super::press(&mut driver.app, KeyCode::F(1), KeyModifiers::NONE);
     });
 }
 
@@ -203,11 +203,11 @@ fn forms_and_pages_read_as_recorded() {
 
 #[test]
 fn modern_questions_and_the_hosts_own_read_as_recorded() {
-    at_every_size("modern", |desk| {
-        desk.ask_as("memory", RequestKind::Elicitation, kinds(), true);
-        desk.ask_as("memory", RequestKind::Sampling, plain(), true);
-        desk.shown();
-        desk.keys("\x07");
+    at_every_size("modern", |driver| {
+        driver.ask_as("memory", RequestKind::Elicitation, kinds(), true);
+        driver.ask_as("memory", RequestKind::Sampling, plain(), true);
+        driver.shown();
+        driver.keys("\x07");
     });
     let guard = json!({"tool": "run", "arguments": {"command": "a; rm -rf /"}, "violations": [
         {"pointer": "/command", "message": "looks like a shell command"}]});
@@ -215,67 +215,67 @@ fn modern_questions_and_the_hosts_own_read_as_recorded() {
     answering("other", &RequestKind::Other("vendor/thing".into()), &json!({"x": [1, 2]}), "");
 }
 
-fn withdrawn(desk: &mut Desk) {
-    desk.ask(RequestKind::Sampling, plain());
-    desk.shown();
-    desk.keys("\x07I would rather");
+fn withdrawn(driver: &mut Driver) {
+    driver.ask(RequestKind::Sampling, plain());
+    driver.shown();
+    driver.keys("\x07I would rather");
     let reason = SafeText::line("the server withdrew it: never mind");
-    desk.settle(ApprovalId(101), Settlement::Withdrawn { reason });
-    desk.shown();
+    driver.settle(ApprovalId(101), Settlement::Withdrawn { reason });
+    driver.shown();
 }
 
 #[test]
 fn what_was_withdrawn_reads_as_recorded() {
-    at_every_size("withdrawn", |desk| {
-        withdrawn(desk);
-        desk.keys("more\x12");
+    at_every_size("withdrawn", |driver| {
+        withdrawn(driver);
+        driver.keys("more\x12");
     });
-    at_every_size("withdrawn_kept", |desk| {
-        withdrawn(desk);
-        desk.keys("\x1b");
-        desk.keys("9");
+    at_every_size("withdrawn_kept", |driver| {
+        withdrawn(driver);
+        driver.keys("\x1b");
+        driver.keys("9");
     });
 }
 
 /// Questions of three servers, one of them a storm, and some that are over.
-fn inbox(desk: &mut Desk) {
-    desk.ask(RequestKind::UrlElicitation, page("https://auth.example.com/"));
+fn inbox(driver: &mut Driver) {
+    driver.ask(RequestKind::UrlElicitation, page("https://auth.example.com/"));
     for _ in 0..32 {
-        desk.ask_as("github", RequestKind::Sampling, plain(), false);
+        driver.ask_as("github", RequestKind::Sampling, plain(), false);
     }
     let mut finding = Finding::new(FindingKind::Flood, ARRIVED, "more than 32 requests are open");
     finding.count = 468;
-    desk.fact(Fact::Found { server: "github".into(), finding });
-    desk.ask_as("filesystem", RequestKind::Elicitation, kinds(), false);
-    desk.ask_as("filesystem", RequestKind::Sampling, tools(), true);
-    desk.ask(RequestKind::Sampling, plain());
-    desk.ask(RequestKind::Elicitation, kinds());
+    driver.fact(Fact::Found { server: "github".into(), finding });
+    driver.ask_as("filesystem", RequestKind::Elicitation, kinds(), false);
+    driver.ask_as("filesystem", RequestKind::Sampling, tools(), true);
+    driver.ask(RequestKind::Sampling, plain());
+    driver.ask(RequestKind::Elicitation, kinds());
     let by = Decider::Rule("`approvals` of the entry: deny".into());
     let (first, second) = (ApprovalId(136), ApprovalId(137));
-    desk.settle(first, Settlement::Answered { by: Decider::Person, how: "result".into() });
-    desk.settle(second, Settlement::Answered { by, how: "decline".into() });
-    desk.shown();
-    desk.keys("9");
+    driver.settle(first, Settlement::Answered { by: Decider::Person, how: "result".into() });
+    driver.settle(second, Settlement::Answered { by, how: "decline".into() });
+    driver.shown();
+    driver.keys("9");
 }
 
 #[test]
 fn the_inbox_reads_as_recorded() {
     at_every_size("inbox", inbox);
-    at_every_size("inbox_by_server", |desk| {
-        inbox(desk);
-        desk.keys("oG");
+    at_every_size("inbox_by_server", |driver| {
+        inbox(driver);
+        driver.keys("oG");
     });
-    at_every_size("inbox_deny_all", |desk| {
-        inbox(desk);
-        desk.keys("jX");
+    at_every_size("inbox_deny_all", |driver| {
+        inbox(driver);
+        driver.keys("jX");
     });
-    at_every_size("inbox_detail", |desk| {
-        inbox(desk);
-        desk.keys("l");
+    at_every_size("inbox_detail", |driver| {
+        inbox(driver);
+        driver.keys("l");
     });
-    at_every_size("inbox_empty", |desk| {
-        desk.shown();
-        desk.keys("9");
+    at_every_size("inbox_empty", |driver| {
+        driver.shown();
+        driver.keys("9");
     });
 }
 
@@ -291,44 +291,44 @@ fn rules_kept_answers_and_roots_read_as_recorded() {
     };
     let answers =
         Answers { schema: None, answers: vec![kept("polite", Reply::Text("Certainly.".into()))] };
-    at_every_size("kept_answers", |desk| {
-        desk.app.update(Message::KeptAnswers(answers.clone()));
-        desk.ask(RequestKind::Sampling, plain());
-        desk.shown();
-        desk.keys("\x07\x14");
+    at_every_size("kept_answers", |driver| {
+        driver.app.update(Message::KeptAnswers(answers.clone()));
+        driver.ask(RequestKind::Sampling, plain());
+        driver.shown();
+        driver.keys("\x07\x14");
     });
-    at_every_size("keep", |desk| {
-        desk.ask(RequestKind::Sampling, plain());
-        desk.shown();
-        desk.keys("\x07grey\x13plain");
+    at_every_size("keep", |driver| {
+        driver.ask(RequestKind::Sampling, plain());
+        driver.shown();
+        driver.keys("\x07grey\x13plain");
     });
-    at_every_size("next_ones", |desk| {
-        desk.ask(RequestKind::Sampling, plain());
-        desk.shown();
-        desk.keys("\x07grey\x1bs");
+    at_every_size("next_ones", |driver| {
+        driver.ask(RequestKind::Sampling, plain());
+        driver.shown();
+        driver.keys("\x07grey\x1bs");
     });
-    at_every_size("rules", |desk| {
-        desk.app.update(Message::KeptAnswers(answers.clone()));
-        inbox(desk);
-        desk.keys("Rsampling\r");
+    at_every_size("rules", |driver| {
+        driver.app.update(Message::KeptAnswers(answers.clone()));
+        inbox(driver);
+        driver.keys("Rsampling\r");
     });
-    let standing = |desk: &mut Desk| {
+    let standing = |driver: &mut Driver| {
         let rule = SessionRule { rule: ApprovalRule::Deny, left: Some(5) };
         let (server, kind) = ("memory".into(), RuleKind::Sampling);
-        desk.fact(Fact::ApprovalRuleSet { server, kind, rule: Some(rule) });
+        driver.fact(Fact::ApprovalRuleSet { server, kind, rule: Some(rule) });
         let root = |uri: &str, name: Option<&str>| RootConfig {
             uri: uri.into(),
             name: name.map(str::to_owned),
         };
         let roots = vec![root("file:///srv/data", Some("Data")), root("file:///home/ada", None)];
-        desk.fact(Fact::RootsShared { server: "memory".into(), roots });
-        desk.ask(RequestKind::Sampling, plain());
-        desk.shown();
-        desk.keys("9");
+        driver.fact(Fact::RootsShared { server: "memory".into(), roots });
+        driver.ask(RequestKind::Sampling, plain());
+        driver.shown();
+        driver.keys("9");
     };
     at_every_size("standing", standing);
-    at_every_size("roots", |desk| {
-        standing(desk);
-        desk.keys("f\x1banowhere\tNowhere\x13");
+    at_every_size("roots", |driver| {
+        standing(driver);
+        driver.keys("f\x1banowhere\tNowhere\x13");
     });
 }

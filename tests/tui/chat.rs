@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn told(app: &mut App, event: Value) {
+fn happens(app: &mut App, event: Value) {
     app.update(Message::Chat(ChatNews::Event(event)));
 }
 
@@ -19,18 +19,24 @@ fn opened() -> App {
 
 fn talked() -> App {
     let mut app = opened();
-    told(
+    happens(
         &mut app,
         json!({"type": "message", "text": "how warm is it in the **hall**?", "at": null}),
     );
-    told(&mut app, json!({"type": "text", "text": "# Two places\n\nLet me look at *both*:\n\n"}));
+    happens(
+        &mut app,
+        json!({"type": "text", "text": "# Two places\n\nLet me look at *both*:\n\n"}),
+    );
     let calls = [
         ("1", "filesystem__read_file", json!({"path": "hall.txt"}), false, "21 degrees", 12),
         ("2", "memory__ask", json!({"about": "the hall"}), true, "no such\u{1b}[2J sensor", 340),
     ];
     for (id, name, arguments, is_error, text, took) in calls {
-        told(&mut app, json!({"type": "toolCall", "id": id, "name": name, "arguments": arguments}));
-        told(
+        happens(
+            &mut app,
+            json!({"type": "toolCall", "id": id, "name": name, "arguments": arguments}),
+        );
+        happens(
             &mut app,
             json!({
                 "type": "toolResult", "id": id, "name": name, "isError": is_error, "text": text,
@@ -38,16 +44,16 @@ fn talked() -> App {
             }),
         );
     }
-    told(
+    happens(
         &mut app,
         json!({"type": "text", "text": "It is **21** degrees:\n\n- hall: 21\n- cellar: "}),
     );
-    told(&mut app, json!({"type": "text", "text": "unknown\n\n```\n21 C\n```\n"}));
+    happens(&mut app, json!({"type": "text", "text": "unknown\n\n```\n21 C\n```\n"}));
     let costs = json!([
         {"server": "filesystem", "tools": 11, "definitions": 1500, "guidance": 40, "calls": 1, "results": 7},
         {"server": "memory", "tools": 9, "definitions": 900, "guidance": 0, "calls": 1, "results": 9},
     ]);
-    told(
+    happens(
         &mut app,
         json!({
             "type": "done", "reason": "end", "rounds": 2, "toolCalls": 2, "costs": costs,

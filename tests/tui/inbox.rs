@@ -11,7 +11,7 @@ use mcpdeck::tui::message::Message;
 use serde_json::{Value, json};
 
 use super::{draw, press, situation};
-use crate::desk::Desk;
+use crate::driver::Driver;
 
 const NONE: KeyModifiers = KeyModifiers::NONE;
 
@@ -28,20 +28,20 @@ fn sign_in() -> Value {
 }
 
 /// Two requests of servers, a sign-in, commands to approve, an input and a changed file.
-fn full() -> Desk {
-    let mut desk = Desk::new();
-    desk.ask(RequestKind::Sampling, question("Left or right?"));
-    desk.ask(
+fn full() -> Driver {
+    let mut driver = Driver::new();
+    driver.ask(RequestKind::Sampling, question("Left or right?"));
+    driver.ask(
         RequestKind::Elicitation,
         json!({"message": "Who are you?", "requestedSchema": {
         "type": "object", "properties": {"name": {"type": "string"}}}}),
     );
-    desk.ask_as("github", RequestKind::SignIn, sign_in(), false);
-    desk.shown();
-    desk.app.update(Message::Situation(Arc::new(situation())));
-    press(&mut desk.app, KeyCode::Esc, NONE);
-    draw(&mut desk.app, 120, 40);
-    desk
+    driver.ask_as("github", RequestKind::SignIn, sign_in(), false);
+    driver.shown();
+    driver.app.update(Message::Situation(Arc::new(situation())));
+    press(&mut driver.app, KeyCode::Esc, NONE);
+    draw(&mut driver.app, 120, 40);
+    driver
 }
 
 fn click(app: &mut App, x: u16, y: u16) {
@@ -52,15 +52,15 @@ fn click(app: &mut App, x: u16, y: u16) {
 
 #[test]
 fn everything_that_waits_is_one_list_with_one_count_and_each_row_says_what_it_wants() {
-    let mut desk = full();
-    let first = draw(&mut desk.app, 200, 60);
-    let waiting = desk.app.model.inbox().count();
+    let mut driver = full();
+    let first = draw(&mut driver.app, 200, 60);
+    let waiting = driver.app.model.inbox().count();
     let mark = format!(" {waiting} waiting");
     assert!(first.lines().next().unwrap().contains(&mark), "{first}");
     for key in ['a', '9'] {
-        press(&mut desk.app, KeyCode::Char('5'), NONE);
-        press(&mut desk.app, KeyCode::Char(key), NONE);
-        let list = draw(&mut desk.app, 200, 60);
+        press(&mut driver.app, KeyCode::Char('5'), NONE);
+        press(&mut driver.app, KeyCode::Char(key), NONE);
+        let list = draw(&mut driver.app, 200, 60);
         assert!(list.contains(&format!(" {waiting} items waiting for you")), "{list}");
         for said in [
             "sampling         Left or right?",
@@ -73,41 +73,45 @@ fn everything_that_waits_is_one_list_with_one_count_and_each_row_says_what_it_wa
             assert!(list.contains(said), "{said}\n{list}");
         }
     }
-    press(&mut desk.app, KeyCode::Char('5'), NONE);
-    draw(&mut desk.app, 200, 60);
+    press(&mut driver.app, KeyCode::Char('5'), NONE);
+    draw(&mut driver.app, 200, 60);
     let column = first.lines().next().unwrap().chars().position(|c| c == '✋').unwrap();
-    click(&mut desk.app, column as u16 + 2, 0);
-    assert!(draw(&mut desk.app, 200, 60).contains("items waiting for you"), "the mark leads there");
+    click(&mut driver.app, column as u16 + 2, 0);
+    assert!(
+        draw(&mut driver.app, 200, 60).contains("items waiting for you"),
+        "the mark leads there"
+    );
 }
 
 #[test]
 fn after_one_is_answered_the_next_is_there_and_a_second_press_does_not_reach_it() {
-    let mut desk = full();
-    desk.keys("9\rleft");
-    let sent = |desk: &Desk| desk.wanted.iter().filter(|e| matches!(e, Effect::Answer(..))).count();
-    desk.keys("\x12");
-    assert_eq!(sent(&desk), 1);
-    let next = draw(&mut desk.app, 120, 40);
+    let mut driver = full();
+    driver.keys("9\rleft");
+    let sent =
+        |driver: &Driver| driver.wanted.iter().filter(|e| matches!(e, Effect::Answer(..))).count();
+    driver.keys("\x12");
+    assert_eq!(sent(&driver), 1);
+    let next = draw(&mut driver.app, 120, 40);
     assert!(next.contains("Who are you?") && next.contains("more waiting"), "{next}");
     // Half a second later the same key again: it was meant for the first.
-    desk.keys("\x12");
-    assert_eq!(sent(&desk), 1, "{}", draw(&mut desk.app, 120, 40));
-    desk.reads();
-    desk.keys("\x12");
-    assert_eq!(sent(&desk), 2);
-    let next = draw(&mut desk.app, 120, 40);
+    driver.keys("\x12");
+    assert_eq!(sent(&driver), 1, "{}", draw(&mut driver.app, 120, 40));
+    driver.reads();
+    driver.keys("\x12");
+    assert_eq!(sent(&driver), 2);
+    let next = draw(&mut driver.app, 120, 40);
     assert!(next.contains("github wants you to sign in"), "{next}");
 }
 
 #[test]
 fn signing_in_shows_who_asks_for_what_and_the_whole_address_and_opens_nothing_unasked() {
     let open = || {
-        let mut desk = Desk::new();
+        let mut driver = Driver::new();
         let kind = RequestKind::SignIn;
-        desk.ask_as("github", kind, sign_in(), false);
-        desk.shown();
-        desk.keys("\x07");
-        let shown = draw(&mut desk.app, 120, 40);
+        driver.ask_as("github", kind, sign_in(), false);
+        driver.shown();
+        driver.keys("\x07");
+        let shown = draw(&mut driver.app, 120, 40);
         for said in [
             "github wants you to sign in",
             "https://issuer.example",
@@ -118,8 +122,8 @@ fn signing_in_shows_who_asks_for_what_and_the_whole_address_and_opens_nothing_un
         ] {
             assert!(shown.contains(said), "{said}\n{shown}");
         }
-        desk.reads();
-        desk
+        driver.reads();
+        driver
     };
     let answer = |effects: &[Effect]| {
         effects.iter().find_map(|effect| match effect {
@@ -127,51 +131,55 @@ fn signing_in_shows_who_asks_for_what_and_the_whole_address_and_opens_nothing_un
             _ => None,
         })
     };
-    let mut desk = open();
-    assert!(desk.wanted.iter().all(|effect| matches!(effect, Effect::Bell)), "{:?}", desk.wanted);
-    let effects = press(&mut desk.app, KeyCode::Enter, NONE);
+    let mut driver = open();
+    assert!(
+        driver.wanted.iter().all(|effect| matches!(effect, Effect::Bell)),
+        "{:?}",
+        driver.wanted
+    );
+    let effects = press(&mut driver.app, KeyCode::Enter, NONE);
     let opened = |effect: &Effect| matches!(effect, Effect::OpenUrl(ApprovalId(101), url) if url.host_str() == Some("login.issuer.example"));
     assert!(effects.iter().any(opened) && answer(&effects).is_none(), "{effects:?}");
 
-    let mut desk = open();
-    press(&mut desk.app, KeyCode::F(2), NONE);
+    let mut driver = open();
+    press(&mut driver.app, KeyCode::F(2), NONE);
     assert!(
-        draw(&mut desk.app, 120, 60).contains("█▀▀▀▀▀█")
-            || draw(&mut desk.app, 120, 60).contains("▄▄▄▄▄")
+        draw(&mut driver.app, 120, 60).contains("█▀▀▀▀▀█")
+            || draw(&mut driver.app, 120, 60).contains("▄▄▄▄▄")
     );
-    let effects = press(&mut desk.app, KeyCode::Char('y'), KeyModifiers::CONTROL);
+    let effects = press(&mut driver.app, KeyCode::Char('y'), KeyModifiers::CONTROL);
     assert!(effects.iter().any(|e| matches!(e, Effect::Copy(url) if url.ends_with("state=abc"))));
-    desk.keys("http://127.0.0.1:4711/callback?code=1");
-    let effects = press(&mut desk.app, KeyCode::Enter, NONE);
+    driver.keys("http://127.0.0.1:4711/callback?code=1");
+    let effects = press(&mut driver.app, KeyCode::Enter, NONE);
     let pasted = json!({"action": "accept", "content": {"address": "http://127.0.0.1:4711/callback?code=1"}});
     assert_eq!(answer(&effects), Some((ApprovalId(101), pasted)));
-    assert!(!draw(&mut desk.app, 120, 40).contains("not now"), "it is answered");
+    assert!(!draw(&mut driver.app, 120, 40).contains("not now"), "it is answered");
 
-    let mut desk = open();
-    press(&mut desk.app, KeyCode::Esc, NONE);
-    assert!(draw(&mut desk.app, 120, 40).lines().next().unwrap().contains("1 waiting"));
-    desk.keys("\x07");
-    desk.reads();
-    let effects = press(&mut desk.app, KeyCode::Char('x'), KeyModifiers::CONTROL);
+    let mut driver = open();
+    press(&mut driver.app, KeyCode::Esc, NONE);
+    assert!(draw(&mut driver.app, 120, 40).lines().next().unwrap().contains("1 waiting"));
+    driver.keys("\x07");
+    driver.reads();
+    let effects = press(&mut driver.app, KeyCode::Char('x'), KeyModifiers::CONTROL);
     assert_eq!(answer(&effects), Some((ApprovalId(101), json!({"action": "decline"}))));
 }
 
 #[test]
 fn an_input_that_is_answered_makes_room_for_what_waits_next() {
-    let mut desk = Desk::new();
+    let mut driver = Driver::new();
     let mut now = situation();
     now.awaiting.clear();
     now.revision = 2;
-    desk.app.update(Message::Situation(Arc::new(now.clone())));
-    let asked = draw(&mut desk.app, 120, 40);
+    driver.app.update(Message::Situation(Arc::new(now.clone())));
+    let asked = draw(&mut driver.app, 120, 40);
     assert!(asked.contains("input token"), "{asked}");
-    desk.reads();
-    desk.keys("secret");
-    let effects = press(&mut desk.app, KeyCode::Enter, NONE);
+    driver.reads();
+    driver.keys("secret");
+    let effects = press(&mut driver.app, KeyCode::Enter, NONE);
     assert!(effects.iter().any(|e| matches!(e, Effect::Config(ConfigCommand::Answer { .. }))));
     now.inputs[0].servers.clear();
     now.revision = 3;
-    desk.app.update(Message::Situation(Arc::new(now)));
-    let next = draw(&mut desk.app, 120, 40);
+    driver.app.update(Message::Situation(Arc::new(now)));
+    let next = draw(&mut driver.app, 120, 40);
     assert!(next.contains("apply the changed configuration?"), "{next}");
 }

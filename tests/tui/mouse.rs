@@ -7,7 +7,7 @@ use mcpdeck::tui::app::{App, Setup};
 use mcpdeck::tui::effect::Effect;
 use mcpdeck::tui::message::Message;
 
-use super::desk::Desk;
+use super::driver::Driver;
 use super::{app, draw, press};
 
 const NONE: KeyModifiers = KeyModifiers::NONE;
@@ -138,45 +138,45 @@ fn checked(app: &mut App, effects: &[Effect]) -> Vec<Effect> {
     more
 }
 
-fn elicitation(message: &str) -> Desk {
+fn elicitation(message: &str) -> Driver {
     let schema = serde_json::json!({"type": "object", "required": ["seat"], "properties": {
         "seat": {"type": "string", "title": "Seat"}, "meal": {"type": "string", "title": "Meal"}}});
-    let mut desk = Desk::new();
-    draw(&mut desk.app, 120, 40);
+    let mut driver = Driver::new();
+    draw(&mut driver.app, 120, 40);
     let params = serde_json::json!({"message": message, "requestedSchema": schema});
-    desk.ask(RequestKind::Elicitation, params);
-    desk.shown();
-    desk.keys("\x07");
-    desk
+    driver.ask(RequestKind::Elicitation, params);
+    driver.shown();
+    driver.keys("\x07");
+    driver
 }
 
 #[test]
 fn an_answer_is_given_by_mouse_and_never_by_a_single_stray_click() {
-    let mut desk = elicitation("Where do you sit?");
+    let mut driver = elicitation("Where do you sit?");
     let sends = |effects: &[Effect]| effects.iter().any(|e| matches!(e, Effect::Answer(..)));
-    assert!(!sends(&click(&mut desk.app, "Meal")));
-    desk.keys("x");
-    let screen = draw(&mut desk.app, 120, 40);
+    assert!(!sends(&click(&mut driver.app, "Meal")));
+    driver.keys("x");
+    let screen = draw(&mut driver.app, 120, 40);
     assert!(screen.lines().any(|line| line.contains("Meal") && line.contains('x')), "{screen}");
-    click(&mut desk.app, "Seat");
-    desk.keys("12a");
-    assert!(!sends(&click(&mut desk.app, "Where do you sit?")), "from the server is read");
-    assert!(!sends(&click(&mut desk.app, "accept (f5)")), "one click chooses the line");
-    desk.reads();
-    let mut effects = click(&mut desk.app, "accept (f5)");
-    effects.extend(checked(&mut desk.app, &effects));
+    click(&mut driver.app, "Seat");
+    driver.keys("12a");
+    assert!(!sends(&click(&mut driver.app, "Where do you sit?")), "from the server is read");
+    assert!(!sends(&click(&mut driver.app, "accept (f5)")), "one click chooses the line");
+    driver.reads();
+    let mut effects = click(&mut driver.app, "accept (f5)");
+    effects.extend(checked(&mut driver.app, &effects));
     assert!(
         sends(&effects),
         "a second one means it: {effects:?}\n{}",
-        draw(&mut desk.app, 120, 40)
+        draw(&mut driver.app, 120, 40)
     );
 }
 
 #[test]
 fn the_keys_at_the_foot_of_the_answering_screen_are_clicked() {
-    let mut desk = elicitation("Where do you sit?");
-    desk.reads();
-    let effects = click(&mut desk.app, "decline");
+    let mut driver = elicitation("Where do you sit?");
+    driver.reads();
+    let effects = click(&mut driver.app, "decline");
     assert!(matches!(effects.as_slice(), [Effect::Answer(..)]), "{effects:?}");
 }
 

@@ -11,7 +11,7 @@ use mcpdeck::tui::effect::Effect;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::desk::Desk;
+use crate::driver::Driver;
 
 fn words() -> Value {
     json!({"maxTokens": 5, "messages": [
@@ -29,34 +29,34 @@ fn withdrawn(why: &str) -> Settlement {
 
 #[test]
 fn an_answer_that_crossed_a_withdrawal_is_told_and_its_draft_is_kept() {
-    let mut desk = Desk::new();
-    desk.ask(RequestKind::Sampling, words());
-    desk.shown();
-    desk.keys("\x07left\x12");
-    assert!(desk.wanted.iter().any(|effect| matches!(effect, Effect::Answer(..))));
-    desk.settle(ApprovalId(101), withdrawn("never mind"));
-    desk.shown();
-    let screen = crate::draw(&mut desk.app, 120, 40);
+    let mut driver = Driver::new();
+    driver.ask(RequestKind::Sampling, words());
+    driver.shown();
+    driver.keys("\x07left\x12");
+    assert!(driver.wanted.iter().any(|effect| matches!(effect, Effect::Answer(..))));
+    driver.settle(ApprovalId(101), withdrawn("never mind"));
+    driver.shown();
+    let screen = crate::draw(&mut driver.app, 120, 40);
     assert!(screen.contains("not sent: memory had withdrawn it: never mind"), "{screen}");
-    desk.keys("9\r");
-    let screen = crate::draw(&mut desk.app, 120, 40);
+    driver.keys("9\r");
+    let screen = crate::draw(&mut driver.app, 120, 40);
     assert!(screen.contains("left") && screen.contains("no longer open"), "{screen}");
 }
 
 #[test]
 fn an_end_among_too_many_others_is_not_called_a_withdrawal() {
-    let mut desk = Desk::new();
-    desk.ask(RequestKind::Sampling, words());
-    desk.shown();
-    desk.keys("\x07left\x12");
+    let mut driver = Driver::new();
+    driver.ask(RequestKind::Sampling, words());
+    driver.shown();
+    driver.keys("\x07left\x12");
     let how = |by| Settlement::Answered { by, how: "result".into() };
-    desk.settle(ApprovalId(101), how(Decider::Person));
+    driver.settle(ApprovalId(101), how(Decider::Person));
     for n in 0..300 {
-        desk.ask_as("github", RequestKind::Sampling, words(), false);
-        desk.settle(ApprovalId(102 + n), how(Decider::Rule("deny".into())));
+        driver.ask_as("github", RequestKind::Sampling, words(), false);
+        driver.settle(ApprovalId(102 + n), how(Decider::Rule("deny".into())));
     }
-    desk.shown();
-    let screen = crate::draw(&mut desk.app, 120, 40);
+    driver.shown();
+    let screen = crate::draw(&mut driver.app, 120, 40);
     assert!(!screen.contains("not sent"), "{screen}");
     assert!(screen.contains("the request of memory ended"), "{screen}");
 }
@@ -64,33 +64,33 @@ fn an_end_among_too_many_others_is_not_called_a_withdrawal() {
 #[test]
 fn a_choice_made_after_the_end_sends_nothing_and_sets_no_rule() {
     for pick in ["\x07left\x1bs", "\x07\x14", "\x07left\x13name"] {
-        let mut desk = Desk::new();
-        desk.ask(RequestKind::Sampling, words());
-        desk.shown();
-        desk.keys(pick);
-        desk.settle(ApprovalId(101), withdrawn("its session ended"));
-        desk.shown();
-        desk.keys("\r\x12");
+        let mut driver = Driver::new();
+        driver.ask(RequestKind::Sampling, words());
+        driver.shown();
+        driver.keys(pick);
+        driver.settle(ApprovalId(101), withdrawn("its session ended"));
+        driver.shown();
+        driver.keys("\r\x12");
         let sent =
             |effect: &Effect| matches!(effect, Effect::Answer(..) | Effect::ApprovalRule(..));
-        assert!(!desk.wanted.iter().any(sent), "{pick:?}: {:?}", desk.wanted);
+        assert!(!driver.wanted.iter().any(sent), "{pick:?}: {:?}", driver.wanted);
     }
 }
 
 #[test]
 fn a_draft_is_in_sight_although_a_refusal_was_begun_and_so_is_its_reason() {
     for (typed, shown) in [("\x07left\x18", "left"), ("\x07left\x18too late", "too late")] {
-        let mut desk = Desk::new();
-        desk.ask(RequestKind::Sampling, words());
-        desk.shown();
-        desk.keys(typed);
-        desk.settle(ApprovalId(101), withdrawn("never mind"));
-        desk.shown();
-        let screen = crate::draw(&mut desk.app, 120, 40);
+        let mut driver = Driver::new();
+        driver.ask(RequestKind::Sampling, words());
+        driver.shown();
+        driver.keys(typed);
+        driver.settle(ApprovalId(101), withdrawn("never mind"));
+        driver.shown();
+        let screen = crate::draw(&mut driver.app, 120, 40);
         assert!(screen.contains(shown) && !screen.contains("say why"), "{screen}");
-        desk.keys("\x19");
+        driver.keys("\x19");
         let copied = |effect: &Effect| matches!(effect, Effect::Copy(text) if text == shown);
-        assert!(desk.wanted.iter().any(copied), "{:?}", desk.wanted);
+        assert!(driver.wanted.iter().any(copied), "{:?}", driver.wanted);
     }
 }
 
@@ -123,15 +123,15 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 }
 
 /// Asks a question that no other request asks.
-fn ask(desk: &mut Desk, sampling: bool, number: u64) {
+fn ask(driver: &mut Driver, sampling: bool, number: u64) {
     let question = format!("Question {number}?");
     if sampling {
         let message = json!({"role": "user", "content": {"type": "text", "text": question}});
-        desk.ask(RequestKind::Sampling, json!({"maxTokens": 5, "messages": [message]}));
+        driver.ask(RequestKind::Sampling, json!({"maxTokens": 5, "messages": [message]}));
     } else {
         let mut params = form();
         params["message"] = question.into();
-        desk.ask(RequestKind::Elicitation, params);
+        driver.ask(RequestKind::Elicitation, params);
     }
 }
 
@@ -143,9 +143,9 @@ fn number_after(screen: &str, before: &str) -> Option<u64> {
 }
 
 /// The request whose answering screen is shown, with nothing over it.
-fn looked_at(desk: &Desk, screen: &str) -> Option<ApprovalId> {
+fn looked_at(driver: &Driver, screen: &str) -> Option<ApprovalId> {
     let framed = |line: &str| !line.starts_with('─') && line.contains("────");
-    let shown = desk.app.has_screen() && !screen.lines().any(framed);
+    let shown = driver.app.has_screen() && !screen.lines().any(framed);
     shown.then(|| number_after(screen, "Question ")).flatten().map(ApprovalId)
 }
 
@@ -167,10 +167,10 @@ struct Witness {
 }
 
 impl Witness {
-    fn look(&mut self, desk: &mut Desk) -> String {
-        let screen = crate::draw(&mut desk.app, 120, 30);
-        self.looked = looked_at(desk, &screen);
-        self.behind = self.looked.or(self.behind).filter(|_| desk.app.has_screen());
+    fn look(&mut self, driver: &mut Driver) -> String {
+        let screen = crate::draw(&mut driver.app, 120, 30);
+        self.looked = looked_at(driver, &screen);
+        self.behind = self.looked.or(self.behind).filter(|_| driver.app.has_screen());
         if let Some(id) = self.looked {
             let shown = |word: &&String| screen.contains(word.as_str());
             self.written.insert(id, self.words.keys().filter(shown).cloned().collect());
@@ -179,8 +179,8 @@ impl Witness {
     }
 
     /// Judges what the screen wants sent.
-    fn judge(&mut self, desk: &mut Desk) -> Result<(), TestCaseError> {
-        for effect in std::mem::take(&mut desk.wanted) {
+    fn judge(&mut self, driver: &mut Driver) -> Result<(), TestCaseError> {
+        for effect in std::mem::take(&mut driver.wanted) {
             let Effect::Answer(id, answer) = effect else { continue };
             prop_assert!(!self.over.contains(&id), "{id} was seen to be over");
             prop_assert!(self.answered.insert(id), "{id} is answered twice");
@@ -195,17 +195,17 @@ impl Witness {
         Ok(())
     }
 
-    fn seen(&mut self, desk: &mut Desk) -> Result<(), TestCaseError> {
-        desk.shown();
+    fn seen(&mut self, driver: &mut Driver) -> Result<(), TestCaseError> {
+        driver.shown();
         for (id, withdrawn) in self.ended.drain(..) {
             self.over.insert(id);
             if withdrawn && self.written.get(&id).is_some_and(|words| !words.is_empty()) {
                 self.kept.insert(id);
             }
         }
-        let screen = crate::draw(&mut desk.app, 120, 30);
+        let screen = crate::draw(&mut driver.app, 120, 30);
         let top = screen.lines().next().unwrap_or_default();
-        let open = desk.view.pending.len() as u64;
+        let open = driver.view.pending.len() as u64;
         // Something large may lie over it.
         if !top.contains('─') {
             prop_assert_eq!(number_after(top, "✋").unwrap_or(0), open, "{}", screen);
@@ -214,45 +214,45 @@ impl Witness {
     }
 
     /// Every draft that was withdrawn can still be read and copied.
-    fn find_kept(&mut self, desk: &mut Desk) -> Result<(), TestCaseError> {
-        let listed: BTreeSet<_> = desk.app.model.kept_drafts.iter().map(|(r, _)| r.id).collect();
+    fn find_kept(&mut self, driver: &mut Driver) -> Result<(), TestCaseError> {
+        let listed: BTreeSet<_> = driver.app.model.kept_drafts.iter().map(|(r, _)| r.id).collect();
         let lost: Vec<_> = self.kept.difference(&listed).collect();
         prop_assert!(lost.is_empty(), "drafts of {lost:?} are not listed");
-        for (at, request) in desk.app.model.kept_drafts.clone().iter().rev().enumerate() {
+        for (at, request) in driver.app.model.kept_drafts.clone().iter().rev().enumerate() {
             // Kept drafts stand behind everything else.
-            desk.keys("9G");
-            desk.keys(&"k".repeat(at));
-            desk.keys("\r");
-            let screen = crate::draw(&mut desk.app, 120, 30);
+            driver.keys("9G");
+            driver.keys(&"k".repeat(at));
+            driver.keys("\r");
+            let screen = crate::draw(&mut driver.app, 120, 30);
             let id = request.0.id;
-            prop_assert_eq!(looked_at(desk, &screen), Some(id), "{}", screen);
+            prop_assert_eq!(looked_at(driver, &screen), Some(id), "{}", screen);
             for word in self.written.get(&id).into_iter().flatten() {
                 prop_assert!(screen.contains(word.as_str()), "{word} of {id} is lost:\n{screen}");
             }
-            desk.keys("\x1b");
+            driver.keys("\x1b");
         }
         Ok(())
     }
 
     /// Everything that is open can be answered, each once.
-    fn answer_all(&mut self, desk: &mut Desk) -> Result<(), TestCaseError> {
-        let open = desk.view.pending.keys().filter(|id| !self.answered.contains(*id)).count();
+    fn answer_all(&mut self, driver: &mut Driver) -> Result<(), TestCaseError> {
+        let open = driver.view.pending.keys().filter(|id| !self.answered.contains(*id)).count();
         for _ in 0..open {
-            desk.keys("\x07");
-            let screen = self.look(desk);
+            driver.keys("\x07");
+            let screen = self.look(driver);
             let id = self.looked;
             prop_assert!(id.is_some(), "{screen}");
             let before = self.answered.len();
-            desk.keys("\x18");
-            self.judge(desk)?;
+            driver.keys("\x18");
+            self.judge(driver)?;
             if self.answered.len() == before {
-                desk.keys("\x12");
-                self.judge(desk)?;
+                driver.keys("\x12");
+                self.judge(driver)?;
             }
             prop_assert!(id.is_some_and(|id| self.answered.contains(&id)), "no answer:\n{screen}");
         }
-        desk.keys("\x07");
-        prop_assert!(!desk.app.has_screen(), "more is open than came");
+        driver.keys("\x07");
+        prop_assert!(!driver.app.has_screen(), "more is open than came");
         Ok(())
     }
 }
@@ -261,7 +261,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
     #[test]
     fn every_request_is_answered_once_or_over_by_what_was_typed_for_it(ops in ops()) {
-        let mut desk = Desk::new();
+        let mut driver = Driver::new();
         let mut witness = Witness::default();
         let mut asked = 100;
         let mut typed = 0;
@@ -269,19 +269,19 @@ proptest! {
             match op {
                 Op::Ask(sampling) => {
                     asked += 1;
-                    ask(&mut desk, sampling, asked);
+                    ask(&mut driver, sampling, asked);
                 }
-                Op::Keys(keys) => desk.keys(keys),
+                Op::Keys(keys) => driver.keys(keys),
                 Op::Word => {
                     let Some(id) = witness.looked else { continue };
                     typed += 1;
                     let word = format!("w{typed}w");
                     witness.words.insert(word.clone(), id);
-                    desk.keys(&word);
+                    driver.keys(&word);
                 }
                 Op::End(which, ours) => {
-                    let at = usize::from(which) % desk.view.pending.len().max(1);
-                    let Some((id, _)) = desk.view.pending.get_index(at) else { continue };
+                    let at = usize::from(which) % driver.view.pending.len().max(1);
+                    let Some((id, _)) = driver.view.pending.get_index(at) else { continue };
                     let id = *id;
                     let by = Decider::Person;
                     let ours = ours && witness.answered.contains(&id);
@@ -290,21 +290,21 @@ proptest! {
                     } else {
                         withdrawn("never mind")
                     };
-                    desk.settle(id, settlement);
+                    driver.settle(id, settlement);
                     witness.ended.push((id, !ours));
                 }
-                Op::Seen => witness.seen(&mut desk)?,
+                Op::Seen => witness.seen(&mut driver)?,
             }
-            witness.judge(&mut desk)?;
-            witness.look(&mut desk);
+            witness.judge(&mut driver)?;
+            witness.look(&mut driver);
         }
-        witness.seen(&mut desk)?;
-        desk.keys("\x1b");
+        witness.seen(&mut driver)?;
+        driver.keys("\x1b");
         for _ in 0..6 {
-            desk.keys("\x1b");
+            driver.keys("\x1b");
         }
-        witness.judge(&mut desk)?;
-        witness.find_kept(&mut desk)?;
-        witness.answer_all(&mut desk)?;
+        witness.judge(&mut driver)?;
+        witness.find_kept(&mut driver)?;
+        witness.answer_all(&mut driver)?;
     }
 }

@@ -17,7 +17,7 @@ use mcpdeck::tui::message::Message;
 use serde_json::json;
 
 use super::{draw, press, situation};
-use crate::desk::Desk;
+use crate::driver::Driver;
 
 const NONE: KeyModifiers = KeyModifiers::NONE;
 const CTRL: KeyModifiers = KeyModifiers::CONTROL;
@@ -172,21 +172,21 @@ fn no_printable_key_sends_or_leaves_an_answer() {
         for (place, reach) in
             [("answer", ""), ("request", "\u{e006}"), ("reason", "\x18"), ("JSON", "\u{e004}")]
         {
-            let mut desk = Desk::new();
-            desk.ask(kind.clone(), params.clone());
-            desk.shown();
-            desk.keys("\x07");
-            desk.reads();
+            let mut driver = Driver::new();
+            driver.ask(kind.clone(), params.clone());
+            driver.shown();
+            driver.keys("\x07");
+            driver.reads();
             // An elicitation is declined by this key: there is no reason to type.
             if place != "reason" || matches!(kind, RequestKind::Sampling | RequestKind::Guard) {
-                desk.keys(reach);
+                driver.keys(reach);
             }
-            desk.reads();
+            driver.reads();
             for c in PRINTABLE {
-                let effects = press(&mut desk.app, KeyCode::Char(c), NONE);
+                let effects = press(&mut driver.app, KeyCode::Char(c), NONE);
                 let ended: Vec<_> = effects.iter().filter(|e| ends_something(e)).collect();
                 assert!(ended.is_empty(), "{kind:?}, {place}: `{c}` does {ended:?}");
-                assert!(desk.app.has_screen(), "{kind:?}, {place}: `{c}` leaves the answer");
+                assert!(driver.app.has_screen(), "{kind:?}, {place}: `{c}` leaves the answer");
             }
         }
     }
@@ -396,23 +396,23 @@ fn a_command_is_approved_when_it_was_there_to_be_read_and_a_change_begins_anew()
 #[test]
 fn an_answer_goes_out_when_its_request_was_there_to_be_read() {
     let sampling = json!({"maxTokens": 9, "messages": []});
-    let mut desk = Desk::new();
-    desk.ask(RequestKind::Sampling, sampling.clone());
-    desk.ask(RequestKind::Sampling, sampling);
-    desk.shown();
-    let send = |desk: &mut Desk| {
-        press(&mut desk.app, KeyCode::F(5), NONE).iter().any(|e| matches!(e, Effect::Answer(..)))
+    let mut driver = Driver::new();
+    driver.ask(RequestKind::Sampling, sampling.clone());
+    driver.ask(RequestKind::Sampling, sampling);
+    driver.shown();
+    let send = |driver: &mut Driver| {
+        press(&mut driver.app, KeyCode::F(5), NONE).iter().any(|e| matches!(e, Effect::Answer(..)))
     };
-    desk.keys("\u{7}gold");
-    assert!(!send(&mut desk));
-    desk.reads();
+    driver.keys("\u{7}gold");
+    assert!(!send(&mut driver));
+    driver.reads();
     // Another one comes up: it was not read.
-    desk.keys("\u{e}blue");
-    assert!(!send(&mut desk));
-    desk.app.prepare();
-    assert!(!send(&mut desk));
-    desk.reads();
-    assert!(send(&mut desk));
+    driver.keys("\u{e}blue");
+    assert!(!send(&mut driver));
+    driver.app.prepare();
+    assert!(!send(&mut driver));
+    driver.reads();
+    assert!(send(&mut driver));
 }
 
 #[test]

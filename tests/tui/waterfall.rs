@@ -224,10 +224,10 @@ fn a_recording_is_shown_at_any_moment_without_an_engine() {
     assert_eq!(servers, ["filesystem", "memory"], "what was connected is what can be compared");
 
     let (commands, asked) = std::sync::mpsc::channel();
-    let (told, news) = std::sync::mpsc::channel();
+    let (sender, news) = std::sync::mpsc::channel();
     let scan = Scan::open(&path).unwrap();
     let player = std::thread::spawn(move || {
-        play(SafeText::line("a.jsonl"), scan, &asked, &|event| told.send(event).is_ok());
+        play(SafeText::line("a.jsonl"), scan, &asked, &|event| sender.send(event).is_ok());
     });
     let mut app = App::new(Setup::default(), Timestamp(BEGAN));
     let next = |app: &mut App| loop {

@@ -23,7 +23,7 @@ const SETTLED: Timestamp = Timestamp(ARRIVED.0 + 12_000_000);
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
 /// A dashboard, and the session behind it, which goes on.
-pub struct Desk {
+pub struct Driver {
     pub app: App,
     pub view: HostView,
     seq: u64,
@@ -32,18 +32,18 @@ pub struct Desk {
     pub wanted: Vec<Effect>,
 }
 
-impl Desk {
+impl Driver {
     pub fn new() -> Self {
         let view = crate::session("typical");
         let app = crate::app("typical");
-        let mut desk = Self { app, view, seq: 1_000, asked: 0, wanted: Vec::new() };
+        let mut driver = Self { app, view, seq: 1_000, asked: 0, wanted: Vec::new() };
         // What the session recorded is not what is looked at here.
-        let open: Vec<_> = desk.view.pending.keys().copied().collect();
+        let open: Vec<_> = driver.view.pending.keys().copied().collect();
         for id in open {
-            desk.settle(id, Settlement::Withdrawn { reason: SafeText::line("an earlier one") });
+            driver.settle(id, Settlement::Withdrawn { reason: SafeText::line("an earlier one") });
         }
-        desk.view.settled.clear();
-        desk
+        driver.view.settled.clear();
+        driver
     }
 
     /// Something happens.
