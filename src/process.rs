@@ -26,6 +26,8 @@ mod container;
 mod containment;
 mod context;
 mod environment;
+#[cfg(unix)]
+mod exec;
 pub mod exit;
 mod family;
 #[cfg(unix)]

@@ -235,12 +235,6 @@ fn mark_of(pid: u32) -> Option<Arc<str>> {
     env.split(|b| *b == 0).find_map(value)
 }
 
-/// The members of every server's job: nobody else is asked about.
-#[cfg(windows)]
-pub(super) fn read() -> Table {
-    super::windows::rows().into_iter().collect()
-}
-
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;

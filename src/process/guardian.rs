@@ -107,7 +107,7 @@ fn start() -> std::io::Result<Child> {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    super::unix::prepare(&mut command, None, Vec::new());
+    super::exec::prepare(&mut command, None, Vec::new());
     let mut process = command.spawn()?;
     // A guardian that does not read must not stop the thread that writes.
     let ready = match &process.stdin {

@@ -3,20 +3,20 @@
 //! The leader is watched without being reaped (`waitid` with `WNOWAIT`). A zombie keeps its process id, and with it the id of its session and group, so that every signal
 //! sent before [`Leader::reap`] reaches the right processes or none.
 
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use std::{io, process};
 
 use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, kill_process_group, setrlimit,
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, kill_process_group,
 };
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::census::Row;
 use super::context::KILL;
+use super::exec::prepare;
 use super::family::Family;
 use super::guardian::Guardian;
 use super::resolve::{Launch, SpawnError, refused};
@@ -243,41 +243,4 @@ fn send(_: &Row, _: Signal) {}
 pub(super) fn code_and_signal(status: ExitStatus) -> (Option<i32>, Option<i32>) {
     use std::os::unix::process::ExitStatusExt;
     (status.code(), status.signal())
-}
-
-// What a child does to itself between `fork` and `exec`: the one place on Unix with `unsafe`.
-
-/// Sets what the child does to itself between `fork` and `exec`: it gets a session of its own,
-/// without a controlling terminal.
-pub(super) fn prepare(
-    command: &mut Command,
-    farewell: Option<Signal>,
-    limits: Vec<(Resource, Rlimit)>,
-) {
-    let host = rustix::process::getpid();
-    let before_exec = move || {
-        rustix::process::setsid()?;
-        #[cfg(target_os = "linux")]
-        if farewell.is_some() {
-            rustix::process::set_parent_process_death_signal(farewell)?;
-            // The host may have died before the line above; then nobody would ever tell us.
-            if rustix::process::getppid() != Some(host) {
-                return Err(rustix::io::Errno::SRCH.into());
-            }
-        }
-        #[cfg(not(target_os = "linux"))]
-        let _ = (farewell, host);
-        for (resource, limit) in &limits {
-            setrlimit(*resource, *limit)?;
-        }
-        Ok(())
-    };
-    #[expect(
-        unsafe_code,
-        reason = "there is no safe way to act between fork and exec; the closure makes system calls \
-                  only: no allocation, no lock, no panic"
-    )]
-    unsafe {
-        command.pre_exec(before_exec);
-    }
 }

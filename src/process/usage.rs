@@ -10,8 +10,12 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::census::{self, Table};
+use super::census::Table;
+#[cfg(unix)]
+use super::census::read;
 use super::family::Family;
+#[cfg(windows)]
+use super::windows::read;
 
 /// What a server's processes use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -49,7 +53,7 @@ fn table(now: Instant) -> Arc<Table> {
         // A reading from the future belongs to another (test) clock.
         Some((at, table)) if *at <= now && now.duration_since(*at) < FRESH => Arc::clone(table),
         _ => {
-            let table = Arc::new(census::read());
+            let table = Arc::new(read());
             *cached = Some((now, Arc::clone(&table)));
             table
         }

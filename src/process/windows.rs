@@ -18,12 +18,11 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::{Mutex, watch};
 use windows::Win32::System::Threading::CREATE_NO_WINDOW;
 
-use super::census::Row;
+use super::census::{Row, Table};
 use super::environment::MARK;
 use super::family::{self, Family};
 use super::resolve::{Launch, SpawnError, refused};
 use job::Job;
-pub(super) use job::rows;
 
 /// A server's first process, in its job. Dropping it ends the job, and with it everybody in it.
 pub(super) struct Leader {
@@ -142,6 +141,11 @@ impl Leader {
 
     #[expect(clippy::unused_self, reason = "on other systems there is something to give up")]
     pub(super) fn abandon(&mut self) {}
+}
+
+/// The members of every server's job: nobody else is asked about.
+pub(super) fn read() -> Table {
+    job::rows().into_iter().collect()
 }
 
 /// Exit code of a status; there are no signals.

@@ -1,0 +1,41 @@
+//! What a child does to itself between `fork` and `exec`: the one place on Unix with `unsafe`.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::process::{Resource, Rlimit, Signal, setrlimit};
+
+/// Sets what the child does to itself between `fork` and `exec`: it gets a session of its own,
+/// without a controlling terminal.
+pub(super) fn prepare(
+    command: &mut Command,
+    farewell: Option<Signal>,
+    limits: Vec<(Resource, Rlimit)>,
+) {
+    let host = rustix::process::getpid();
+    let before_exec = move || {
+        rustix::process::setsid()?;
+        #[cfg(target_os = "linux")]
+        if farewell.is_some() {
+            rustix::process::set_parent_process_death_signal(farewell)?;
+            // The host may have died before the line above; then nobody would ever tell us.
+            if rustix::process::getppid() != Some(host) {
+                return Err(rustix::io::Errno::SRCH.into());
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = (farewell, host);
+        for (resource, limit) in &limits {
+            setrlimit(*resource, *limit)?;
+        }
+        Ok(())
+    };
+    #[expect(
+        unsafe_code,
+        reason = "there is no safe way to act between fork and exec; the closure makes system calls \
+                  only: no allocation, no lock, no panic"
+    )]
+    unsafe {
+        command.pre_exec(before_exec);
+    }
+}
