@@ -7,7 +7,8 @@ use jsonschema::Draft;
 use serde_json::{Map, Value};
 
 use super::budget::KEYWORD;
-use super::{Limits, SchemaProblem, SchemaProblemKind as Kind};
+use super::explain::safe;
+use super::verdict::{Limits, SchemaProblem, SchemaProblemKind as Kind};
 use crate::base::secret::percent_decoded;
 use crate::config::diagnostics::child;
 
@@ -118,7 +119,7 @@ pub(super) fn audit(schema: &Value, limits: &Limits) -> Result<Cost, SchemaProbl
     let problem = |kind, pointer: &str, message: String| SchemaProblem {
         kind,
         pointer: pointer.to_owned(),
-        message: super::explain::safe(&message),
+        message: safe(&message),
     };
     if !matches!(schema, Value::Object(_) | Value::Bool(_)) {
         let message = "a schema is an object or true or false".to_owned();

@@ -18,7 +18,8 @@ use jsonschema::{Draft, Keyword, PatternOptions, Retrieve, Uri, ValidationError}
 use parking_lot::{Condvar, Mutex};
 use serde_json::Value;
 
-use super::{Formats, SchemaProblem, SchemaProblemKind, explain};
+use super::explain;
+use super::verdict::{Formats, SchemaProblem, SchemaProblemKind};
 
 /// The keyword put into every sub-schema of a guarded schema.
 pub(super) const KEYWORD: &str = "x-mcpdeck-deadline";

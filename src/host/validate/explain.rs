@@ -4,7 +4,7 @@ use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use jsonschema::{JsonType, JsonTypeSet, ValidationError};
 use serde_json::Value;
 
-use super::{Validator, Verdict};
+use super::verdict::Verdict;
 use crate::base::SafeText;
 use crate::base::human::count;
 use crate::config::diagnostics::child;
@@ -26,7 +26,7 @@ pub(super) fn verdict(validator: &jsonschema::Validator, value: &Value) -> Verdi
             return Verdict::Unknown(reason);
         }
         for violation in violations(&error) {
-            if found.len() + 1 >= Validator::MAX_VIOLATIONS {
+            if found.len() + 1 >= Verdict::MOST {
                 left_out += 1;
             } else if !found.contains(&violation) || found.len() > 64 {
                 found.push(violation);

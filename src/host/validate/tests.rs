@@ -1,5 +1,7 @@
 //! What the validator promises, hostile schemas included.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::*;
@@ -314,7 +316,7 @@ fn many_violations_are_cut_and_counted() {
     let validator = Validator::compile(&json!({"items": {"type": "integer"}})).expect("compiles");
     let value = Value::Array(vec![json!("x"); 3_000]);
     let Verdict::Invalid(found) = validator.check(&value) else { panic!("must be invalid") };
-    assert_eq!(found.len(), Validator::MAX_VIOLATIONS);
+    assert_eq!(found.len(), Verdict::MOST);
     assert_eq!(found[999].message, "and 2001 more violations");
 }
 

@@ -1,0 +1,105 @@
+//! What a schema and a check of a value are bounded by, and what comes of them.
+
+use std::time::Duration;
+
+use crate::config::ContentLimits;
+use crate::error::Violation;
+
+/// Bounds on a schema and on the time spent with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Deepest nesting of sub-schemas (default 32).
+    pub depth: usize,
+    /// Most sub-schemas below the root (default 2,000).
+    pub subschemas: usize,
+    /// Largest schema, in bytes of compact JSON, estimated (default 1 MiB).
+    pub bytes: usize,
+    /// Longest time for compiling, and for one check (default 250 ms); time of the processor, where
+    /// the platform tells it.
+    pub time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { depth: 32, subschemas: 2_000, bytes: 1 << 20, time: Duration::from_millis(250) }
+    }
+}
+
+impl From<&ContentLimits> for Limits {
+    fn from(limits: &ContentLimits) -> Self {
+        Self {
+            depth: limits.schema_depth as usize,
+            subschemas: limits.subschemas as usize,
+            time: limits.schema_time,
+            ..Self::default()
+        }
+    }
+}
+
+/// Whether `format` is an assertion or a note (JSON Schema 2020-12, validation, section 7.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Formats {
+    /// What the dialect says: asserted up to draft-07, a note since 2019-09. What the engine uses
+    /// for calls.
+    #[default]
+    Dialect,
+    /// Asserted whatever the dialect; what a form shows as a warning.
+    Assert,
+}
+
+/// What is wrong with a schema as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SchemaProblemKind {
+    /// Neither an object nor a boolean.
+    NotASchema,
+    /// `$schema` names a dialect that is not known.
+    Dialect,
+    /// A `$ref` that leaves the document.
+    RemoteRef,
+    /// A `$ref` to a place that does not exist.
+    UnresolvedRef,
+    /// A `pattern` that is no regular expression, or one too large.
+    Pattern,
+    /// Nested deeper than [`Limits::depth`].
+    TooDeep,
+    /// More sub-schemas than [`Limits::subschemas`], or larger than [`Limits::bytes`].
+    TooLarge,
+    /// Compiling took longer than [`Limits::time`].
+    TooSlow,
+    /// Against the dialect's own meta-schema.
+    Invalid,
+}
+
+/// Why a schema cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct SchemaProblem {
+    /// What kind.
+    pub kind: SchemaProblemKind,
+    /// JSON pointer into the schema; empty for the whole.
+    pub pointer: String,
+    /// What is wrong, safe to print.
+    pub message: String,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The value fits.
+    Valid,
+    /// It does not; every place, at most [`Verdict::MOST`].
+    Invalid(Vec<Violation>),
+    /// It could not be told within the limits; the reason. Such a call may only be made past
+    /// validation on purpose.
+    Unknown(String),
+}
+
+impl Verdict {
+    /// Most violations reported by one check; the last then says that there are more.
+    pub const MOST: usize = 1_000;
+
+    /// Whether the value is known to fit.
+    pub const fn is_valid(&self) -> bool {
+        matches!(self, Self::Valid)
+    }
+}
