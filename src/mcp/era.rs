@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::base::SafeText;
+use crate::mcp::capabilities::ListKind;
 
 /// Protocol era.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -36,6 +37,22 @@ pub struct SessionView {
     pub capabilities: Arc<serde_json::Value>,
     /// `serverInfo` exactly as sent.
     pub server_info: Arc<serde_json::Value>,
+}
+
+impl SessionView {
+    /// Whether the server says that it has this list.
+    pub fn offers(&self, list: ListKind) -> bool {
+        let key = match list {
+            ListKind::ResourceTemplates => ListKind::Resources.key(),
+            list => list.key(),
+        };
+        self.capabilities.get(key).is_some_and(|value| !value.is_null())
+    }
+
+    /// Whether the server can run tools as tasks; without it, none may be asked to.
+    pub(super) fn runs_tasks(&self) -> bool {
+        self.capabilities.pointer("/tasks/requests/tools/call").is_some()
+    }
 }
 
 // What the host says of itself to a server: name, version, what it can do for it.

@@ -11,8 +11,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::live::{Core, Live};
-use super::message::RpcRequest;
-use super::request::set_level;
+use super::message::{RpcRequest, set_level};
 use super::{Attempt, ConnectError, Endpoint, SessionContext, SessionHandle};
 use crate::base::{Redactor, SafeText};
 use crate::config::HttpConfig;

@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::message::{Mirrored, RpcRequest};
+use super::list::fetch;
+use super::message::{Mirrored, RpcRequest, level_name};
 use super::{FetchedList, Request, SessionHandle};
 use crate::base::LogLevel;
 use crate::error::{Error, ErrorCode};
@@ -141,7 +142,7 @@ impl Core {
         let mut meta = known.cloned().unwrap_or_default();
         if let Some(level) = level {
             let key = "io.modelcontextprotocol/logLevel";
-            meta.insert(key.to_owned(), super::request::level_name(level));
+            meta.insert(key.to_owned(), level_name(level));
         }
         if let Some(trace) = trace {
             meta.insert("traceparent".to_owned(), (&**trace).into());
@@ -458,7 +459,7 @@ impl SessionHandle for Live {
 
     fn list(&self, kind: ListKind) -> BoxFuture<'static, Result<FetchedList, Error>> {
         let core = Arc::clone(&self.core);
-        Box::pin(async move { core.fetch(kind).await })
+        Box::pin(async move { fetch(&core, kind).await })
     }
 
     fn roots_changed(&self) -> BoxFuture<'static, ()> {

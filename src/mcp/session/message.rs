@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use crate::base::SafeText;
 use crate::base::text::cut;
+use crate::base::{LogLevel, SafeText};
 
 /// A request of the host as it is sent.
 #[derive(Clone, Debug)]
@@ -96,6 +96,16 @@ impl RpcRequest {
         let params = Written::new(self.params.as_ref(), meta, token);
         serde_json::to_vec(&Body { jsonrpc: "2.0", id, method: &self.method, params })
     }
+}
+
+/// `logging/setLevel`
+pub(super) fn set_level(level: LogLevel) -> RpcRequest {
+    RpcRequest::new("logging/setLevel", None, Some(json!({"level": level_name(level)})))
+}
+
+/// The level as the specification spells it; it has no `trace`.
+pub(super) fn level_name(level: LogLevel) -> Value {
+    json!(level.max(LogLevel::Debug))
 }
 
 /// `params` of a request, without `_meta`, which every transport adds itself.

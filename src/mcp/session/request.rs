@@ -6,9 +6,10 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::live::Core;
-use super::message::{Params, RpcRequest};
+use super::message::{Params, RpcRequest, set_level};
+use super::task::{Task, mention_tasks};
 use super::{Request, ServerRequest};
-use crate::base::{LogLevel, SafeText};
+use crate::base::SafeText;
 use crate::error::{Error, ErrorCode};
 use crate::mcp::pending::PendingRequest;
 use crate::mcp::wire::tap;
@@ -30,12 +31,11 @@ impl Core {
             Request::CallTool { name, arguments } => {
                 RpcRequest::named("tools/call", name, arguments)
             }
-            Request::RunTask { name, arguments } if !modern && self.runs_tasks() => {
-                let task = self.run_task(name, arguments, pending);
-                return Box::pin(task).await;
+            Request::RunTask { name, arguments } if !modern && self.view().runs_tasks() => {
+                return Box::pin(Task::call(self, name, arguments, pending)).await;
             }
             Request::RunTask { name, arguments } => {
-                self.mention_tasks(&name);
+                mention_tasks(self, &name);
                 RpcRequest::named("tools/call", name, arguments)
             }
             Request::GetPrompt { name, arguments } => {
@@ -188,14 +188,4 @@ impl Core {
     fn about(&self, error: Error, rpc: &RpcRequest) -> Error {
         error.server(&self.tap.context.server).request(rpc.name())
     }
-}
-
-/// `logging/setLevel`
-pub(super) fn set_level(level: LogLevel) -> RpcRequest {
-    RpcRequest::new("logging/setLevel", None, Some(json!({"level": level_name(level)})))
-}
-
-/// The level as the specification spells it; it has no `trace`.
-pub(super) fn level_name(level: LogLevel) -> Value {
-    json!(level.max(LogLevel::Debug))
 }

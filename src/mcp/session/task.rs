@@ -107,50 +107,52 @@ impl TaskStatus {
     }
 }
 
-impl Core {
-    /// Whether the server can run tools as tasks; without it, none may be asked to.
-    pub(super) fn runs_tasks(&self) -> bool {
-        self.view().capabilities.pointer("/tasks/requests/tools/call").is_some()
-    }
+/// A tool that only runs as a task is called without: its server did not say that it has tasks, or
+/// speaks a version that has none of this kind.
+pub(super) fn mention_tasks(core: &Core, name: &str) {
+    let name = SafeText::line(cut(name, 256));
+    let message = format!(
+        "`{name}` says that it only runs as a task (`taskSupport`), but the server does not offer \
+         that (`tasks.requests.tools.call`); it is called without"
+    );
+    core.tap.report(FindingKind::WrongShape, &message, "", Some("tools/call"));
+}
 
-    /// A tool that only runs as a task is called without: its server did not say that it has tasks,
-    /// or speaks a version that has none of this kind.
-    pub(super) fn mention_tasks(&self, name: &str) {
-        let name = SafeText::line(cut(name, 256));
-        let message = format!(
-            "`{name}` says that it only runs as a task (`taskSupport`), but the server does not \
-             offer that (`tasks.requests.tools.call`); it is called without"
-        );
-        self.tap.report(FindingKind::WrongShape, &message, "", Some("tools/call"));
-    }
+/// A task that was begun.
+pub(super) struct Task {
+    unwanted: Unwanted,
+    attended: Attended,
+    began: Instant,
+}
 
+impl Task {
     /// Calls a tool that only runs as a task. A server that answers at once is taken at its word.
-    pub(super) async fn run_task(
-        self: &Arc<Self>,
+    pub(super) async fn call(
+        core: &Arc<Core>,
         name: Arc<str>,
         arguments: Arc<Value>,
         pending: &Arc<PendingRequest>,
     ) -> Result<Payload, Error> {
-        let attended = self.tap.attend(pending);
+        let attended = core.tap.attend(pending);
         let mut rpc = RpcRequest::named("tools/call", Arc::clone(&name), arguments);
         if let Some(params) = &mut rpc.params {
             params.insert("task", json!({}));
         }
-        let begun = self.round_trip(rpc, pending).await?;
+        let begun = core.round_trip(rpc, pending).await?;
         let Some(task) = begun.get("task").filter(|task| task.is_object()) else {
             return Ok(begun);
         };
         let Some(id) = task["taskId"].as_str().map(Arc::<str>::from) else {
             let error = Error::new(ErrorCode::Protocol, "the task that was begun has no `taskId`");
             return Err(error
-                .server(&self.tap.context.server)
+                .server(&core.tap.context.server)
                 .request(format!("tools/call {name}")));
         };
-        let status = TaskStatus::read(task, self).unwrap_or(TaskStatus::UNSAID);
-        status.check_status(task, self);
-        let task = Task {
+        let status = TaskStatus::read(task, core).unwrap_or(TaskStatus::UNSAID);
+        status.check_status(task, core);
+        let task = Self {
             unwanted: Unwanted {
-                core: Arc::clone(self),
+                core: Arc::clone(core),
                 name,
                 id,
                 pending: Arc::clone(pending),
@@ -166,16 +168,7 @@ impl Core {
         }
         done
     }
-}
 
-/// A task that was begun.
-struct Task {
-    unwanted: Unwanted,
-    attended: Attended,
-    began: Instant,
-}
-
-impl Task {
     /// Asks after it until it is over or waits for input, and fetches its result.
     async fn until_over(&self, mut status: TaskStatus) -> Result<Payload, Error> {
         loop {
