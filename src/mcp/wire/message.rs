@@ -430,6 +430,35 @@ fn value_after(text: &[u8]) -> Option<(RequestId, usize)> {
     Some((RequestId::Number(id), start + len))
 }
 
+/// A message that is printed over several lines, as far as it came.
+#[derive(Debug, Default)]
+pub struct Spread {
+    /// Its text.
+    pub text: Vec<u8>,
+    /// Brackets that are open.
+    pub depth: i64,
+}
+
+impl Spread {
+    /// Appends a line. Strings cannot run over a line break, so each line is followed by itself.
+    pub fn add(&mut self, line: &[u8]) {
+        let mut string = false;
+        let mut escaped = false;
+        for byte in line {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if string => escaped = true,
+                b'"' => string = !string,
+                b'{' | b'[' if !string => self.depth += 1,
+                b'}' | b']' if !string => self.depth -= 1,
+                _ => {}
+            }
+        }
+        self.text.extend_from_slice(line);
+        self.text.push(b' ');
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rmcp::model::RequestId;
-use serde_json::Value;
 use tokio::sync::Notify;
 
+use super::Tap;
 use super::inbound::Source;
 use super::record::id_text;
-use super::{Answer, Entry, State, Tap, number};
+use super::table::{Abandoned, Answer, Entry, Running, full_name};
 use crate::base::SafeText;
 use crate::error::{Error, ErrorCode, RpcError};
 use crate::mcp::pending::PendingRequest;
@@ -69,7 +69,7 @@ impl Tap {
         source: &Source<'_>,
         mut problem: Option<String>,
     ) {
-        self.name_task(&entry, &result);
+        self.table.lock().name_task(&entry, &result);
         match message::check(&entry.method, &result) {
             None => {}
             Some(Misfit::Odd(reason)) => {
@@ -102,7 +102,7 @@ impl Tap {
         self.recorded(&entry, id, passed, raw, Some(reason));
         let mut error = protocol(&format!("the answer {what}: {reason}"));
         if !raw.is_empty() {
-            error.raw = Some(SafeText::line(&self.text(raw, Error::RAW)));
+            error.raw = Some(SafeText::line(&self.context.text(raw, Error::RAW)));
         }
         self.finish(entry, Err(error));
     }
@@ -130,7 +130,7 @@ impl Tap {
     /// The place where the answer of a request had to be holds none (HTTP): fails it, if it still
     /// waits.
     pub fn unanswered(&self, id: i64, reason: &str) {
-        let Some(entry) = self.state.lock().take(id) else { return };
+        let Some(entry) = self.table.lock().take(id) else { return };
         self.recorded(&entry, id, MessageKind::Error, b"", Some(reason));
         if !entry.is_probe() {
             self.find_in(&entry, FindingKind::Malformed, reason, b"");
@@ -147,7 +147,7 @@ impl Tap {
         else {
             return false;
         };
-        let Some(entry) = self.state.lock().take(id) else { return false };
+        let Some(entry) = self.table.lock().take(id) else { return false };
         self.recorded(&entry, id, MessageKind::Error, body, None);
         self.finish(entry, Err(answered_with(error)));
         true
@@ -155,14 +155,14 @@ impl Tap {
 
     /// A request that could not be sent has no answer to come.
     pub fn unsent(&self, id: i64, reason: &str) {
-        let Some(entry) = self.state.lock().take(id) else { return };
+        let Some(entry) = self.table.lock().take(id) else { return };
         self.recorded(&entry, id, MessageKind::Error, b"", Some(reason));
     }
 
     /// The same where the answer comes another way than the refusal (HTTP+SSE): fails the request,
     /// if it still waits.
     pub fn undelivered(&self, id: i64, failure: &SendError) {
-        let Some(entry) = self.state.lock().take(id) else { return };
+        let Some(entry) = self.table.lock().take(id) else { return };
         let reason = format!("not delivered: {failure}");
         self.recorded(&entry, id, MessageKind::Error, b"", Some(&reason));
         let mut error = Error::new(ErrorCode::ServerUnavailable, reason);
@@ -189,12 +189,12 @@ impl Tap {
     }
 
     fn take_broken(&self, id: Option<&RequestId>) -> Option<(i64, Entry)> {
-        let mut state = self.state.lock();
+        let mut table = self.table.lock();
         let id = match id {
             Some(id) => number(id)?,
-            None => state.only_pending()?,
+            None => table.only_pending()?,
         };
-        let entry = state.take(id)?;
+        let entry = table.take(id)?;
         Some((id, entry))
     }
 
@@ -206,14 +206,14 @@ impl Tap {
         raw: &[u8],
         problem: Option<&str>,
     ) {
-        self.record(TrafficRecord {
+        self.context.keep(TrafficRecord {
             method: Some(entry.method.clone()),
             target: entry.target.clone(),
-            id: Some(id_text(&RequestId::Number(id))),
+            id: Some(SafeText::number(id)),
             call: entry.request.call,
             latency: Some(entry.sent.elapsed()),
-            problem: problem.map(|problem| self.remark(problem)),
-            ..self.came(kind, raw)
+            problem: problem.map(|problem| self.context.remark(problem)),
+            ..self.context.came(kind, raw)
         });
     }
 
@@ -221,39 +221,100 @@ impl Tap {
     pub fn attend(self: &Arc<Self>, request: &Arc<PendingRequest>) -> Attended {
         let news = Arc::new(Notify::new());
         let running = Running { id: None, request: Arc::clone(request), news: Arc::clone(&news) };
-        self.state.lock().tasks.push(running);
+        self.table.lock().tasks.push(running);
         Attended { tap: Arc::clone(self), request: Arc::clone(request), news }
     }
 
-    /// The answer of the first request names the task. Noted in wire order: what the server asks for
-    /// it may be on the next line.
-    pub(super) fn name_task(&self, entry: &Entry, result: &Value) {
-        if !begins(entry) {
-            return;
+    // Which request an answer belongs to: the one it names, one that nobody waits for any more, or none.
+
+    /// Whose answer names this id; what is nobody's is told here.
+    fn owner(&self, id: &RequestId, source: &mut Source<'_>) -> Option<(i64, Entry)> {
+        let mut table = self.table.lock();
+        let wanted = number(id);
+        if let Some(number) = wanted
+            && let Some(entry) = table.take(number)
+        {
+            if matches!(id, RequestId::String(_)) {
+                source.notes.push(format!("id {number} came back as a string"));
+            }
+            return Some((number, entry));
         }
-        let mut state = self.state.lock();
-        let mine = |task: &&mut Running| Arc::ptr_eq(&task.request, &entry.request);
-        if let Some(task) = state.tasks.iter_mut().find(mine) {
-            task.id = result["task"]["taskId"].as_str().map(str::to_owned);
+        if let Some(at) = wanted.and_then(|n| table.abandoned.iter().position(|a| a.id == n)) {
+            let late = table.abandoned.remove(at)?;
+            drop(table);
+            self.late(&late, source);
+            return None;
         }
+        let used = wanted.is_some_and(|n| (0..table.next_id).contains(&n));
+        let only = table.only_pending().filter(|_| !used);
+        // Before the handshake is over nothing else can come that is meant for it.
+        let shaking = only.filter(|_| table.version.is_none());
+        let failed = shaking.and_then(|n| table.take(n));
+        let doubted = only.and_then(|n| Some(Arc::clone(&table.pending.get(&n)?.request)));
+        drop(table);
+        let id = id_text(id);
+        let (kind, message) = if used {
+            (FindingKind::DuplicateAnswer, format!("a second answer to request {id}"))
+        } else {
+            (FindingKind::UnknownId, format!("an answer to request {id}, which was never sent"))
+        };
+        self.nobodys((kind, MessageKind::Response), &message, source.raw, Some(id));
+        if let Some(request) = doubted {
+            request.doubt(format!("the answer names the wrong request: {message}"));
+        }
+        if let Some(entry) = failed {
+            self.finish(entry, Err(protocol(&message)));
+        }
+        None
     }
 
-    /// The call whose task a message names.
-    pub(super) fn of_task(&self, params: Option<&Value>) -> Option<Arc<PendingRequest>> {
-        let id = params?.get("_meta")?.get(RELATED)?.get("taskId")?.as_str()?;
-        let state = self.state.lock();
-        let task = state.tasks.iter().find(|task| task.id.as_deref() == Some(id))?;
-        Some(Arc::clone(&task.request))
+    fn late(&self, late: &Abandoned, source: &Source<'_>) {
+        if late.why != Self::OVERTAKEN {
+            let message = format!("an answer after its request {}", late.why);
+            let name = full_name(&late.method, late.target.as_ref());
+            self.find(FindingKind::LateAnswer, &message, source.raw, Some(name));
+        }
+        let problem = format!("late: the request {}", late.why);
+        self.context.keep(TrafficRecord {
+            method: Some(late.method.clone()),
+            target: late.target.clone(),
+            id: Some(SafeText::number(late.id)),
+            call: late.call,
+            latency: Some(late.sent.elapsed()),
+            problem: Some(self.context.remark(&problem)),
+            ..self.context.came(MessageKind::Response, source.raw)
+        });
     }
 
-    /// `notifications/tasks/status`: the task is asked after sooner. What the server says here it
-    /// need not say at all, so it counts for nothing more.
-    pub(super) fn task_news(&self, params: &Value) {
-        let Some(id) = params.get("taskId").and_then(Value::as_str) else { return };
-        let state = self.state.lock();
-        for task in state.tasks.iter().filter(|task| task.id.as_deref() == Some(id)) {
-            task.news.notify_one();
+    /// An answer that names no request. A server that could not read ours answers with such an error;
+    /// a result is nobody's, and only doubted to be that of the one request that waits.
+    fn owner_without_id(&self, outcome: &Outcome, source: &Source<'_>) -> Option<(i64, Entry)> {
+        let is_error = matches!(outcome, Outcome::Error(_));
+        let mut table = self.table.lock();
+        let only = table.only_pending();
+        if is_error && let Some(id) = only {
+            return table.take(id).map(|entry| (id, entry));
         }
+        let doubted = only.and_then(|id| Some(Arc::clone(&table.pending.get(&id)?.request)));
+        drop(table);
+        if let Some(request) = doubted {
+            request.doubt("the answer names no request".to_owned());
+        }
+        let message = match outcome {
+            Outcome::Error(error) => format!("an error without an id: {}", error.message),
+            _ => "an answer without an id".to_owned(),
+        };
+        let of = if is_error { MessageKind::Error } else { MessageKind::Response };
+        self.nobodys((FindingKind::UnknownId, of), &message, source.raw, None);
+        None
+    }
+}
+
+/// The number that an id is, also where it came back as text.
+fn number(id: &RequestId) -> Option<i64> {
+    match id {
+        RequestId::Number(number) => Some(*number),
+        RequestId::String(text) => text.parse().ok(),
     }
 }
 
@@ -274,48 +335,11 @@ pub(super) fn protocol(message: &str) -> Error {
         .help("the message log holds the raw text; the server's author can fix it")
 }
 
-// Calls that run as tasks (MCP 2025-11-25, tasks): they are in flight between their requests too.
-//
-// Owns which of them there are, so that what the server asks and tells meanwhile finds its call:
-// the progress token of the first request stays good, and requests and news name the task.
-
-/// The key of `_meta` that names the task a message belongs to.
-const RELATED: &str = "io.modelcontextprotocol/related-task";
-
-/// A call that runs as a task, as the tap knows it.
-pub(super) struct Running {
-    /// `taskId`, once the server has told it.
-    id: Option<String>,
-    request: Arc<PendingRequest>,
-    news: Arc<Notify>,
-}
-
 /// Keeps a call in flight until it is dropped.
 pub struct Attended {
     tap: Arc<Tap>,
     request: Arc<PendingRequest>,
     news: Arc<Notify>,
-}
-
-impl State {
-    /// Takes an open request out of the table; its progress goes on when its task does.
-    pub(super) fn take(&mut self, id: i64) -> Option<Entry> {
-        let entry = self.pending.remove(&id)?;
-        if !self.goes_on(&entry) {
-            self.tokens.remove(&id);
-        }
-        Some(entry)
-    }
-
-    /// Whether a request is the first of a task: its being answered is not the end of its progress.
-    fn goes_on(&self, entry: &Entry) -> bool {
-        begins(entry) && self.tasks.iter().any(|task| Arc::ptr_eq(&task.request, &entry.request))
-    }
-
-    /// The calls that run as tasks.
-    pub(super) fn in_tasks(&self) -> impl Iterator<Item = &Arc<PendingRequest>> {
-        self.tasks.iter().map(|task| &task.request)
-    }
 }
 
 impl Attended {
@@ -325,14 +349,10 @@ impl Attended {
     }
 }
 
-fn begins(entry: &Entry) -> bool {
-    entry.method.as_str() == "tools/call"
-}
-
 impl Drop for Attended {
     fn drop(&mut self) {
-        let mut state = self.tap.state.lock();
-        state.tasks.retain(|task| !Arc::ptr_eq(&task.request, &self.request));
-        state.tokens.retain(|_, request| !Arc::ptr_eq(request, &self.request));
+        let mut table = self.tap.table.lock();
+        table.tasks.retain(|task| !Arc::ptr_eq(&task.request, &self.request));
+        table.tokens.retain(|_, request| !Arc::ptr_eq(request, &self.request));
     }
 }

@@ -5,21 +5,27 @@ use std::sync::Arc;
 
 use rmcp::model::RequestId;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-use super::record::method_name;
-use super::{Entry, Tap};
+use super::Tap;
+use super::record::{JunkWindow, id_text, method_name};
+use super::requests::{Verdict, decided, is_of_sessions, judge, kind};
+use super::table::{Entry, Open};
 use crate::base::text::cut;
 use crate::base::{LogLevel, LogRecord, LogSource, SafeText};
 use crate::error::{Error, ErrorCode};
 use crate::mcp::capabilities::ListKind;
 use crate::mcp::pending::PendingRequest;
-use crate::mcp::session::SessionEvent;
+use crate::mcp::session::{ServerRequest, SessionEvent};
 use crate::mcp::traffic::{MessageKind, TrafficRecord};
 use crate::mcp::wire::json::Flaw;
 use crate::mcp::wire::message::{Inbound, Outcome, classify};
 use crate::mcp::wire::{json, message};
-use crate::mcp::{CallId, FindingKind, Notice, NoticeKind, Payload, payload};
+use crate::mcp::{
+    Answer, CallId, Claim, Finding, FindingKind, Notice, NoticeKind, Payload, payload,
+};
 
 /// What surrounds a message that is being taken in.
 pub(super) struct Source<'a> {
@@ -48,7 +54,7 @@ impl Tap {
             Some(b'{' | b'[') => self.text_line(line, Vec::new(), stream),
             Some(_) => match message::find_message(line) {
                 Some(at) => {
-                    let before = self.text(&line[..at], 80);
+                    let before = self.context.text(&line[..at], 80);
                     let note = format!("text in front of the message: `{before}`");
                     self.text_line(&line[at..], vec![note], stream);
                 }
@@ -141,7 +147,7 @@ impl Tap {
 
     /// A JSON-RPC batch: part of the protocol in 2025-03-26 alone, understood everywhere.
     fn batch(&self, raw: &[u8], items: Vec<Value>, notes: &[String], stream: Option<i64>) {
-        let allowed = self.state.lock().version.as_deref() == Some("2025-03-26");
+        let allowed = self.table.lock().version.as_deref() == Some("2025-03-26");
         if !items.iter().any(Value::is_object) {
             return self.junk(raw, "a JSON array that is not a batch of messages");
         }
@@ -189,10 +195,7 @@ impl Tap {
 
     fn flawed(&self, line: &[u8], flaw: &Flaw) {
         if matches!(flaw, Flaw::Incomplete) && (line == b"{" || line == b"[") {
-            let mut spread = Spread::default();
-            spread.add(line);
-            self.state.lock().spread = spread;
-            return;
+            return self.spread.lock().add(line);
         }
         let protocol = ["\"jsonrpc\"", "\"result\"", "\"error\"", "\"method\""];
         if !protocol.iter().any(|key| memchr::memmem::find(line, key.as_bytes()).is_some()) {
@@ -207,12 +210,12 @@ impl Tap {
 
     /// Collects a message that is printed over several lines. True when the line was part of one.
     fn continues(&self, line: &[u8]) -> bool {
-        let mut state = self.state.lock();
-        if state.spread.text.is_empty() {
+        let mut kept = self.spread.lock();
+        if kept.text.is_empty() {
             return false;
         }
-        let mut spread = std::mem::take(&mut state.spread);
-        drop(state);
+        let mut spread = std::mem::take(&mut *kept);
+        drop(kept);
         // A whole message of its own means that what was collected is none.
         let whole = line.starts_with(b"{")
             && memchr::memmem::find(line, b"\"jsonrpc\"").is_some()
@@ -223,7 +226,7 @@ impl Tap {
         }
         spread.add(line);
         if spread.depth > 0 {
-            self.state.lock().spread = spread;
+            *self.spread.lock() = spread;
             return true;
         }
         match json::parse(&spread.text, self.budget()) {
@@ -251,6 +254,132 @@ impl Tap {
         let text = (!source.notes.is_empty()).then(|| source.notes.join("; "))?;
         self.find_in(entry, FindingKind::Malformed, &text, source.raw);
         Some(text)
+    }
+
+    /// Text that is no message, called by the way it came.
+    pub(super) fn stray(&self, text: &[u8]) {
+        let finding = if self.context.seen.is_http() {
+            "what came over HTTP is not JSON-RPC"
+        } else if text.starts_with(b"Content-Length:") {
+            "a header as of language servers (`Content-Length`); MCP has one message on each line"
+        } else {
+            "a line on stdout that is not JSON-RPC"
+        };
+        self.junk(text, finding);
+    }
+
+    /// A line that is no message.
+    pub(super) fn junk(&self, line: &[u8], problem: &str) {
+        let now = Instant::now();
+        let mut junk = self.junk.lock();
+        let fresh = junk.began.is_none_or(|began| now - began >= JunkWindow::PERIOD);
+        if !fresh && junk.kept >= JunkWindow::KEPT {
+            junk.skipped += 1;
+            junk.skipped_bytes += line.len();
+            return;
+        }
+        drop(junk);
+        if fresh {
+            self.roll_junk();
+        }
+        self.junk.lock().kept += 1;
+        let text = SafeText::line(&self.context.text(line, 256));
+        self.context.seen.junk(&text, 1);
+        self.nobodys((FindingKind::Junk, MessageKind::Junk), problem, line, None);
+    }
+
+    /// Accounts for the lines the last second skipped, and begins another.
+    pub(super) fn roll_junk(&self) {
+        let fresh = JunkWindow { began: Some(Instant::now()), ..JunkWindow::default() };
+        let last = std::mem::replace(&mut *self.junk.lock(), fresh);
+        if last.skipped == 0 {
+            return;
+        }
+        let message = format!("{} more lines that are not JSON-RPC, not kept", last.skipped);
+        self.context.seen.junk(&SafeText::default(), last.skipped);
+        let finding = self.context.finding(FindingKind::Junk, &message, b"", None);
+        self.pump.push(SessionEvent::Finding(Finding { count: last.skipped, ..finding }));
+        self.context.keep(TrafficRecord {
+            bytes: last.skipped_bytes,
+            problem: Some(self.context.remark(&message)),
+            ..self.context.came(MessageKind::Junk, b"")
+        });
+    }
+
+    /// A request of the server: answered by the approval queue, or refused before it costs anything.
+    pub(super) fn request(
+        &self,
+        id: RequestId,
+        method: &str,
+        params: Option<Value>,
+        source: &Source<'_>,
+    ) {
+        let name = method_name(method);
+        let mut problem = self.note_all(source, &name);
+        let (during, verdict) = {
+            let table = self.table.lock();
+            let task = params.as_ref().and_then(|params| table.of_task(params));
+            let during = task.or_else(|| table.during(source.stream));
+            let asked = (&id, method, source.raw.len());
+            (during, judge(&table, &self.context, &self.over, asked))
+        };
+        if let Verdict::Refuse(kind, _, message) | Verdict::Drop(kind, message) = &verdict {
+            self.find(*kind, message, source.raw, Some(name.clone()));
+            problem = Some(message.clone());
+        }
+        let call = during.as_ref().and_then(|request| request.call);
+        self.context.keep(TrafficRecord {
+            method: Some(name.clone()),
+            id: Some(id_text(&id)),
+            call,
+            problem: problem.map(|problem| self.context.remark(&problem)),
+            ..self.context.came(MessageKind::Request, source.raw)
+        });
+        match verdict {
+            Verdict::Drop(..) => return,
+            Verdict::Refuse(_, code, message) => return self.reply(&id, Err((code, message))),
+            Verdict::Pass if method == "ping" => return self.reply(&id, Ok(json!({}))),
+            Verdict::Pass if is_of_sessions(method) => {
+                return self.reply(&id, Err((-32601, method.to_owned())));
+            }
+            Verdict::Pass => {}
+        }
+        let (claim, withdrawn) = (Arc::new(Claim::default()), CancellationToken::new());
+        let open = Open {
+            method: name,
+            bytes: source.raw.len(),
+            call,
+            arrived: Instant::now(),
+            claim: Arc::clone(&claim),
+            withdrawn: withdrawn.clone(),
+        };
+        self.table.lock().open.insert(id.clone(), open);
+        let params = params.unwrap_or(Value::Null);
+        let asked = ServerRequest {
+            server: self.context.server.clone(),
+            kind: kind(method, &params),
+            call,
+            params: Arc::new(params),
+            bytes: source.raw.len(),
+            deferred: false,
+            input: None,
+            withdrawn: withdrawn.clone(),
+            claim,
+        };
+        // At most `limits.approvals` of these tasks live, and none longer than the session.
+        if let Some(tap) = self.me.upgrade() {
+            tokio::spawn(async move {
+                // Where it cannot be told which call asks, the clocks of all stand still: none may
+                // run out while a person thinks about what may be its question.
+                let waiting = during.map_or_else(|| tap.in_flight(), |during| vec![during]);
+                let answer = decided(&tap.context, &tap.over, asked, &waiting, &withdrawn).await;
+                match answer {
+                    Some(Answer::Result(result)) => tap.reply(&id, Ok(result)),
+                    Some(Answer::Refuse { code, message }) => tap.reply(&id, Err((code, message))),
+                    None => {}
+                }
+            });
+        }
     }
 
     // Notifications of the server, acted on in wire order: progress before its result, logs as they
@@ -286,15 +415,15 @@ impl Tap {
                 Some(uri) => self.pump.push(SessionEvent::ResourceUpdated(uri.into())),
                 None => self.unusable(method, "it names no `uri`", &source),
             },
-            "notifications/tasks/status" => self.task_news(&params),
+            "notifications/tasks/status" => self.table.lock().task_news(&params),
             "notifications/cancelled" => self.cancelled(&params, &source),
             _ => {}
         }
-        self.record(TrafficRecord {
+        self.context.keep(TrafficRecord {
             method: Some(method_name(method)),
             call,
-            problem: problem.map(|problem| self.remark(&problem)),
-            ..self.came(MessageKind::Notification, source.raw)
+            problem: problem.map(|problem| self.context.remark(&problem)),
+            ..self.context.came(MessageKind::Notification, source.raw)
         });
     }
 
@@ -317,10 +446,10 @@ impl Tap {
             Some(Value::String(text)) => text.parse().ok(),
             _ => None,
         };
-        let state = self.state.lock();
-        let request = number.and_then(|token| state.tokens.get(&token)).map(Arc::clone);
-        let used = number.is_some_and(|token| (0..state.next_id).contains(&token));
-        drop(state);
+        let table = self.table.lock();
+        let request = number.and_then(|token| table.tokens.get(&token)).map(Arc::clone);
+        let used = number.is_some_and(|token| (0..table.next_id).contains(&token));
+        drop(table);
         let Some(request) = request else {
             let (kind, message) = match token {
                 Some(_) if used => {
@@ -342,7 +471,8 @@ impl Tap {
         };
         let total = params.get("total").and_then(Value::as_f64);
         let message = params.get("message").and_then(Value::as_str);
-        let message = message.map(|text| self.text(text.as_bytes(), PendingRequest::MESSAGE));
+        let message =
+            message.map(|text| self.context.text(text.as_bytes(), PendingRequest::MESSAGE));
         request.progressed(progress, total, message.as_deref());
         request.call
     }
@@ -365,11 +495,11 @@ impl Tap {
             server: Some(self.context.server.clone()),
             source: LogSource::Notification,
             level,
-            logger: logger.map(|name| SafeText::line(&self.text(name.as_bytes(), 256))),
-            text: SafeText::block(&self.text(text.as_bytes(), TEXT)),
+            logger: logger.map(|name| SafeText::line(&self.context.text(name.as_bytes(), 256))),
+            text: SafeText::block(&self.context.text(text.as_bytes(), TEXT)),
         };
         record.keep(&self.context.logs);
-        let during = self.during(source.stream);
+        let during = self.table.lock().during(source.stream);
         let notices = &self.context.notices;
         let fits = source.raw.len() <= Self::LOGGED && notices.receiver_count() > 0;
         if fits && (during.is_some() || self.in_flight().is_empty()) {
@@ -387,8 +517,8 @@ impl Tap {
         let id = params.get("requestId").and_then(|id| RequestId::deserialize(id).ok());
         let Some(id) = id else { return self.unusable(METHOD, "it names no `requestId`", source) };
         let reason = params.get("reason").and_then(Value::as_str).map(|text| cut(text, 1 << 10));
-        let mut state = self.state.lock();
-        if let Some(open) = state.open.get(&id) {
+        let mut table = self.table.lock();
+        if let Some(open) = table.open.get(&id) {
             // Its answer is on the way: too late, and no harm (2025-11-25, cancellation).
             let why = reason.map_or_else(
                 || "the server withdrew it".to_owned(),
@@ -397,49 +527,21 @@ impl Tap {
             if !open.claim.withdraw(&self.context.redactor.redact(&why)) {
                 return;
             }
-            if let Some(open) = state.open.remove(&id) {
+            if let Some(open) = table.open.remove(&id) {
                 open.withdrawn.cancel();
             }
             return;
         }
-        let modern = state.modern;
         let entry = match &id {
-            RequestId::Number(number) if modern => state.take(*number),
+            RequestId::Number(number) if table.modern => table.take(*number),
             _ => None,
         };
-        drop(state);
+        drop(table);
         if let Some(entry) = entry {
             let reason = SafeText::line(reason.unwrap_or("no reason given"));
             let message = format!("the server cancelled the request: {reason}");
             self.finish(entry, Err(Error::new(ErrorCode::Protocol, message)));
         }
-    }
-}
-
-/// A message that is printed over several lines, as far as it came.
-#[derive(Debug, Default)]
-pub(super) struct Spread {
-    pub(super) text: Vec<u8>,
-    depth: i64,
-}
-
-impl Spread {
-    /// Appends a line. Strings cannot run over a line break, so each line is followed by itself.
-    fn add(&mut self, line: &[u8]) {
-        let mut string = false;
-        let mut escaped = false;
-        for byte in line {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' if string => escaped = true,
-                b'"' => string = !string,
-                b'{' | b'[' if !string => self.depth += 1,
-                b'}' | b']' if !string => self.depth -= 1,
-                _ => {}
-            }
-        }
-        self.text.extend_from_slice(line);
-        self.text.push(b' ');
     }
 }
 

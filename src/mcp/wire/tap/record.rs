@@ -7,46 +7,46 @@ use std::time::Duration;
 use rmcp::model::RequestId;
 use tokio::time::Instant;
 
-use super::Tap;
 use crate::base::SafeText;
 use crate::base::text::cut;
-use crate::mcp::session::SessionEvent;
+use crate::mcp::session::SessionContext;
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use crate::mcp::{Finding, FindingKind};
 
 /// Lines that are no messages are kept at a bounded rate; the rest of each second is counted.
 #[derive(Debug, Default)]
 pub(super) struct JunkWindow {
-    began: Option<Instant>,
-    kept: u32,
-    skipped: u64,
-    skipped_bytes: usize,
+    pub(super) began: Option<Instant>,
+    pub(super) kept: u32,
+    pub(super) skipped: u64,
+    pub(super) skipped_bytes: usize,
 }
 
 impl JunkWindow {
     /// Junk lines that are kept per second.
-    const KEPT: u32 = 64;
-    const PERIOD: Duration = Duration::from_secs(1);
+    pub(super) const KEPT: u32 = 64;
+    pub(super) const PERIOD: Duration = Duration::from_secs(1);
 }
 
-impl Tap {
-    pub(super) fn record(&self, record: TrafficRecord) {
+impl SessionContext {
+    /// Puts a record into the rings.
+    pub(crate) fn keep(&self, record: TrafficRecord) {
         let record = Arc::new(record);
-        self.context.black_box.push(Arc::clone(&record));
-        self.context.traffic.push(record);
+        self.black_box.push(Arc::clone(&record));
+        self.traffic.push(record);
     }
 
     /// A message that passed, with nothing known about it.
-    pub(super) fn passed(
+    pub(crate) fn passed(
         &self,
         direction: Direction,
         kind: MessageKind,
         body: &[u8],
     ) -> TrafficRecord {
-        let most = TrafficRecord::BODY.max(self.context.traffic.whole());
+        let most = TrafficRecord::BODY.max(self.traffic.whole());
         TrafficRecord {
-            at: self.context.clock.now(),
-            server: self.context.server.clone(),
+            at: self.clock.now(),
+            server: self.server.clone(),
             direction,
             kind,
             method: None,
@@ -79,7 +79,7 @@ impl Tap {
 
     /// The text of `raw`, secrets masked, cut to `max` bytes.
     pub(super) fn text<'a>(&self, raw: &'a [u8], max: usize) -> Cow<'a, str> {
-        let redactor = &self.context.redactor;
+        let redactor = &self.redactor;
         // A secret that lies across the cut must not leave its first half behind.
         let margin = redactor.longest().max(4);
         let text = lossy(raw, max + margin);
@@ -96,55 +96,19 @@ impl Tap {
         }
     }
 
-    /// Text that is no message, called by the way it came.
-    pub(super) fn stray(&self, text: &[u8]) {
-        let finding = if self.context.seen.is_http() {
-            "what came over HTTP is not JSON-RPC"
-        } else if text.starts_with(b"Content-Length:") {
-            "a header as of language servers (`Content-Length`); MCP has one message on each line"
-        } else {
-            "a line on stdout that is not JSON-RPC"
-        };
-        self.junk(text, finding);
-    }
-
-    /// A line that is no message.
-    pub(super) fn junk(&self, line: &[u8], problem: &str) {
-        let now = Instant::now();
-        let mut state = self.state.lock();
-        let junk = &mut state.junk;
-        let fresh = junk.began.is_none_or(|began| now - began >= JunkWindow::PERIOD);
-        if !fresh && junk.kept >= JunkWindow::KEPT {
-            junk.skipped += 1;
-            junk.skipped_bytes += line.len();
-            return;
+    /// What is wrong with something, or was done against the protocol.
+    pub(super) fn finding(
+        &self,
+        kind: FindingKind,
+        message: &str,
+        raw: &[u8],
+        request: Option<SafeText>,
+    ) -> Finding {
+        Finding {
+            raw: SafeText::line(&self.text(raw, Finding::RAW)),
+            request,
+            ..Finding::new(kind, self.clock.now(), self.remark(message))
         }
-        drop(state);
-        if fresh {
-            self.roll_junk();
-        }
-        self.state.lock().junk.kept += 1;
-        let text = SafeText::line(&self.text(line, 256));
-        self.context.seen.junk(&text, 1);
-        self.nobodys((FindingKind::Junk, MessageKind::Junk), problem, line, None);
-    }
-
-    /// Accounts for the lines the last second skipped, and begins another.
-    pub(super) fn roll_junk(&self) {
-        let last = std::mem::take(&mut self.state.lock().junk);
-        self.state.lock().junk.began = Some(Instant::now());
-        if last.skipped == 0 {
-            return;
-        }
-        let message = format!("{} more lines that are not JSON-RPC, not kept", last.skipped);
-        self.context.seen.junk(&SafeText::default(), last.skipped);
-        let finding = self.finding(FindingKind::Junk, &message, b"", None);
-        self.pump.push(SessionEvent::Finding(Finding { count: last.skipped, ..finding }));
-        self.record(TrafficRecord {
-            bytes: last.skipped_bytes,
-            problem: Some(self.remark(&message)),
-            ..self.came(MessageKind::Junk, b"")
-        });
     }
 }
 
