@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod actor;
+pub mod command;
 pub mod connect;
 pub mod keeper;
 pub mod lifecycle;

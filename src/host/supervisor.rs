@@ -12,9 +12,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::dev::Crew;
 use super::server::actor::introduction;
+use super::server::command::{COMMANDS, Command};
 use super::server::keeper::keep;
 use super::server::lifecycle::{Input, Next};
-use super::server::slot::{COMMANDS, Command, Slot, Slots};
+use super::server::slot::{Slot, Slots};
 use super::shared::Shared;
 use super::{Fact, ServerState};
 use crate::base::{SafeText, ServerName};

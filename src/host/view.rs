@@ -19,7 +19,9 @@ use super::{Fact, Record};
 use crate::base::{SafeText, ServerName, Timestamp};
 use crate::config::{ConfigChange, ContentLimits, Diagnostic, RootConfig, TransportKind};
 use crate::mcp::auth::AuthStep;
-use crate::mcp::{ApprovalId, Capabilities, Finding, FindingKind, ListChanges, SessionView};
+use crate::mcp::{
+    ApprovalId, Capabilities, Finding, FindingKind, ListChanges, ListKind, SessionView,
+};
 use crate::process::ExitView;
 
 /// State of a server (requirement L1).
@@ -85,6 +87,18 @@ pub enum StartStep {
     Resources,
     /// `resources/templates/list`
     ResourceTemplates,
+}
+
+impl StartStep {
+    /// The step that fetches this list.
+    pub(in crate::host) const fn listing(kind: ListKind) -> Self {
+        match kind {
+            ListKind::Tools => Self::Tools,
+            ListKind::Prompts => Self::Prompts,
+            ListKind::Resources => Self::Resources,
+            ListKind::ResourceTemplates => Self::ResourceTemplates,
+        }
+    }
 }
 
 /// How a step stands.

@@ -10,8 +10,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::slot::Command;
-use crate::base::text::cut;
+use super::command::Command;
 use crate::base::{SafeText, ServerName, Timestamp};
 use crate::config::HttpConfig;
 use crate::host::Fact;
@@ -166,33 +165,18 @@ fn show(context: &SessionContext, step: &AuthStep, sent: &str, answered: &str) {
     let id = SafeText::line(&format!("sign-in {}", STEPS.fetch_add(1, Ordering::Relaxed)));
     let now = context.clock.now();
     let method = SafeText::line(&format!("sign-in: {}", step.kind.as_str()));
-    let record = |direction, kind, at, text: &str| {
-        let beginning = cut(text, TrafficRecord::BODY);
-        let record = TrafficRecord {
-            at,
-            server: context.server.clone(),
-            direction,
-            kind,
-            method: Some(method.clone()),
-            target: Some(step.url.clone()),
-            id: Some(id.clone()),
-            call: None,
-            bytes: text.len(),
-            latency: (direction == Direction::In).then_some(step.took),
-            queued: None,
-            body: context.redactor.redact(beginning).into_owned().into(),
-            cut: beginning.len() < text.len(),
-            problem: if direction == Direction::In { step.refused.clone() } else { None },
-        };
-        let record = Arc::new(record);
-        context.black_box.push(Arc::clone(&record));
-        context.traffic.push(record);
+    let record = |direction, kind, body: &str| TrafficRecord {
+        method: Some(method.clone()),
+        target: Some(step.url.clone()),
+        id: Some(id.clone()),
+        ..context.passed(direction, kind, body.as_bytes())
     };
-    let began = Timestamp(now.0.saturating_sub(step.took.as_micros() as u64));
-    record(Direction::Out, MessageKind::Request, began, sent);
+    let at = Timestamp(now.0.saturating_sub(step.took.as_micros() as u64));
+    context.keep(TrafficRecord { at, ..record(Direction::Out, MessageKind::Request, sent) });
     let failed = step.refused.is_some() || step.status.is_some_and(|status| status >= 400);
     let kind = if failed { MessageKind::Error } else { MessageKind::Response };
-    record(Direction::In, kind, now, answered);
+    let (latency, problem) = (Some(step.took), step.refused.clone());
+    context.keep(TrafficRecord { latency, problem, ..record(Direction::In, kind, answered) });
 }
 
 /// Shows a sign-in as a request of the approval queue.

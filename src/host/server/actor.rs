@@ -3,6 +3,7 @@
 //! Listens to commands, to its session and to the work it started; feeds the lifecycle machine and
 //! executes its steps. Callers never pass through here: they use what [`Slot`] publishes.
 
+mod attempt;
 mod lists;
 mod opening;
 
@@ -13,23 +14,23 @@ use std::time::Duration;
 use futures::future::{BoxFuture, select_all};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::command::Command;
 use super::connect::{ExitReport, OpenError, Opened};
-use super::keeper::{Commands, Desired};
 use super::lifecycle::{Input, Lifecycle, Next, Phase, Step, Surroundings};
-use super::slot::{Command, Live, Slot};
-use crate::base::{LogLevel, Redactor, SafeText, Timestamp};
+use super::slot::{Live, Slot};
+use crate::base::{LogLevel, Redactor, SafeText, ServerName, Timestamp};
 use crate::config::{ServerConfig, TransportConfig};
 use crate::error::Error;
 use crate::host::shared::Shared;
 use crate::host::{Fact, ServerState};
 use crate::mcp::session::{FetchedList, Request, SessionEvent};
 use crate::mcp::{Capabilities, ListKind, PendingRequest};
-use lists::{Refreshes, offers};
-use opening::Opening;
+use attempt::Opening;
+use lists::Refreshes;
 
 /// Events of a session that may wait for their owner; then the session waits.
 const EVENTS: usize = 256;
@@ -38,21 +39,36 @@ const EVENTS: usize = 256;
 /// file on a busy machine takes most of a second.
 pub(super) const EXIT_FOLLOWS: Duration = Duration::from_secs(1);
 
+/// What is wanted of a server, as far as it has been told to its actor. Outlives the actor.
+pub type Desired = parking_lot::Mutex<Next>;
+
+/// What an actor is told, held by one actor after the other.
+pub type Commands = OwnedMutexGuard<mpsc::Receiver<Command>>;
+
 /// Something the actor waited for.
 enum Happened {
     Opened(Box<Result<Opening, OpenError>>),
-    Exited(u64),
-    ExitDidNotFollow(u64, SafeText),
+    Exited,
+    ExitDidNotFollow(SafeText),
     Ended(Option<ExitReport>),
     /// Everything that was left of a server that died by itself is gone.
     Reaped(Option<ExitReport>, SafeText),
-    DependenciesChanged(u64),
-    Timer(u64),
-    RefreshDue(u64, ListKind),
-    /// It may be time for the session of this number to end.
-    IdleLook(u64),
-    Listed(u64, ListKind, Result<FetchedList, Error>),
+    DependenciesChanged,
+    Timer,
+    RefreshDue(ListKind),
+    /// It may be time for the session to end.
+    IdleLook,
+    Listed(ListKind, Result<FetchedList, Error>),
     Nothing,
+}
+
+/// What something that is waited for is about: when that is another by then, it is ignored.
+#[derive(Clone, Copy)]
+enum About {
+    Server,
+    Session,
+    /// The timer, or the watch of the dependencies, that was set last.
+    Timer,
 }
 
 /// The task's state.
@@ -65,7 +81,7 @@ pub struct Actor {
     /// What the commands so far amount to.
     desired: Arc<Desired>,
     /// What is being waited for besides commands and session events.
-    work: FuturesUnordered<BoxFuture<'static, Happened>>,
+    work: FuturesUnordered<BoxFuture<'static, (About, u64, Happened)>>,
     /// Events of the current session.
     events: Option<mpsc::Receiver<SessionEvent>>,
     current: Option<Opened>,
@@ -216,8 +232,7 @@ impl Actor {
         match event {
             SessionEvent::FirstByte => self.first_byte().await,
             SessionEvent::Finding(finding) => {
-                let server = self.slot.name.clone();
-                self.deck.facts.record(Fact::Found { server, finding }).await;
+                self.record(|server| Fact::Found { server, finding }).await;
             }
             SessionEvent::ListChanged(kind) => self.list_changed(kind),
             SessionEvent::ResourceUpdated(uri) => self.resource_updated(&uri),
@@ -226,38 +241,44 @@ impl Actor {
         }
     }
 
-    async fn happened(&mut self, happened: Happened) {
+    /// Goes on listening while `work` is done.
+    fn wait_for(&self, about: About, work: impl Future<Output = Happened> + Send + 'static) {
+        let number = self.number(about);
+        self.work.push(work.map(move |happened| (about, number, happened)).boxed());
+    }
+
+    fn number(&self, about: About) -> u64 {
+        match about {
+            About::Server => 0,
+            About::Session => self.generation,
+            About::Timer => self.epoch,
+        }
+    }
+
+    async fn happened(&mut self, (about, number, happened): (About, u64, Happened)) {
+        if number != self.number(about) {
+            return;
+        }
         match happened {
             Happened::Opened(outcome) => self.opened(*outcome).await,
-            Happened::Exited(generation) if generation == self.generation => self.exited(),
-            Happened::ExitDidNotFollow(generation, reason) if generation == self.generation => {
+            Happened::Exited => self.exited(),
+            Happened::ExitDidNotFollow(reason) => {
                 let lost = self.loss(reason);
                 self.give(Input::Lost(lost)).await;
             }
             Happened::Ended(report) => self.ended(report).await,
             Happened::Reaped(report, reason) => self.reaped(report, reason).await,
-            Happened::DependenciesChanged(epoch) if epoch == self.epoch => {
-                self.check_dependencies().await;
-            }
-            Happened::Timer(epoch) if epoch == self.epoch => self.give(Input::Timer).await,
-            Happened::RefreshDue(generation, kind) if generation == self.generation => {
-                self.fetch(kind);
-            }
-            Happened::Listed(generation, kind, result) if generation == self.generation => {
-                self.listed(kind, result).await;
-            }
-            Happened::IdleLook(generation) if generation == self.generation => {
-                self.idle_look().await;
-            }
-            Happened::IdleLook(_)
-            | Happened::Exited(_)
-            | Happened::ExitDidNotFollow(..)
-            | Happened::DependenciesChanged(_)
-            | Happened::Timer(_)
-            | Happened::RefreshDue(..)
-            | Happened::Listed(..)
-            | Happened::Nothing => {}
+            Happened::DependenciesChanged => self.check_dependencies().await,
+            Happened::Timer => self.give(Input::Timer).await,
+            Happened::RefreshDue(kind) => self.fetch(kind),
+            Happened::Listed(kind, result) => self.listed(kind, result).await,
+            Happened::IdleLook => self.idle_look().await,
+            Happened::Nothing => {}
         }
+    }
+
+    async fn record(&mut self, fact: impl FnOnce(ServerName) -> Fact) {
+        self.deck.facts.record(fact(self.slot.name.clone())).await;
     }
 
     /// Feeds the machine and executes what it says, and what that leads to.
@@ -352,10 +373,9 @@ impl Actor {
         retry_at: Option<Timestamp>,
     ) {
         // Told before it is published: what others do because of it must come later in the facts.
-        let server = self.slot.name.clone();
-        let attempt = self.machine.attempt();
-        let fact = Fact::StateChanged { server, state, reason: reason.clone(), attempt, retry_at };
-        self.deck.facts.record(fact).await;
+        let (why, attempt) = (reason.clone(), self.machine.attempt());
+        let fact = |server| Fact::StateChanged { server, state, reason: why, attempt, retry_at };
+        self.record(fact).await;
         if matches!(state, ServerState::Shutdown | ServerState::Disabled) {
             self.slot.account.withdraw();
         }
@@ -368,8 +388,7 @@ impl Actor {
 
     fn arm(&mut self, delay: Duration) {
         self.epoch += 1;
-        let epoch = self.epoch;
-        self.work.push(tokio::time::sleep(delay).map(move |()| Happened::Timer(epoch)).boxed());
+        self.wait_for(About::Timer, tokio::time::sleep(delay).map(|()| Happened::Timer));
     }
 
     /// Looks at the dependencies and keeps an eye on them while one is missing.
@@ -408,14 +427,12 @@ impl Actor {
         }
         let Some((reason, hopeless)) = missing else { return Input::Unblocked };
         self.epoch += 1;
-        let epoch = self.epoch;
         if !watched.is_empty() {
-            let changed = async move {
+            self.wait_for(About::Timer, async move {
                 let changes = watched.iter_mut().map(|watch| watch.changed().boxed());
                 let _ = select_all(changes).await;
-                Happened::DependenciesChanged(epoch)
-            };
-            self.work.push(changed.boxed());
+                Happened::DependenciesChanged
+            });
         }
         self.slot.publish(|live| live.settled = hopeless);
         Input::Blocked(reason)
@@ -485,7 +502,7 @@ impl Actor {
     fn ask(&self, opened: &Opened, request: Request) {
         let own = PendingRequest::own(self.config.request_timeout);
         let asked = opened.session.request(request, own);
-        self.work.push(asked.map(|_| Happened::Nothing).boxed());
+        self.wait_for(About::Server, asked.map(|_| Happened::Nothing));
     }
 
     /// The server forgot its session and has another one: it is told again what it was told, and
@@ -495,7 +512,7 @@ impl Actor {
         self.note("the server had forgotten the session; another one was opened in its place");
         let offered = opened.session.view();
         for kind in ListKind::ALL {
-            if offers(&offered.capabilities, kind) {
+            if offered.offers(kind) {
                 self.list_changed(kind);
             }
         }
@@ -528,12 +545,12 @@ impl Actor {
             self.watch_idleness();
         }
         let offered = opened.session.view();
-        if filtered && offers(&offered.capabilities, ListKind::Tools) {
+        if filtered && offered.offers(ListKind::Tools) {
             self.list_changed(ListKind::Tools);
         }
         if before.roots != config.roots {
             let sent = opened.session.roots_changed();
-            self.work.push(sent.map(|()| Happened::Nothing).boxed());
+            self.wait_for(About::Server, sent.map(|()| Happened::Nothing));
         }
         let level = config.log_level.filter(|_| before.log_level != config.log_level);
         let asked =

@@ -37,6 +37,7 @@ pub trait Connector: Send + Sync + 'static {
 }
 
 /// What is to be opened, and how.
+#[derive(Clone)]
 pub struct OpenRequest {
     /// The server.
     pub config: Arc<ServerConfig>,

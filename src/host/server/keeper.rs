@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use tokio::sync::{Mutex, OwnedMutexGuard, mpsc};
+use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
 use crate::base::SafeText;
 use crate::host::approvals::queue::panic_text;
-use crate::host::server::actor::Actor;
+use crate::host::server::actor::{Actor, Desired};
+use crate::host::server::command::Command;
 use crate::host::server::lifecycle::Next;
-use crate::host::server::slot::{Command, Slot};
+use crate::host::server::slot::Slot;
 use crate::host::shared::Shared;
 use crate::host::{Fact, ServerState};
 
@@ -24,12 +25,6 @@ const PAUSES: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(3)];
 /// An actor that ran for this long has earned all of them again.
 const PROVEN: Duration = Duration::from_secs(60);
-
-/// What is wanted of a server, as far as it has been told to its actor. Outlives the actor.
-pub type Desired = parking_lot::Mutex<Next>;
-
-/// What an actor is told, held by one actor after the other.
-pub type Commands = OwnedMutexGuard<mpsc::Receiver<Command>>;
 
 /// Runs the actor of `slot` until its server has left the deck, or until it has failed too often.
 pub async fn keep(deck: Arc<Shared>, slot: Arc<Slot>, commands: mpsc::Receiver<Command>) {

@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::account::Account;
+use super::command::Command;
 use super::connect::{Opened, Process};
 use super::lifecycle::Input;
 use crate::base::{LogLevel, Redactor, Ring, SafeText, ServerName, Timestamp};
@@ -423,29 +424,3 @@ impl Live {
         self.capabilities.tools.iter().find(|tool| &*tool.name == name)
     }
 }
-
-// What may be asked of the task that owns a server.
-
-/// What may be asked of an actor.
-#[derive(Debug)]
-pub enum Command {
-    /// Start, stop or restart; answered when the machine has taken it.
-    Control(Input, oneshot::Sender<()>),
-    /// Another configuration, and what to say of it; restarts, starts or stops the server
-    /// accordingly.
-    Reconfigure(Arc<ServerConfig>, SafeText, oneshot::Sender<()>),
-    /// The same configuration at another place of its file, or with other settings that need no
-    /// restart; answered when it is in place.
-    Moved(Arc<ServerConfig>, oneshot::Sender<()>),
-    /// A request timed out on the session of this generation.
-    TimedOut(u64, SafeText),
-    /// A request found nobody at the address of the session of this generation.
-    Unreachable(u64, SafeText),
-    /// Somebody has signed in: start.
-    SignedIn,
-    /// Fetch the lists again; answered when they are there.
-    Refresh(oneshot::Sender<Result<(), Error>>),
-}
-
-/// Commands that may wait for one actor.
-pub const COMMANDS: usize = 32;

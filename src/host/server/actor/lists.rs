@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use futures::FutureExt;
-use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -13,8 +12,7 @@ use crate::base::{LogLevel, LogRecord, LogSource, Redactor, SafeText, Timestamp}
 use crate::config::ToolFilter;
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
-use crate::host::server::actor::{Actor, Happened};
-use crate::host::view::StartStep;
+use crate::host::server::actor::{About, Actor, Happened};
 use crate::mcp::session::FetchedList;
 use crate::mcp::{Capabilities, Finding, FindingKind, ListChanges, ListKind, Notice, NoticeKind};
 
@@ -41,26 +39,6 @@ struct Asked {
     done: oneshot::Sender<Result<(), Error>>,
 }
 
-/// Whether the server says that it has this list.
-pub(super) fn offers(capabilities: &Value, kind: ListKind) -> bool {
-    let key = match kind {
-        ListKind::Tools => "tools",
-        ListKind::Prompts => "prompts",
-        ListKind::Resources | ListKind::ResourceTemplates => "resources",
-    };
-    capabilities.get(key).is_some_and(|value| !value.is_null())
-}
-
-/// The step of a start that fetches this list.
-pub(super) const fn step(kind: ListKind) -> StartStep {
-    match kind {
-        ListKind::Tools => StartStep::Tools,
-        ListKind::Prompts => StartStep::Prompts,
-        ListKind::Resources => StartStep::Resources,
-        ListKind::ResourceTemplates => StartStep::ResourceTemplates,
-    }
-}
-
 impl Actor {
     pub(super) fn list_changed(&mut self, kind: ListKind) {
         self.forget_answers(kind);
@@ -72,7 +50,7 @@ impl Actor {
     }
 
     fn plan_fetch(&mut self, kind: ListKind) {
-        let (generation, least) = (self.generation, self.config.wire.refetch);
+        let least = self.config.wire.refetch;
         let refresh = &mut self.refreshes.lists[kind as usize];
         if refresh.running {
             refresh.again = true;
@@ -80,7 +58,7 @@ impl Actor {
             refresh.planned = true;
             let due = refresh.last.map_or_else(Instant::now, |last| last + least);
             let wait = tokio::time::sleep_until(due);
-            self.work.push(wait.map(move |()| Happened::RefreshDue(generation, kind)).boxed());
+            self.wait_for(About::Session, wait.map(move |()| Happened::RefreshDue(kind)));
         }
     }
 
@@ -93,17 +71,15 @@ impl Actor {
         }
         refresh.running = true;
         refresh.last = Some(Instant::now());
-        let generation = self.generation;
         let limit = self.config.request_timeout;
         let fetch = opened.session.list(kind);
-        let fetch = async move {
+        self.wait_for(About::Session, async move {
             let list = tokio::time::timeout(limit, fetch).await.unwrap_or_else(|_| {
                 let message = format!("no answer within {limit:?}");
                 Err(Error::new(ErrorCode::Timeout, message).request(kind.method()))
             });
-            Happened::Listed(generation, kind, list)
-        };
-        self.work.push(fetch.boxed());
+            Happened::Listed(kind, list)
+        });
     }
 
     pub(super) fn refresh_all(&mut self, done: oneshot::Sender<Result<(), Error>>) {
@@ -112,9 +88,9 @@ impl Actor {
             let _ = done.send(Err(live.unavailable()));
             return;
         };
-        let capabilities = Arc::clone(&session.view().capabilities);
-        let offered = |kind: &ListKind| offers(&capabilities, *kind);
-        let waits_for: Vec<ListKind> = ListKind::ALL.into_iter().filter(offered).collect();
+        let view = session.view();
+        let offered = ListKind::ALL.into_iter().filter(|kind| view.offers(*kind));
+        let waits_for: Vec<ListKind> = offered.collect();
         if waits_for.is_empty() {
             let _ = done.send(Ok(()));
             return;
@@ -149,7 +125,6 @@ impl Actor {
     pub(super) async fn take_lists(&mut self, mut capabilities: Capabilities) {
         let hidden = hide(&mut capabilities, &self.config.tools);
         let capabilities = Arc::new(capabilities);
-        let server = self.slot.name.clone();
         let changes = self
             .listed_before
             .then(|| ListChanges::between(&self.capabilities, &capabilities).map(Arc::new))
@@ -163,19 +138,17 @@ impl Actor {
             live.hidden = hidden;
         });
         for finding in bad_entries(&capabilities, self.deck.clock.now()) {
-            let server = server.clone();
-            self.deck.facts.record(Fact::Found { server, finding }).await;
+            self.record(|server| Fact::Found { server, finding }).await;
         }
         if is_news {
-            self.deck.facts.record(Fact::Listed { server, capabilities, changes }).await;
+            self.record(|server| Fact::Listed { server, capabilities, changes }).await;
         }
     }
 
     async fn list_failed(&mut self, kind: ListKind, error: &Error) {
         let text = format!("could not be fetched again; the list before stays: {}", error.message);
         let finding = about(kind, FindingKind::PartialList, self.deck.clock.now(), &text);
-        let server = self.slot.name.clone();
-        self.deck.facts.record(Fact::Found { server, finding }).await;
+        self.record(|server| Fact::Found { server, finding }).await;
     }
 
     /// What the cache holds of a list that changed may be outdated (requirement X1).

@@ -1,4 +1,4 @@
-//! One start attempt: a place among those that start, the connection, the lists.
+//! How a server comes up and goes down: its start attempts, its sleep, the end of its session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Actor, EVENTS, EXIT_FOLLOWS, Happened, lists};
+use super::attempt::{Attempt, Opening};
+use super::lists::Refreshes;
+use super::{About, Actor, EVENTS, EXIT_FOLLOWS, Happened};
 use crate::base::SafeText;
 use crate::base::human::Dur;
-use crate::config::ServerConfig;
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
 use crate::host::approvals::queue::QueueHandle;
-use crate::host::server::account::Account;
 use crate::host::server::connect::{ExitReport, OpenError, OpenRequest, Opened, Steps, StopPlan};
 use crate::host::server::lifecycle::{Input, Loss, Phase};
 use crate::host::server::memory::Definitions;
@@ -23,25 +23,8 @@ use crate::host::server::remedy::{Words, remedy, telling};
 use crate::host::server::slot::Slot;
 use crate::host::shared::Shared;
 use crate::host::view::StartStep;
-use crate::mcp::session::{FetchedList, SessionContext, SessionEvent};
-use crate::mcp::{Capabilities, ListKind};
+use crate::mcp::session::{SessionContext, SessionEvent};
 use crate::process::ExitView;
-
-/// What an attempt gave.
-pub(super) struct Opening {
-    pub(super) opened: Opened,
-    pub(super) capabilities: Capabilities,
-}
-
-/// Everything one attempt needs.
-struct Attempt {
-    deck: Arc<Shared>,
-    config: Arc<ServerConfig>,
-    context: SessionContext,
-    cancel: CancellationToken,
-    steps: Steps,
-    account: Arc<Account>,
-}
 
 impl Actor {
     /// Starts, or sleeps when that is wanted and it is known what the server offers.
@@ -87,7 +70,7 @@ impl Actor {
     pub(super) fn open(&mut self) {
         self.generation += 1;
         self.closed = None;
-        self.refreshes = lists::Refreshes::default();
+        self.refreshes = Refreshes::default();
         let generation = self.generation;
         self.slot.publish(|live| live.generation = generation);
         let (events, heard) = mpsc::channel(EVENTS);
@@ -95,15 +78,19 @@ impl Actor {
         let cancel = CancellationToken::new();
         self.opening = Some(cancel.clone());
         self.attempt_began = Some(Instant::now());
-        let attempt = Attempt {
-            context: self.session_context(events),
-            steps: self.steps(),
-            deck: Arc::clone(&self.deck),
+        let request = OpenRequest {
             config: Arc::clone(&self.config),
-            account: Arc::clone(&self.slot.account),
+            context: self.session_context(events),
+            remembered: self.deck.era(&self.config),
+            deadline: Instant::now() + self.config.startup_timeout,
             cancel,
+            force: self.deck.force.clone(),
+            steps: self.steps(),
+            account: Arc::clone(&self.slot.account),
         };
-        self.work.push(attempt.run().map(|done| Happened::Opened(Box::new(done))).boxed());
+        let attempt = Attempt { deck: Arc::clone(&self.deck), request };
+        let attempt = attempt.run().map(|done| Happened::Opened(Box::new(done)));
+        self.wait_for(About::Server, attempt);
     }
 
     fn session_context(&self, events: mpsc::Sender<SessionEvent>) -> SessionContext {
@@ -141,9 +128,8 @@ impl Actor {
             Ok(opening) if *self.machine.phase() == Phase::Starting => {
                 let Opening { opened, capabilities } = opening;
                 if let Some(process) = opened.process.clone() {
-                    let generation = self.generation;
-                    let exited = process.exited().map(move |()| Happened::Exited(generation));
-                    self.work.push(exited.boxed());
+                    let exited = process.exited().map(|()| Happened::Exited);
+                    self.wait_for(About::Session, exited);
                 }
                 self.current = Some(opened.clone());
                 self.slot.publish(|live| live.process.clone_from(&opened.process));
@@ -180,9 +166,8 @@ impl Actor {
     }
 
     fn look_again(&self, after: Duration) {
-        let generation = self.generation;
-        let look = tokio::time::sleep(after).map(move |()| Happened::IdleLook(generation));
-        self.work.push(look.boxed());
+        let look = tokio::time::sleep(after).map(|()| Happened::IdleLook);
+        self.wait_for(About::Session, look);
     }
 
     pub(super) async fn idle_look(&mut self) {
@@ -217,7 +202,7 @@ impl Actor {
     fn end_session(&mut self, then: impl FnOnce(Option<ExitReport>) -> Happened + Send + 'static) {
         self.ending = true;
         let ending = end(self.current.take(), self.farewell(), self.plan());
-        self.work.push(ending.map(then).boxed());
+        self.wait_for(About::Server, ending.map(then));
     }
 
     /// The same once the calls in flight are done. Callers are turned away already; those that do
@@ -232,11 +217,10 @@ impl Actor {
         self.draining = Some(hurry.clone());
         let (deck, slot, plan) = (Arc::clone(&self.deck), Arc::clone(&self.slot), self.plan());
         let (farewell, grace) = (self.farewell(), GRACE.min(self.config.shutdown_timeout));
-        let ending = async move {
+        self.wait_for(About::Server, async move {
             let farewell = drained(&deck, &slot, grace, &hurry).await.unwrap_or(farewell);
             Happened::Ended(end(Some(opened), farewell, plan).await)
-        };
-        self.work.push(ending.boxed());
+        });
     }
 
     pub(super) async fn ended(&mut self, report: Option<ExitReport>) {
@@ -260,12 +244,8 @@ impl Actor {
         }
         self.turn_away(&reason);
         if self.current.as_ref().is_some_and(|opened| opened.process.is_some()) {
-            let generation = self.generation;
-            let wait = async move {
-                tokio::time::sleep(EXIT_FOLLOWS).await;
-                Happened::ExitDidNotFollow(generation, reason)
-            };
-            self.work.push(wait.boxed());
+            let wait = tokio::time::sleep(EXIT_FOLLOWS);
+            self.wait_for(About::Session, wait.map(|()| Happened::ExitDidNotFollow(reason)));
         } else {
             self.reap(reason);
         }
@@ -324,8 +304,8 @@ impl Actor {
     /// Tells what to do about the end that is told next.
     pub(super) async fn advise(&mut self, help: Option<&str>) {
         if let Some(help) = help {
-            let (server, help) = (self.slot.name.clone(), SafeText::line(help));
-            self.deck.facts.record(Fact::Advised { server, help }).await;
+            let help = SafeText::line(help);
+            self.record(|server| Fact::Advised { server, help }).await;
         }
     }
 
@@ -349,110 +329,6 @@ impl Actor {
         let reason = live.reason.as_ref().map_or("the session ended", |reason| reason.as_str());
         Error::new(ErrorCode::ServerUnavailable, reason).server(&self.slot.name)
     }
-}
-
-impl Attempt {
-    async fn run(self) -> Result<Opening, OpenError> {
-        let _place = tokio::select! {
-            place = self.deck.starting.enter(&*self.deck.connector) => place,
-            () = self.cancel.cancelled() => return Err(OpenError::lasting(cancelled())),
-        };
-        let deadline = Instant::now() + self.config.startup_timeout;
-        let request = OpenRequest {
-            config: Arc::clone(&self.config),
-            context: self.context.clone(),
-            remembered: self.deck.era(&self.config),
-            deadline,
-            cancel: self.cancel.clone(),
-            force: self.deck.force.clone(),
-            steps: self.steps.clone(),
-            account: Arc::clone(&self.account),
-        };
-        let opened = self.deck.connector.open(request).await?;
-        let session = opened.session.view();
-        self.deck.remember_era(&self.config, session.era);
-        let server = self.config.name.clone();
-        self.deck.facts.record(Fact::Connected { server, session }).await;
-        let lists = tokio::select! {
-            lists = self.lists(&opened) => lists,
-            () = tokio::time::sleep_until(deadline) => Err(self.too_late()),
-            () = self.cancel.cancelled() => Err(cancelled()),
-        };
-        match lists {
-            Ok(capabilities) => Ok(Opening { opened, capabilities }),
-            Err(error) => Err(self.give_up(opened, error).await),
-        }
-    }
-
-    /// Fetches every list the server advertises, all at once (requirement L3).
-    async fn lists(&self, opened: &Opened) -> Result<Capabilities, Error> {
-        let view = opened.session.view();
-        let fetches = ListKind::ALL.map(|kind| {
-            let offered = lists::offers(&view.capabilities, kind);
-            async move { if offered { self.list(opened, kind).await.map(Some) } else { Ok(None) } }
-        });
-        let mut capabilities = Capabilities::default();
-        let fetched = futures::future::try_join_all(fetches).await?;
-        for (kind, list) in ListKind::ALL.into_iter().zip(fetched) {
-            if let Some(list) = list {
-                capabilities.replace(kind, &list);
-            }
-        }
-        capabilities.mask(&self.context.redactor);
-        Ok(capabilities)
-    }
-
-    /// One list. An error the server answers with leaves it empty and marked; a server that does
-    /// not answer has not started.
-    async fn list(&self, opened: &Opened, kind: ListKind) -> Result<FetchedList, Error> {
-        let running = self.steps.begin(lists::step(kind)).await;
-        match opened.session.list(kind).await {
-            Ok(list) => {
-                let count = list.entries.len();
-                match &list.partial {
-                    Some(why) => self.steps.failed(running, &format!("{count}, then {why}")).await,
-                    None => self.steps.done(running, &count.to_string()).await,
-                }
-                Ok(list)
-            }
-            Err(error) => {
-                self.steps.failed(running, &error.message).await;
-                if error.code != ErrorCode::Protocol {
-                    return Err(error);
-                }
-                let partial = Some(SafeText::line(&error.message));
-                Ok(FetchedList { partial, ..FetchedList::default() })
-            }
-        }
-    }
-
-    fn too_late(&self) -> Error {
-        let message = format!(
-            "connected, but its lists did not arrive within {:?}",
-            self.config.startup_timeout
-        );
-        Error::new(ErrorCode::ServerStartup, message)
-            .server(&self.config.name)
-            .help("raise `startupTimeout`, or look at its traffic")
-    }
-
-    /// Ends what was opened, because the rest of the start failed.
-    async fn give_up(&self, opened: Opened, error: Error) -> OpenError {
-        if let Some(process) = &opened.process {
-            process.expect_exit();
-        }
-        opened.session.close(error.clone()).await;
-        let mut exit = None;
-        if let Some(process) = &opened.process {
-            exit = Some(process.stop(StopPlan::new(&self.config, &self.deck.force)).await);
-        }
-        let retryable = error.code == ErrorCode::ServerUnavailable;
-        OpenError { error, retryable, exit }
-    }
-}
-
-fn cancelled() -> Error {
-    Error::new(ErrorCode::Cancelled, "the start was given up")
 }
 
 // The end of a session and its process, asked for or not, and the reason that is reported.

@@ -1,0 +1,124 @@
+//! One start attempt: a place among those that start, the connection, the lists.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::base::SafeText;
+use crate::error::{Error, ErrorCode};
+use crate::host::Fact;
+use crate::host::server::connect::{OpenError, OpenRequest, Opened, StopPlan};
+use crate::host::shared::Shared;
+use crate::host::view::StartStep;
+use crate::mcp::session::FetchedList;
+use crate::mcp::{Capabilities, ListKind};
+
+/// What an attempt gave.
+pub(super) struct Opening {
+    pub(super) opened: Opened,
+    pub(super) capabilities: Capabilities,
+}
+
+/// Everything one attempt needs.
+pub(super) struct Attempt {
+    pub(super) deck: Arc<Shared>,
+    pub(super) request: OpenRequest,
+}
+
+impl Attempt {
+    pub(super) async fn run(mut self) -> Result<Opening, OpenError> {
+        let _place = tokio::select! {
+            place = self.deck.starting.enter(&*self.deck.connector) => place,
+            () = self.request.cancel.cancelled() => return Err(OpenError::lasting(cancelled())),
+        };
+        // Waiting for the place is not the server's time.
+        let config = Arc::clone(&self.request.config);
+        let deadline = Instant::now() + config.startup_timeout;
+        self.request.deadline = deadline;
+        let opened = self.deck.connector.open(self.request.clone()).await?;
+        let session = opened.session.view();
+        self.deck.remember_era(&config, session.era);
+        let server = config.name.clone();
+        self.deck.facts.record(Fact::Connected { server, session }).await;
+        let lists = tokio::select! {
+            lists = self.lists(&opened) => lists,
+            () = tokio::time::sleep_until(deadline) => Err(self.too_late()),
+            () = self.request.cancel.cancelled() => Err(cancelled()),
+        };
+        match lists {
+            Ok(capabilities) => Ok(Opening { opened, capabilities }),
+            Err(error) => Err(self.give_up(opened, error).await),
+        }
+    }
+
+    /// Fetches every list the server advertises, all at once (requirement L3).
+    async fn lists(&self, opened: &Opened) -> Result<Capabilities, Error> {
+        let view = opened.session.view();
+        let fetches = ListKind::ALL.map(|kind| {
+            let offered = view.offers(kind);
+            async move { if offered { self.list(opened, kind).await.map(Some) } else { Ok(None) } }
+        });
+        let mut capabilities = Capabilities::default();
+        let fetched = futures::future::try_join_all(fetches).await?;
+        for (kind, list) in ListKind::ALL.into_iter().zip(fetched) {
+            if let Some(list) = list {
+                capabilities.replace(kind, &list);
+            }
+        }
+        capabilities.mask(&self.request.context.redactor);
+        Ok(capabilities)
+    }
+
+    /// One list. An error the server answers with leaves it empty and marked; a server that does
+    /// not answer has not started.
+    async fn list(&self, opened: &Opened, kind: ListKind) -> Result<FetchedList, Error> {
+        let steps = &self.request.steps;
+        let running = steps.begin(StartStep::listing(kind)).await;
+        match opened.session.list(kind).await {
+            Ok(list) => {
+                let count = list.entries.len();
+                match &list.partial {
+                    Some(why) => steps.failed(running, &format!("{count}, then {why}")).await,
+                    None => steps.done(running, &count.to_string()).await,
+                }
+                Ok(list)
+            }
+            Err(error) => {
+                steps.failed(running, &error.message).await;
+                if error.code != ErrorCode::Protocol {
+                    return Err(error);
+                }
+                let partial = Some(SafeText::line(&error.message));
+                Ok(FetchedList { partial, ..FetchedList::default() })
+            }
+        }
+    }
+
+    fn too_late(&self) -> Error {
+        let config = &self.request.config;
+        let message =
+            format!("connected, but its lists did not arrive within {:?}", config.startup_timeout);
+        Error::new(ErrorCode::ServerStartup, message)
+            .server(&config.name)
+            .help("raise `startupTimeout`, or look at its traffic")
+    }
+
+    /// Ends what was opened, because the rest of the start failed.
+    async fn give_up(&self, opened: Opened, error: Error) -> OpenError {
+        if let Some(process) = &opened.process {
+            process.expect_exit();
+        }
+        opened.session.close(error.clone()).await;
+        let mut exit = None;
+        if let Some(process) = &opened.process {
+            let plan = StopPlan::new(&self.request.config, &self.deck.force);
+            exit = Some(process.stop(plan).await);
+        }
+        let retryable = error.code == ErrorCode::ServerUnavailable;
+        OpenError { error, retryable, exit }
+    }
+}
+
+fn cancelled() -> Error {
+    Error::new(ErrorCode::Cancelled, "the start was given up")
+}
