@@ -223,6 +223,20 @@ impl Error {
         self
     }
 
+    /// Names what was meant perhaps.
+    #[must_use]
+    pub(crate) fn candidates(mut self, names: impl IntoIterator<Item = impl ToString>) -> Self {
+        self.candidates = names.into_iter().map(|name| name.to_string()).collect();
+        self
+    }
+
+    /// Names what does not fit.
+    #[must_use]
+    pub(crate) fn violations(mut self, violations: Vec<Violation>) -> Self {
+        self.violations = violations;
+        self
+    }
+
     /// Says what to do in general, where nothing particular was said.
     pub(crate) fn advised(mut self) -> Self {
         if self.help.is_none() {

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use globset::{GlobBuilder, GlobSet};
 use sha2::{Digest, Sha256};
 
 use crate::base::ServerName;
@@ -44,13 +44,10 @@ pub fn resolve<'a>(
         }
         (None, Some(first), Some(second)) => {
             let all = [first, second].into_iter().chain(bare);
-            let mut error = Error::new(
-                ErrorCode::Ambiguous,
-                format!("`{asked}` is offered by several servers"),
-            )
-            .help("write it as `server.name`");
-            error.candidates = all.map(|(s, n)| canonical(s, n)).collect();
-            Err(error)
+            let message = format!("`{asked}` is offered by several servers");
+            Err(Error::new(ErrorCode::Ambiguous, message)
+                .help("write it as `server.name`")
+                .candidates(all.map(|(s, n)| canonical(s, n))))
         }
         (None, None, _) => {
             let mut scored: Vec<(f64, String)> = known
@@ -64,10 +61,9 @@ pub fn resolve<'a>(
                 .filter(|(score, _)| *score > 0.75)
                 .collect();
             scored.sort_by(|a, b| b.0.total_cmp(&a.0));
-            let mut error =
-                Error::new(ErrorCode::ToolNotFound, format!("no server offers `{asked}`"));
-            error.candidates = scored.into_iter().take(5).map(|(_, name)| name).collect();
-            Err(error)
+            let message = format!("no server offers `{asked}`");
+            let names = scored.into_iter().take(5).map(|(_, name)| name);
+            Err(Error::new(ErrorCode::ToolNotFound, message).candidates(names))
         }
     }
 }
@@ -142,17 +138,12 @@ fn literal(text: &str) -> Cow<'_, str> {
 }
 
 fn globs(patterns: &[String]) -> GlobSet {
-    let mut set = GlobSetBuilder::new();
-    for pattern in patterns {
+    let globs = patterns.iter().filter_map(|pattern| {
         // Tool names are no paths: `*` crosses `/`, and a backslash is a character like another.
         let pattern = literal(pattern);
-        let glob =
-            GlobBuilder::new(&pattern).literal_separator(false).backslash_escape(false).build();
-        if let Ok(glob) = glob {
-            set.add(glob);
-        }
-    }
-    set.build().unwrap_or_else(|_| GlobSet::empty())
+        GlobBuilder::new(&pattern).literal_separator(false).backslash_escape(false).build().ok()
+    });
+    GlobSet::new(globs).unwrap_or_default()
 }
 
 #[cfg(test)]

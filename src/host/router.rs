@@ -71,9 +71,8 @@ impl Routes {
     /// [`ErrorCode::Configuration`] with the names there are.
     pub fn server(&self, name: &ServerName) -> Result<&Arc<Slot>, Error> {
         self.slots.get(name).ok_or_else(|| {
-            let mut error = Error::new(ErrorCode::Configuration, format!("no server `{name}`"));
-            error.candidates = self.slots.keys().map(ToString::to_string).collect();
-            error
+            Error::new(ErrorCode::Configuration, format!("no server `{name}`"))
+                .candidates(self.slots.keys())
         })
     }
 
@@ -188,14 +187,13 @@ impl Routes {
         let fits = |template: &UriTemplate| template.matches(uri).then_some(template.literals());
         let best = self.templates.iter().filter_map(|(t, _)| fits(t)).max();
         let Some(best) = best else {
-            let mut error = Error::new(ErrorCode::ToolNotFound, format!("no server lists `{uri}`"))
-                .help("name the server that shall read it");
             let offers = |slot: &&Arc<Slot>| {
                 let all = &slot.live().capabilities;
                 !(all.resources.is_empty() && all.templates.is_empty())
             };
-            error.candidates =
-                self.slots.values().filter(offers).map(|slot| slot.name.to_string()).collect();
+            let error = Error::new(ErrorCode::ToolNotFound, format!("no server lists `{uri}`"))
+                .help("name the server that shall read it")
+                .candidates(self.slots.values().filter(offers).map(|slot| &slot.name));
             return Err(self.with_partial_lists(error, ListKind::Resources, None));
         };
         let fitting =
@@ -209,11 +207,10 @@ impl Routes {
         if let [one] = found[..] {
             return Ok(Arc::clone(one));
         }
-        let mut error =
-            Error::new(ErrorCode::Ambiguous, format!("`{uri}` is offered by several servers"))
-                .help("name the server that shall read it");
-        error.candidates = found.iter().map(|slot| slot.name.to_string()).collect();
-        Err(error)
+        let message = format!("`{uri}` is offered by several servers");
+        Err(Error::new(ErrorCode::Ambiguous, message)
+            .help("name the server that shall read it")
+            .candidates(found.iter().map(|slot| &slot.name)))
     }
 }
 

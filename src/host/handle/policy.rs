@@ -204,9 +204,8 @@ impl Host {
             Verdict::Valid => Ok(()),
             Verdict::Unknown(why) => Err(wrong(why)),
             Verdict::Invalid(violations) => {
-                let mut error = wrong("the arguments do not fit the schema".to_owned());
-                error.violations = violations;
-                Err(error)
+                let message = "the arguments do not fit the schema".to_owned();
+                Err(wrong(message).violations(violations))
             }
         }
     }

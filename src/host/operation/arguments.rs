@@ -73,13 +73,11 @@ impl Operation {
         match self.deck.validators.check_input(&tool.input_schema, limits, arguments).await {
             Verdict::Valid => None,
             Verdict::Invalid(violations) => Some(refused(violations)),
-            Verdict::Unknown(why) => Some(
-                Error::new(
-                    ErrorCode::Validation,
-                    format!("the arguments could not be checked: {why}"),
-                )
-                .help("call it unvalidated on purpose, or have the server's schema fixed"),
-            ),
+            Verdict::Unknown(why) => {
+                let message = format!("the arguments could not be checked: {why}");
+                let help = "call it unvalidated on purpose, or have the server's schema fixed";
+                Some(Error::new(ErrorCode::Validation, message).help(help))
+            }
         }
     }
 
@@ -118,10 +116,9 @@ impl Operation {
         if allowed {
             return Ok(warnings);
         }
-        let mut error = Error::new(ErrorCode::PolicyBlocked, "suspicious arguments were not sent")
-            .help("change them, or the `guard` of the entry");
-        error.violations = warnings;
-        Err(error)
+        Err(Error::new(ErrorCode::PolicyBlocked, "suspicious arguments were not sent")
+            .help("change them, or the `guard` of the entry")
+            .violations(warnings))
     }
 
     /// Asks the person whether this goes out.
@@ -190,12 +187,8 @@ impl Operation {
 
 fn refused(violations: Vec<Violation>) -> Error {
     let places = count(violations.len(), "place");
-    let mut error = Error::new(
-        ErrorCode::Validation,
-        format!("the arguments do not fit the schema in {places}; nothing was sent"),
-    );
-    error.violations = violations;
-    error
+    let message = format!("the arguments do not fit the schema in {places}; nothing was sent");
+    Error::new(ErrorCode::Validation, message).violations(violations)
 }
 
 /// Arguments of prompts are strings by name (MCP, server features, prompts).
