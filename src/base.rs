@@ -1,6 +1,7 @@
 //! Leaves that every layer may use: safe text, secrets, clock, ring, allowance, files read and
 //! replaced whole, figures as people read them.
 
+pub mod address;
 pub mod allowance;
 pub mod atomic;
 pub mod clock;

@@ -19,6 +19,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, StatusCode};
 use serde_json::Value;
 
+use crate::base::address::is_loopback;
 use crate::base::secret::Redactor;
 use crate::base::text::SafeText;
 use crate::chat::context;
@@ -61,7 +62,7 @@ impl Remote {
         if !matches!(url.scheme(), "http" | "https") {
             return Err("the address of the model must begin with http:// or https://".to_owned());
         }
-        if url.scheme() == "http" && config.key.is_some() && !remote::is_local(url) {
+        if url.scheme() == "http" && config.key.is_some() && !is_loopback(url) {
             let host = SafeText::line(url.host_str().unwrap_or_default());
             return Err(format!("the key would travel unencrypted to {host}: use https"));
         }

@@ -1,5 +1,6 @@
 //! What makes a server's entry dangerous to run unseen (C10 and the trust review). Pure.
 
+use crate::base::address::is_meant_as_loopback;
 use crate::base::text::inspect;
 use crate::config::{ServerConfig, TransportConfig};
 
@@ -180,13 +181,7 @@ pub(crate) fn is_hidden(c: char) -> bool {
 
 /// Whether what is sent there can be read on the way.
 pub(crate) fn is_clear_text(url: &url::Url) -> bool {
-    let local = match url.host() {
-        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
-        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        None => true,
-    };
-    matches!(url.scheme(), "http" | "ws") && !local
+    matches!(url.scheme(), "http" | "ws") && !is_meant_as_loopback(url)
 }
 
 #[cfg(test)]

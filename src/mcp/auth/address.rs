@@ -9,6 +9,8 @@ use std::sync::Arc;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
+use crate::base::address::is_meant_as_loopback;
+
 /// What an address reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
@@ -112,11 +114,7 @@ fn ip_of(url: &Url) -> Option<IpAddr> {
     match url.host()? {
         Host::Ipv4(ip) => Some(ip.into()),
         Host::Ipv6(ip) => Some(ip.into()),
-        Host::Domain(name) => {
-            let name = plain(name);
-            let local = name == "localhost" || name.ends_with(".localhost");
-            local.then_some(Ipv4Addr::LOCALHOST.into())
-        }
+        Host::Domain(_) => is_meant_as_loopback(url).then_some(Ipv4Addr::LOCALHOST.into()),
     }
 }
 

@@ -17,8 +17,9 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::remote::{Remote, Unasked};
-use super::{Outgoing, SendError, Transport, remote};
+use super::{Outgoing, SendError, Transport};
 use crate::base::SafeText;
+use crate::base::address::is_loopback;
 use crate::base::allowance::Allowance;
 use crate::base::text::cut;
 use crate::config::HttpConfig;
@@ -99,7 +100,7 @@ impl Http {
             tap: Arc::clone(tap),
             pace: Mutex::new(Pace { unasked: Unasked::default(), streams }),
             state: Mutex::default(),
-            delayed: AtomicU32::new(if remote::is_local(&config.url) { 0 } else { u32::MAX }),
+            delayed: AtomicU32::new(if is_loopback(&config.url) { 0 } else { u32::MAX }),
             queue,
             _posting: AbortOnDropHandle::new(tokio::spawn(Self::post_queued(me.clone(), queued))),
         }))

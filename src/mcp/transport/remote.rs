@@ -14,9 +14,10 @@ use reqwest::redirect::Policy;
 use reqwest::{Certificate, ClientBuilder, Identity, RequestBuilder, Response};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader, DuplexStream};
 use tokio_util::io::StreamReader;
-use url::{Host, Url};
+use url::Url;
 
 use super::{SendError, UNAUTHORIZED};
+use crate::base::address::is_loopback;
 use crate::base::allowance::Allowance;
 use crate::base::{Redactor, SafeText};
 use crate::config::{HttpConfig, TlsConfig};
@@ -132,7 +133,7 @@ pub(crate) fn builder(url: &Url, tls: &TlsConfig) -> Result<ClientBuilder, Strin
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("mcpdeck/", env!("CARGO_PKG_VERSION")))
         .tcp_nodelay(true);
-    if is_local(url) {
+    if is_loopback(url) {
         // Servers of node and Python close what is idle for 5 s.
         builder = builder.pool_idle_timeout(Duration::from_secs(4)).no_proxy();
     }
@@ -187,16 +188,6 @@ pub(crate) fn unreachable(error: &reqwest::Error, redactor: &Redactor) -> String
         None => format!("{what}: {cause}"),
     };
     SafeText::line(&redactor.redact(&text)).to_string()
-}
-
-/// Whether a server runs on this machine, as far as its address tells.
-pub(crate) fn is_local(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        None => false,
-    }
 }
 
 /// Reads a file that `tls` names.

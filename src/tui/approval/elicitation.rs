@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 use url::{Host, Url};
 
+use crate::base::address::is_loopback;
 use crate::base::text::SafeText;
 
 /// An `elicitation/create` request, taken apart for reading.
@@ -172,15 +173,6 @@ fn check_scheme(url: &Url, refusals: &mut Vec<String>, warnings: &mut Vec<String
         }
         "http" => refusals.push("`http` to another machine is not encrypted".to_owned()),
         other => refusals.push(format!("`{other}:` is not opened, only `https:`")),
-    }
-}
-
-fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost",
-        None => false,
     }
 }
 
