@@ -57,9 +57,15 @@ impl JsonLines {
             fields.retain(|key, _| !PAYLOADS.contains(&key.as_str()));
         }
         line.extend(fields);
-        let mut value = Value::Object(line);
-        mask(&mut value, &self.redactor.read());
-        let mut text = crate::base::text::json::compact(&value);
+        // Every string on its own, before it is escaped: a secret with a quote in it would not be
+        // found in the finished line.
+        let redactor = self.redactor.read().clone();
+        for value in line.values_mut() {
+            if let Some(masked) = redactor.redact_json(value) {
+                *value = masked;
+            }
+        }
+        let mut text = crate::base::text::json::compact(&line);
         text.push('\n');
         text
     }
@@ -79,21 +85,6 @@ fn correlate(fields: &mut Map<String, Value>) {
         if let Some(value) = value {
             fields.entry(key).or_insert_with(|| value.into());
         }
-    }
-}
-
-/// Masks every string on its own, before it is escaped: a secret with a quote in it would not be
-/// found in the finished line.
-fn mask(value: &mut Value, redactor: &Redactor) {
-    match value {
-        Value::String(text) => {
-            if let std::borrow::Cow::Owned(masked) = redactor.redact(text) {
-                *text = masked;
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| mask(item, redactor)),
-        Value::Object(map) => map.values_mut().for_each(|item| mask(item, redactor)),
-        _ => {}
     }
 }
 
