@@ -57,7 +57,7 @@ impl Connector for Reach {
                 };
             let request = signing_in(request, accounts.as_ref(), &http, asks)?;
             let is_http = matches!(request.config.transport, TransportConfig::Http(_));
-            match open_url(&request, || endpoint(http.clone())).await {
+            match Way::Url(endpoint, http.clone()).open(&request).await {
                 Err(failure) if is_http && request.context.seen.refused_post() => {
                     older(&request, http, failure).await
                 }
@@ -74,31 +74,64 @@ async fn open_process(request: &OpenRequest, stdio: &StdioConfig) -> Result<Open
         Err(problem) => return Err(not_started(request, step, problem).await),
     };
     request.steps.done(step, &launch.program.display().to_string()).await;
-    let tries = attempts(&request.config.protocol, request.remembered);
-    let mut outcome = no_attempt();
-    for (at, attempt) in tries.iter().enumerate() {
-        let last = at + 1 == tries.len();
-        match try_process(request, launch.clone(), attempt).await {
-            Ok(opened) => return Ok(opened),
-            Err(failure) => {
-                // Ending what did not answer may have used the time up: another process would be
-                // told that it is late before it has said a word.
-                let time = request.deadline > Instant::now();
-                let another = failure.another_era && time && !request.cancel.is_cancelled();
-                if another
-                    && !last
-                    && let Some(report) = failure.error.exit.clone()
-                {
-                    request.steps.exited(report).await;
+    Way::Process(launch).open(request).await
+}
+
+/// How a server is reached, attempt for attempt.
+enum Way {
+    Process(Launch),
+    Url(fn(HttpConfig) -> Endpoint, HttpConfig),
+}
+
+impl Way {
+    /// Makes one attempt after the other until one succeeds, or no other can.
+    async fn open(self, request: &OpenRequest) -> Result<Opened, OpenError> {
+        let tries = attempts(&request.config.protocol, request.remembered);
+        let mut outcome = no_attempt();
+        for (at, attempt) in tries.iter().enumerate() {
+            let last = at + 1 == tries.len();
+            let failure = match self.attempt(request, attempt).await {
+                Ok(opened) => return Ok(opened),
+                Err(failure) => failure,
+            };
+            // Ending what did not answer may have used the time up: another process would be told
+            // that it is late before it has said a word.
+            let time = request.deadline > Instant::now();
+            let another = failure.another_era && time && !request.cancel.is_cancelled();
+            if another
+                && !last
+                && let Some(report) = failure.error.exit.clone()
+            {
+                request.steps.exited(report).await;
+            }
+            outcome = failure.error;
+            if !another {
+                break;
+            }
+        }
+        Err(outcome)
+    }
+
+    async fn attempt(
+        &self,
+        request: &OpenRequest,
+        attempt: &Attempt,
+    ) -> Result<Opened, TryFailure> {
+        let endpoint = match self {
+            Self::Process(launch) => return try_process(request, launch.clone(), attempt).await,
+            Self::Url(endpoint, http) => endpoint(http.clone()),
+        };
+        match handshake(request, endpoint, attempt).await {
+            Ok(connected) => Ok(Opened { session: connected.session, process: None }),
+            Err(ConnectError { mut error, retryable, unauthorized, .. }) => {
+                if let Some(help) = remedy::of_address(&error.message) {
+                    error = error.help(help);
                 }
-                outcome = failure.error;
-                if !another {
-                    break;
-                }
+                let error = OpenError { error, retryable, exit: None };
+                Err(TryFailure { error, another_era: !unauthorized })
             }
         }
     }
-    Err(outcome)
 }
 
 async fn not_started(request: &OpenRequest, step: RunningStep, problem: SpawnError) -> OpenError {
@@ -235,31 +268,6 @@ async fn older(
     connected
         .map(|connected| Opened { session: connected.session, process: None })
         .map_err(|_| failure)
-}
-
-async fn open_url(
-    request: &OpenRequest,
-    endpoint: impl Fn() -> Endpoint,
-) -> Result<Opened, OpenError> {
-    let tries = attempts(&request.config.protocol, request.remembered);
-    let mut outcome = no_attempt();
-    for attempt in &tries {
-        match handshake(request, endpoint(), attempt).await {
-            Ok(connected) => return Ok(Opened { session: connected.session, process: None }),
-            Err(failure) => {
-                let ConnectError { mut error, retryable, unauthorized, .. } = failure;
-                if let Some(help) = remedy::of_address(&error.message) {
-                    error = error.help(help);
-                }
-                outcome = OpenError { error, retryable, exit: None };
-                let late = request.deadline <= Instant::now();
-                if unauthorized || late || request.cancel.is_cancelled() {
-                    break;
-                }
-            }
-        }
-    }
-    Err(outcome)
 }
 
 /// One handshake within what is left of the time.
