@@ -137,7 +137,7 @@ pub enum NotSent {
 
 /// What was tried for one request.
 #[derive(Debug, Default)]
-pub(crate) struct Tries {
+struct Tries {
     renewals: u32,
     refreshed: bool,
 }
@@ -177,8 +177,8 @@ impl Authorizer {
             }
             let challenge = response.headers().get("www-authenticate");
             let challenge = challenge.and_then(|value| value.to_str().ok()).map(str::to_owned);
-            let refusal = Refusal { status: response.status(), challenge, used: token };
-            if !self.renew(refusal, &mut tries).await? {
+            let refused = (response.status(), challenge);
+            if !self.renew(refused, token.as_ref(), &mut tries).await? {
                 if tries.renewals > 0 && response.status().is_success() {
                     self.step_ups.lock().clear();
                 }
@@ -217,13 +217,14 @@ impl Authorizer {
         Ok(held.map(|token| Secret::new(token.access_token)))
     }
 
-    /// Deals with a refusal. `true` when the request is worth sending again.
-    pub(crate) async fn renew(
+    /// Deals with a refusal of the token that was used: its status, and its `WWW-Authenticate`.
+    /// `true` when the request is worth sending again.
+    async fn renew(
         self: &Arc<Self>,
-        refusal: Refusal,
+        (status, challenge): (StatusCode, Option<String>),
+        used: Option<&Secret>,
         tries: &mut Tries,
     ) -> Result<bool, AuthFailure> {
-        let Refusal { status, challenge, used } = refusal;
         let challenged = challenge.as_deref().unwrap_or_default();
         let step_up = status == StatusCode::FORBIDDEN
             && parameter(challenged, "error").as_deref() == Some("insufficient_scope");
@@ -232,9 +233,8 @@ impl Authorizer {
         }
         let _turn = self.turn.lock().await;
         let known = self.state()?;
-        let used = used.as_ref().map(Secret::expose);
         if let Some(known) = &known
-            && Some(known.access_token.as_str()) != used
+            && Some(known.access_token.as_str()) != used.map(Secret::expose)
         {
             // Somebody else has got a new one meanwhile.
             self.hold(Some(known.clone()));
@@ -513,16 +513,6 @@ impl Authorizer {
             Err(NotGranted::Failed(failure)) => Err(failure),
         }
     }
-}
-
-/// A refusal of the server.
-pub(crate) struct Refusal {
-    /// Its status.
-    pub(crate) status: StatusCode,
-    /// `WWW-Authenticate`.
-    pub(crate) challenge: Option<String>,
-    /// The token that was sent.
-    pub(crate) used: Option<Secret>,
 }
 
 fn kept(error: io::Error) -> AuthFailure {

@@ -163,14 +163,6 @@ pub(super) struct Exchange {
     pub(super) events: Events,
 }
 
-/// Why a request was not answered.
-#[derive(Debug, thiserror::Error)]
-#[error("{url}: {why}")]
-pub(super) struct NotAnswered {
-    url: String,
-    why: String,
-}
-
 impl Exchange {
     /// Longest answer.
     const BYTES: usize = 256 << 10;
@@ -190,16 +182,16 @@ impl Exchange {
     }
 
     /// Sends one request and reads its answer.
-    pub(super) async fn run(
+    ///
+    /// # Errors
+    /// Where it went, and why it was not answered.
+    async fn run(
         &self,
         kind: StepKind,
         request: http::Request<Vec<u8>>,
-    ) -> Result<http::Response<Vec<u8>>, NotAnswered> {
-        let url = Url::parse(&request.uri().to_string());
-        let url = url.map_err(|error| NotAnswered {
-            url: request.uri().to_string(),
-            why: error.to_string(),
-        })?;
+    ) -> Result<http::Response<Vec<u8>>, String> {
+        let url = request.uri().to_string();
+        let url = Url::parse(&url).map_err(|error| format!("{url}: {error}"))?;
         let sent = request.body().clone();
         let began = Instant::now();
         let done = match self.policy.check(&url) {
@@ -220,7 +212,7 @@ impl Exchange {
         done.map_err(|why| {
             let mut shown = url;
             shown.set_query(None);
-            NotAnswered { url: shown.into(), why }
+            format!("{shown}: {why}")
         })
     }
 
@@ -281,8 +273,7 @@ impl OAuthHttpClient for Exchange {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(async move {
             let kind = kind_of(&request.request);
-            let response = self.run(kind, request.request).await;
-            response.map_err(|error| Box::new(error) as OAuthHttpClientError)
+            self.run(kind, request.request).await.map_err(OAuthHttpClientError::from)
         })
     }
 }
@@ -315,8 +306,8 @@ pub(super) fn sign(pem: &str, client: &str, audience: &str, now: u64) -> Result<
 
 enum Key {
     Rsa(Box<RsaKeyPair>),
-    P256(EcdsaKeyPair),
-    P384(EcdsaKeyPair),
+    /// With the name of its algorithm.
+    Curve(EcdsaKeyPair, &'static str),
 }
 
 impl Key {
@@ -331,16 +322,16 @@ impl Key {
             return Ok(Self::Rsa(Box::new(key)));
         }
         if let Ok(key) = curve(&ECDSA_P256_SHA256_FIXED_SIGNING) {
-            return Ok(Self::P256(key));
+            return Ok(Self::Curve(key, "ES256"));
         }
-        curve(&ECDSA_P384_SHA384_FIXED_SIGNING).map(Self::P384).map_err(|_| wanted.to_owned())
+        let key = curve(&ECDSA_P384_SHA384_FIXED_SIGNING).map_err(|_| wanted)?;
+        Ok(Self::Curve(key, "ES384"))
     }
 
     const fn algorithm(&self) -> &'static str {
         match self {
             Self::Rsa(_) => "RS256",
-            Self::P256(_) => "ES256",
-            Self::P384(_) => "ES384",
+            Self::Curve(_, name) => name,
         }
     }
 
@@ -352,7 +343,7 @@ impl Key {
                 key.sign(&RSA_PKCS1_SHA256, random, text, &mut out).map_err(failed)?;
                 Ok(out)
             }
-            Self::P256(key) | Self::P384(key) => {
+            Self::Curve(key, _) => {
                 key.sign(random, text).map(|s| s.as_ref().to_vec()).map_err(failed)
             }
         }

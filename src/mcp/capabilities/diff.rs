@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::{Capabilities, FieldChange, ListChanges, ListKind};
 use crate::base::SafeText;
 use crate::base::text::inspect::{hidden, instructions, urls};
+use crate::config::diagnostics::child;
 
 /// Most differing fields told of one entry; the rest is summed up in one line at its root.
 pub const MAX_FIELDS: usize = 64;
@@ -120,7 +121,7 @@ pub fn differences(before: &Value, after: &Value) -> Vec<FieldChange> {
 /// and `type` means nothing.
 pub fn every_difference(before: &Value, after: &Value) -> Vec<FieldChange> {
     let mut fields = Vec::new();
-    walk(&mut String::new(), before, after, &mut fields);
+    walk("", before, after, &mut fields);
     for field in fields.iter_mut().filter(|field| field.pointer.is_empty()) {
         field.before.take_if(|value| value.is_null());
         field.after.take_if(|value| value.is_null());
@@ -133,37 +134,32 @@ pub fn is_set(key: &str) -> bool {
     matches!(key, "required" | "enum" | "type")
 }
 
-fn walk(pointer: &mut String, before: &Value, after: &Value, fields: &mut Vec<FieldChange>) {
+fn walk(pointer: &str, before: &Value, after: &Value, fields: &mut Vec<FieldChange>) {
     let in_set = is_set(pointer.rsplit('/').next().unwrap_or_default());
-    let mut child = |key: &str, old: Option<&Value>, new: Option<&Value>| {
-        let length = pointer.len();
-        pointer.push('/');
-        pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+    let mut below = |key: &str, old: Option<&Value>, new: Option<&Value>| {
+        let pointer = child(pointer, key);
         match (old, new) {
-            (Some(old), Some(new)) => walk(pointer, old, new, fields),
-            (old, new) => fields.push(FieldChange {
-                pointer: pointer.clone(),
-                before: old.cloned(),
-                after: new.cloned(),
-            }),
+            (Some(old), Some(new)) => walk(&pointer, old, new, fields),
+            (old, new) => {
+                fields.push(FieldChange { pointer, before: old.cloned(), after: new.cloned() });
+            }
         }
-        pointer.truncate(length);
     };
     match (before, after) {
         (Value::Object(old), Value::Object(new)) => {
             for (key, value) in old {
                 if new.get(key) != Some(value) {
-                    child(key, Some(value), new.get(key));
+                    below(key, Some(value), new.get(key));
                 }
             }
             for (key, value) in new.iter().filter(|(key, _)| !old.contains_key(*key)) {
-                child(key, None, Some(value));
+                below(key, None, Some(value));
             }
         }
         (Value::Array(old), Value::Array(new)) if !in_set && old.len() == new.len() => {
             for (index, (old, new)) in old.iter().zip(new).enumerate() {
                 if old != new {
-                    child(&index.to_string(), Some(old), Some(new));
+                    below(&index.to_string(), Some(old), Some(new));
                 }
             }
         }
@@ -173,7 +169,7 @@ fn walk(pointer: &mut String, before: &Value, after: &Value, fields: &mut Vec<Fi
                 && new.iter().all(|item| old.contains(item)) => {}
         _ if before == after => {}
         _ => fields.push(FieldChange {
-            pointer: pointer.clone(),
+            pointer: pointer.to_owned(),
             before: Some(before.clone()),
             after: Some(after.clone()),
         }),

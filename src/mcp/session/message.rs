@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::base::text::cut;
 use crate::base::{LogLevel, SafeText};
+use crate::config::diagnostics::child;
 
 /// A request of the host as it is sent.
 #[derive(Clone, Debug)]
@@ -218,7 +219,7 @@ fn collect(schema: &Map<String, Value>, at: &str, found: &mut Vec<(String, Strin
     let properties = schema.get("properties").and_then(Value::as_object);
     for (key, property) in properties.into_iter().flatten() {
         let Some(property) = property.as_object() else { continue };
-        let pointer = format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
+        let pointer = child(at, key);
         if let Some(header) = property.get(KEY).and_then(Value::as_str) {
             found.push((pointer.clone(), header.to_owned()));
         }
