@@ -1,13 +1,14 @@
 //! The argument guard (requirement R9): strings that look like an attack on the server's machine.
 //! Pure; what happens then is the policy's.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use crate::base::text::cut;
 use crate::config::RootConfig;
 use crate::config::diagnostics::child;
+use crate::config::environment::clean;
 use crate::error::Violation;
 
 /// Most warnings of one call.
@@ -162,18 +163,7 @@ fn path(text: &str, roots: &[PathBuf]) -> Option<String> {
 /// names a folder with and without capitals.
 fn normal(path: &Path) -> PathBuf {
     let small = cfg!(windows).then(|| PathBuf::from(path.to_string_lossy().to_lowercase()));
-    let path = small.as_deref().unwrap_or(path);
-    let mut out = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::ParentDir => {
-                out.pop();
-            }
-            Component::CurDir => {}
-            other => out.push(other),
-        }
-    }
-    out
+    clean(small.as_deref().unwrap_or(path))
 }
 
 fn file_path(uri: &str) -> Option<PathBuf> {

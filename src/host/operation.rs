@@ -299,20 +299,35 @@ impl Operation {
             Some(tool) if !is_error => self.check_output(live, tool, &answered.result).await,
             _ => Vec::new(),
         };
+        let waiting = answered.waiting;
         CallOutcome {
-            call: self.id,
-            server: self.slot.name.clone(),
-            target: self.target.to_string(),
             is_error,
             output_violations,
             guard_warnings: checked.warnings,
             forced: checked.forced,
             duration: flight.took(),
             findings: flight.pending().take_findings(),
-            waiting: answered.waiting,
-            source: AnswerSource::Server,
+            waiting,
+            ..self.bare_outcome(live, answered.result, AnswerSource::Server)
+        }
+    }
+
+    /// What was answered, with nothing to say of it.
+    fn bare_outcome(&self, live: &Live, result: Payload, source: AnswerSource) -> CallOutcome {
+        CallOutcome {
+            call: self.id,
+            server: self.slot.name.clone(),
+            target: self.target.to_string(),
+            result,
+            is_error: false,
+            output_violations: Vec::new(),
+            guard_warnings: Vec::new(),
+            forced: false,
+            duration: Duration::ZERO,
+            findings: Vec::new(),
+            waiting: Duration::ZERO,
+            source,
             caller: self.caller(live),
-            result: answered.result,
         }
     }
 
@@ -333,7 +348,6 @@ impl Operation {
         }
     }
 
-    /// For whom it was done.
     fn arguments(&self) -> Option<&Arc<Value>> {
         match &self.request {
             Request::CallTool { arguments, .. } | Request::GetPrompt { arguments, .. } => {
@@ -343,6 +357,7 @@ impl Operation {
         }
     }
 
+    /// For whom it was done.
     fn caller(&self, live: &Live) -> Caller {
         let version = live.session.as_ref().map(|session| session.view().version.clone());
         let rule = self.admission.as_ref().and_then(|admission| admission.decision.rule.clone());
@@ -508,21 +523,7 @@ impl Operation {
             target: "mcpdeck::call", server = %self.slot.name, request_id = self.id.0,
             action = "answered from the cache", fresh = kept.fresh,
         );
-        CallOutcome {
-            call: self.id,
-            server: self.slot.name.clone(),
-            target: self.target.to_string(),
-            result: kept.result,
-            is_error: false,
-            output_violations: Vec::new(),
-            guard_warnings: Vec::new(),
-            forced: false,
-            duration: Duration::ZERO,
-            findings: Vec::new(),
-            waiting: Duration::ZERO,
-            source,
-            caller: self.caller(&self.slot.live()),
-        }
+        self.bare_outcome(&self.slot.live(), kept.result, source)
     }
 
     /// The key of this operation, when its answer may be kept at all.

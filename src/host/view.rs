@@ -464,7 +464,7 @@ impl HostView {
                         .or_insert_with(|| Arc::new(ServerView::new(name.clone(), record.at)));
                     Arc::make_mut(entry).apply(record.at, fact);
                     if !known {
-                        self.place_newest();
+                        self.sort_servers();
                     }
                 }
             }
@@ -475,19 +475,6 @@ impl HostView {
         let order = &self.order;
         let place = |name: &ServerName| order.get_index_of(name).unwrap_or(usize::MAX);
         self.servers.sort_by(|a, _, b, _| place(a).cmp(&place(b)));
-    }
-
-    /// A server that is added by a reload takes its place among those that were there.
-    fn place_newest(&mut self) {
-        let order = &self.order;
-        let place = |name: &ServerName| order.get_index_of(name).unwrap_or(usize::MAX);
-        let Some((name, _)) = self.servers.last() else { return };
-        let (mine, last) = (place(name), self.servers.len() - 1);
-        let before = |at: usize| self.servers.get_index(at).is_some_and(|(n, _)| place(n) > mine);
-        if last > 0 && before(last - 1) {
-            let to = self.servers.as_slice()[..last].partition_point(|n, _| place(n) <= mine);
-            self.servers.move_index(last, to);
-        }
     }
 
     fn trim_settled(&mut self) {

@@ -258,7 +258,6 @@ impl Responder for QueueHandle {
 
 // Who decides one request, in which order, and what the refusals look like on the wire.
 
-/// JSON-RPC: the method does not exist or is not available (JSON-RPC 2.0, section 5.1).
 /// A request that the host itself makes of the person, about `server`.
 pub(crate) fn own_request(server: ServerName, kind: RequestKind, params: Value) -> ServerRequest {
     ServerRequest {
@@ -274,6 +273,7 @@ pub(crate) fn own_request(server: ServerName, kind: RequestKind, params: Value) 
     }
 }
 
+/// JSON-RPC: the method does not exist or is not available (JSON-RPC 2.0, section 5.1).
 const METHOD_NOT_FOUND: i64 = -32_601;
 /// What the specification shows for a user who says no to sampling.
 const REJECTED: i64 = -1;
@@ -302,19 +302,14 @@ async fn decide(approvals: Arc<ApprovalQueue>, asked: ServerRequest) -> Answer {
         (may_park && approvals.present.load(Ordering::Relaxed) > 0).then(|| open.park(sender));
     approvals.facts.record(open.arrival()).await;
     let verdict = verdict(&approvals, &open.request, &asked, person);
-    let (answer, by) = tokio::select! {
+    let why = tokio::select! {
         biased;
-        verdict = verdict => verdict,
-        () = asked.withdrawn.cancelled() => {
-            open.withdraw("the call that asked is over");
-            return dismissal(&asked.kind, "the call that asked is over");
-        }
-        () = run_out(began, &mut patience) => {
-            open.withdraw("nobody answered in time");
-            return dismissal(&asked.kind, "nobody answered in time");
-        }
+        (answer, by) = verdict => return open.answered(answer, by),
+        () = asked.withdrawn.cancelled() => "the call that asked is over",
+        () = run_out(began, &mut patience) => "nobody answered in time",
     };
-    open.answered(answer, by)
+    open.withdraw(why);
+    dismissal(&asked.kind, why)
 }
 
 /// Ends when the time is over, which may be put off meanwhile.
@@ -368,18 +363,13 @@ fn shared_roots(approvals: &ApprovalQueue, asked: &ServerRequest) -> Option<(Ans
 }
 
 fn roots_of(approvals: &ApprovalQueue, asked: &ServerRequest) -> (Answer, Decider) {
-    let roots = roots(&approvals.roots(&asked.server));
-    (Answer::Result(json!({ "roots": roots })), Decider::Rule("the shared roots".to_owned()))
-}
-
-fn roots(roots: &[crate::config::RootConfig]) -> Vec<Value> {
-    roots
-        .iter()
-        .map(|root| match &root.name {
-            Some(name) => json!({"uri": root.uri, "name": name}),
-            None => json!({"uri": root.uri}),
-        })
-        .collect()
+    let roots = approvals.roots(&asked.server);
+    let roots = roots.iter().map(|root| match &root.name {
+        Some(name) => json!({"uri": root.uri, "name": name}),
+        None => json!({"uri": root.uri}),
+    });
+    let roots = json!({"roots": roots.collect::<Value>()});
+    (Answer::Result(roots), Decider::Rule("the shared roots".to_owned()))
 }
 
 /// Runs the application's callback; a panic in it refuses this one request and is told.

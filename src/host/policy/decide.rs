@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
+use globset::{Glob, GlobSet};
 use serde::{Deserialize, Serialize};
 
 use super::grants::{GrantWord, Grants};
@@ -277,11 +277,7 @@ pub(in crate::host) struct Trifecta {
 impl Trifecta {
     pub(super) fn compile(config: &TrifectaConfig) -> Self {
         let set = |globs: &[String]| {
-            let mut set = GlobSetBuilder::new();
-            for glob in globs.iter().filter_map(|glob| Glob::new(glob).ok()) {
-                set.add(glob);
-            }
-            set.build().unwrap_or_default()
+            GlobSet::new(globs.iter().filter_map(|glob| Glob::new(glob).ok())).unwrap_or_default()
         };
         Self {
             enabled: config.enabled,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use globset::{Candidate, Glob, GlobSet, GlobSetBuilder};
+use globset::{Candidate, Glob, GlobSet};
 use parking_lot::RwLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -295,11 +295,9 @@ fn expand(place: &str, rule: &RuleMatch, out: &mut [Vec<Entry>; 4]) -> Result<()
     let whole = servers.is_some() && !named && !hinted;
     let only = match &servers {
         Some(servers) if resources.is_some() || whole => {
-            let mut set = GlobSetBuilder::new();
-            for server in servers {
-                set.add(Glob::new(server).map_err(|error| error.to_string())?);
-            }
-            Some(Arc::new(set.build().map_err(|error| error.to_string())?))
+            let globs = servers.iter().map(|server| Glob::new(server));
+            let set = globs.collect::<Result<Vec<_>, _>>().and_then(GlobSet::new);
+            Some(Arc::new(set.map_err(|error| error.to_string())?))
         }
         _ => None,
     };
@@ -328,11 +326,8 @@ fn expand(place: &str, rule: &RuleMatch, out: &mut [Vec<Entry>; 4]) -> Result<()
 
 impl Globs {
     fn new(rules: Vec<Entry>) -> Result<Self, String> {
-        let mut set = GlobSetBuilder::new();
-        for entry in &rules {
-            set.add(entry.glob.clone());
-        }
-        Ok(Self { set: set.build().map_err(|error| error.to_string())?, rules })
+        let set = GlobSet::new(rules.iter().map(|entry| &entry.glob));
+        Ok(Self { set: set.map_err(|error| error.to_string())?, rules })
     }
 
     /// The first rule that is about it.

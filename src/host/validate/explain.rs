@@ -273,9 +273,5 @@ fn quoted(text: &str) -> String {
 
 /// Makes a message safe to draw and bounds its length: names and patterns come from servers.
 pub(super) fn safe(message: &str) -> String {
-    let mut cut: String = message.chars().take(MESSAGE).collect();
-    if cut.len() < message.len() {
-        cut.push('…');
-    }
-    SafeText::line(&cut).as_str().to_owned()
+    SafeText::cut(message, MESSAGE).to_string()
 }
