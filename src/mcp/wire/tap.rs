@@ -113,11 +113,12 @@ impl Tap {
     pub fn floods(&self) {
         const EVERY: Duration = Duration::from_secs(60);
         let now = Instant::now();
-        let last = self.flooded.lock().filter(|at| now - *at < EVERY);
-        if last.is_some() {
+        let mut flooded = self.flooded.lock();
+        if flooded.is_some_and(|at| now - at < EVERY) {
             return;
         }
-        *self.flooded.lock() = Some(now);
+        *flooded = Some(now);
+        drop(flooded);
         let what = if self.context.seen.is_http() { "what it sends" } else { "its stdout" };
         let message = format!("writes more than was requested; {what} is read at a limited rate");
         self.find(FindingKind::Flood, &message, b"", None);
