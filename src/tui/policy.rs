@@ -386,7 +386,7 @@ impl Screen for PolicyScreen {
             Action::Revoke => self.revoke(cx.model, out),
             Action::Against => self.turn(out),
             Action::WriteLock => write_lock(cx.model, out),
-            Action::Copy => out.copy(self.browser.doc.to_text()),
+            Action::Copy => out.copy(self.browser.detail.doc.to_text()),
             Action::Filter | Action::ClearFilter => {}
             Action::Back if !self.browser.act(action, Self::body(self.area)) => close(out),
             action => _ = self.browser.act(action, Self::body(self.area)),

@@ -11,8 +11,8 @@ pub mod pen;
 pub mod stream;
 pub mod text_input;
 
-pub use browser::{Browser, ListState, Part, Regions};
-pub use doc::{Doc, changed};
+pub use browser::{Browser, ListState, Part, Regions, Split, in_sight};
+pub use doc::{Doc, DocView, changed};
 pub use key_line::KeyLine;
 pub use pen::{Pen, width};
 pub use stream::Stream;

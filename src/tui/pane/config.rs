@@ -8,7 +8,7 @@ use crate::tui::model::{InputState, InputView, Model};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
 use crate::tui::widget::doc::wrap;
-use crate::tui::widget::{Doc, Pen};
+use crate::tui::widget::{Doc, DocView, Pen};
 
 /// Fewest columns in which a problem is shown at its place.
 const NARROWEST: u16 = 36;
@@ -29,8 +29,7 @@ named! {
 #[derive(Default)]
 pub struct ConfigPane {
     tab: Tab,
-    doc: Doc,
-    top: usize,
+    text: DocView,
     /// Lines of the text where problems stand.
     problems: Vec<usize>,
     /// The error of the newest file that was shown last.
@@ -45,12 +44,11 @@ impl ConfigPane {
     /// Shows the text so many tabs on.
     fn turn(&mut self, by: usize) {
         self.tab = Tab::ALL[(self.tab as usize + by) % Tab::ALL.len()];
-        self.top = 0;
+        self.text.top = 0;
     }
 
     fn scroll(&mut self, delta: isize, area: Rect) {
-        let last = self.doc.len().saturating_sub(usize::from(Self::body(area).height));
-        self.top = self.top.saturating_add_signed(delta).min(last);
+        self.text.scroll(delta, Self::body(area).height);
     }
 }
 
@@ -68,21 +66,21 @@ impl Pane for ConfigPane {
             Tab::Effective => effective(ui.model, &mut doc),
             Tab::Reload => reload(ui, &mut doc),
         }
-        self.doc = doc;
+        self.text.doc = doc;
         let error = ui.model.rejected().next();
         if self.error.as_ref() != error {
             // A file with an error opens there, with the lines before it.
             self.error = error.cloned();
             if let (Some(line), Tab::File) = (self.problems.first(), self.tab) {
-                self.top = line.saturating_sub(usize::from(ui.area.height / 3));
+                self.text.top = line.saturating_sub(usize::from(ui.area.height / 3));
             }
         }
         self.scroll(0, ui.area);
     }
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
-        let page = isize::try_from(Self::body(ui.area).height).unwrap_or(1).max(2) - 1;
-        if let Some(delta) = action.steps(page) {
+        let page = Self::body(ui.area).height.max(2) - 1;
+        if let Some(delta) = action.steps(page as isize) {
             self.scroll(delta, ui.area);
             return true;
         }
@@ -91,14 +89,14 @@ impl Pane for ConfigPane {
             Action::Left => self.turn(Tab::ALL.len() - 1),
             Action::NextProblem => {
                 self.tab = Tab::File;
-                let after = self.problems.iter().find(|line| **line > self.top);
+                let after = self.problems.iter().find(|line| **line > self.text.top);
                 if let Some(line) = after.or(self.problems.first()) {
-                    self.top = *line;
+                    self.text.top = *line;
                 }
                 self.scroll(0, ui.area);
             }
-            Action::Copy | Action::CopyAll => out.copy(self.doc.to_text()),
-            Action::Save => out.save("mcpdeck-config.txt", self.doc.to_text()),
+            Action::Copy | Action::CopyAll => out.copy(self.text.doc.to_text()),
+            Action::Save => out.save("mcpdeck-config.txt", self.text.doc.to_text()),
             _ => return false,
         }
         true
@@ -124,8 +122,7 @@ impl Pane for ConfigPane {
                 for tab in Tab::ALL {
                     let end = x + tab.name().len() as u16 + 3;
                     if (x..end).contains(&at.x) {
-                        self.tab = tab;
-                        self.top = 0;
+                        (self.tab, self.text.top) = (tab, 0);
                     }
                     x = end;
                 }
@@ -143,8 +140,7 @@ impl Pane for ConfigPane {
         }
         let body = Self::body(area);
         let inner = Rect { x: body.x + 1, width: body.width.saturating_sub(1), ..body };
-        self.doc.render(cx, self.top, inner.intersection(body), buf);
-        crate::tui::widget::scroll_bar(cx, self.doc.len(), self.top, body, buf);
+        self.text.render(cx, inner.intersection(body), buf);
     }
 }
 

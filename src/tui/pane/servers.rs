@@ -11,7 +11,8 @@ use crate::tui::model::{EngineState, Model};
 use crate::tui::overlay::{Overlay, Reader, Subject};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
-use crate::tui::widget::{Doc, ListState, Part, Pen};
+use crate::tui::widget::doc::wrap;
+use crate::tui::widget::{Doc, DocView, ListState, Part, Pen, Split, scroll_bar, vertical_rule};
 
 mod black_box;
 mod card;
@@ -26,80 +27,54 @@ pub use card::{breaker_line, unstable};
 pub struct ServersPane {
     list: ListState<ServerName>,
     names: Vec<ServerName>,
-    doc: Doc,
+    text: DocView,
     /// Lines of each server's card, in the order of `names`.
     cards: Vec<Range<usize>>,
-    top: usize,
     hide_graph: bool,
     /// How the table is sorted; cards are shown without one.
     order: Option<table::Order>,
     reversed: bool,
     /// The rest of the selected server's black box, beside the cards.
-    detail: Doc,
-    detail_top: usize,
-    hide_detail: bool,
-    part: Part,
+    detail: DocView,
+    split: Split,
 }
 
 /// Width from which cards and black box stand side by side.
 const SIDE_BY_SIDE: u16 = 150;
 
-struct Regions {
-    cards: Rect,
-    divider: Option<Rect>,
-    detail: Option<Rect>,
-}
-
 impl ServersPane {
-    fn regions(&self, area: Rect, model: &Model) -> Regions {
-        let beside = area.width >= SIDE_BY_SIDE && model.scope.is_none() && !self.hide_detail;
-        if !beside {
-            return Regions { cards: area, divider: None, detail: None };
+    /// Where the cards are, and where rule and detail are beside them.
+    fn regions(&self, area: Rect, model: &Model) -> (Rect, Option<[Rect; 2]>) {
+        let wide = area.width >= SIDE_BY_SIDE && model.scope.is_none();
+        if !wide || !self.split.is_beside(area) {
+            return (area, None);
         }
-        let share = area.width / 2;
-        let x = area.x + share + 2;
-        Regions {
-            cards: Rect { width: share, ..area },
-            divider: Some(Rect { x: area.x + share, width: 1, ..area }),
-            detail: Some(Rect { x, width: area.right() - x, ..area }),
-        }
+        let [cards, divider, detail] = Split::beside(area, area.width / 2);
+        (cards, Some([divider, detail]))
     }
 
     fn step(&mut self, delta: isize, area: Rect) {
         let before = self.list.index();
         self.list.step(delta, &self.names[..], self.names.len());
         if self.list.index() != before {
-            self.detail_top = 0;
+            self.detail.top = 0;
         }
-        self.reveal(area);
-    }
-
-    fn reveal(&mut self, area: Rect) {
         let height = usize::from(area.height).max(1);
         if let Some(card) = self.cards.get(self.list.index()) {
-            if card.end > self.top + height {
-                self.top = card.end - height;
-            }
-            self.top = self.top.min(card.start);
+            let mut top = self.text.top.max(card.end.saturating_sub(height));
             if self.list.index() + 1 == self.cards.len() {
                 // At the last card the graph below it comes along.
-                self.top = self.top.max(self.doc.len().saturating_sub(height)).min(card.start);
+                top = top.max(self.text.doc.len().saturating_sub(height));
             }
+            self.text.top = top.min(card.start);
         }
-        self.clamp(area);
-    }
-
-    fn clamp(&mut self, area: Rect) {
-        let height = usize::from(area.height);
-        self.top = self.top.min(self.doc.len().saturating_sub(height));
-        self.detail_top = self.detail_top.min(self.detail.len().saturating_sub(height));
+        self.scroll(0, area, Part::List);
     }
 
     /// Scrolls what the keys go to.
     fn scroll(&mut self, delta: isize, area: Rect, part: Part) {
-        let top = if part == Part::Detail { &mut self.detail_top } else { &mut self.top };
-        *top = top.saturating_add_signed(delta);
-        self.clamp(area);
+        let view = if part == Part::Detail { &mut self.detail } else { &mut self.text };
+        view.scroll(delta, area.height);
     }
 
     fn table(&mut self, ui: Ui<'_>, order: table::Order) -> Doc {
@@ -143,37 +118,38 @@ impl Pane for ServersPane {
 
     fn sync(&mut self, ui: Ui<'_>) {
         self.names = ui.model.servers().map(|server| server.name.clone()).collect();
-        let regions = self.regions(ui.area, ui.model);
+        let (cards, beside) = self.regions(ui.area, ui.model);
         self.cards.clear();
         if let Some(scope) = ui.model.scope.as_ref().filter(|s| ui.model.server(s).is_some()) {
             let area = Rect { width: ui.area.width.saturating_sub(3), ..ui.area };
-            self.doc = black_box(Ui { area, ..ui }, scope);
+            self.text.doc = black_box(Ui { area, ..ui }, scope);
         } else {
-            let ui = Ui { area: regions.cards, ..ui };
-            self.doc = match self.order {
+            let ui = Ui { area: cards, ..ui };
+            self.text.doc = match self.order {
                 Some(order) => self.table(ui, order),
                 None => self.cards(ui),
             };
         }
         self.list.sync(&self.names[..], self.names.len());
-        self.detail = Doc::default();
-        if let (Some(area), Some(name)) = (regions.detail, self.list.selected()) {
+        self.detail.doc = Doc::default();
+        if let (Some([_, area]), Some(name)) = (beside, self.list.selected()) {
             let area = Rect { width: area.width.saturating_sub(2), ..area };
             let mut doc = Doc::new(area.width);
             doc.heading(Model::name(name));
-            self.detail = below_card(Ui { area, ..ui }, name, doc);
+            self.detail.doc = below_card(Ui { area, ..ui }, name, doc);
         } else {
-            self.part = Part::List;
+            self.split.close();
         }
-        self.clamp(ui.area);
+        self.scroll(0, ui.area, Part::List);
+        self.scroll(0, ui.area, Part::Detail);
     }
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
-        let page = isize::try_from(ui.area.height).unwrap_or(1).max(2) - 1;
+        let page = ui.area.height.max(2) as isize - 1;
         // What has no selection of its own is scrolled.
-        let alone = ui.model.scope.is_some() || self.part == Part::Detail;
-        let beside = self.regions(ui.area, ui.model).detail.is_some();
-        let part = self.part;
+        let part = self.split.part;
+        let alone = ui.model.scope.is_some() || part == Part::Detail;
+        let beside = self.regions(ui.area, ui.model).1.is_some();
         if let Some(delta) = action.steps(page) {
             if alone || matches!(action, Action::PageUp | Action::PageDown) {
                 self.scroll(delta, ui.area, part);
@@ -183,15 +159,10 @@ impl Pane for ServersPane {
             return true;
         }
         match action {
-            Action::Open | Action::Right if beside => self.part = Part::Detail,
-            Action::Left | Action::Back if part == Part::Detail => {
-                self.part = Part::List;
-                let read = self.list.selected();
+            Action::Open | Action::Right if beside => self.split.part = Part::Detail,
+            action if self.split.act(action) => {
+                let read = self.list.selected().filter(|_| action != Action::ToggleDetail);
                 out.effects.extend(read.and_then(|name| removals_seen(ui.model, name)));
-            }
-            Action::ToggleDetail => {
-                self.hide_detail = !self.hide_detail;
-                self.part = Part::List;
             }
             Action::Graph => self.hide_graph = !self.hide_graph,
             Action::Sort => {
@@ -209,53 +180,46 @@ impl Pane for ServersPane {
                     out.overlay = Some(Overlay::Reader(Reader::of(Subject::BlackBox(name))));
                 }
             }
-            Action::Copy if part == Part::Detail => out.copy(self.detail.to_text()),
+            Action::Copy if part == Part::Detail => out.copy(self.detail.doc.to_text()),
             Action::Copy => match self.cards.get(self.list.index()) {
-                Some(card) => out.copy(self.doc.lines_as_text(card.clone(), &[Role::Accent])),
-                None => out.copy(self.doc.to_text()),
+                Some(card) => out.copy(self.text.doc.lines_as_text(card.clone(), &[Role::Accent])),
+                None => out.copy(self.text.doc.to_text()),
             },
-            Action::CopyAll => out.copy(self.doc.to_text()),
-            Action::Save => out.save("servers.txt", self.doc.to_text()),
+            Action::CopyAll => out.copy(self.text.doc.to_text()),
+            Action::Save => out.save("servers.txt", self.text.doc.to_text()),
             _ => return false,
         }
         true
     }
 
     fn availability(&self, action: Action, model: &Model) -> Option<Availability> {
-        match action {
-            Action::Open => Some(when(
-                model.scope.is_none() && !self.names.is_empty(),
-                "its diagnostics are shown already",
-            )),
-            Action::Sort => Some(when(
-                model.scope.is_none() && !self.names.is_empty(),
-                "only one server is shown",
-            )),
-            Action::SortReverse => Some(when(self.order.is_some(), "{sort} shows the table first")),
-            Action::Graph => Some(when(
-                model.view.servers.values().any(|s| !s.dependencies.is_empty()),
-                "no server depends on another",
-            )),
-            Action::Filter => Some(Err("{previous-server} and {next-server} show one server")),
-            _ => None,
-        }
+        let many = model.scope.is_none() && !self.names.is_empty();
+        Some(match action {
+            Action::Open => when(many, "its diagnostics are shown already"),
+            Action::Sort => when(many, "only one server is shown"),
+            Action::SortReverse => when(self.order.is_some(), "{sort} shows the table first"),
+            Action::Graph => {
+                let mut servers = model.view.servers.values();
+                when(servers.any(|s| !s.dependencies.is_empty()), "no server depends on another")
+            }
+            Action::Filter => Err("{previous-server} and {next-server} show one server"),
+            _ => return None,
+        })
     }
 
     fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
-        let regions = self.regions(ui.area, ui.model);
-        let in_detail = regions.detail.is_some_and(|area| area.contains(gesture.position()));
+        let beside = self.regions(ui.area, ui.model).1;
+        let in_detail = beside.is_some_and(|[_, detail]| detail.contains(gesture.position()));
+        let part = if in_detail { Part::Detail } else { Part::List };
         match gesture {
-            Gesture::Scroll { delta, .. } => {
-                let part = if in_detail { Part::Detail } else { Part::List };
-                self.scroll(delta, ui.area, part);
-            }
-            Gesture::Click(_) | Gesture::DoubleClick(_) if in_detail => self.part = Part::Detail,
+            Gesture::Scroll { delta, .. } => self.scroll(delta, ui.area, part),
             Gesture::Click(at) | Gesture::DoubleClick(at) => {
-                self.part = Part::List;
-                let line = self.top + usize::from(at.y.saturating_sub(ui.area.y));
-                if let Some(n) = self.cards.iter().position(|card| card.contains(&line)) {
+                self.split.part = part;
+                let line = self.text.top + usize::from(at.y.saturating_sub(ui.area.y));
+                let card = self.cards.iter().position(|card| card.contains(&line));
+                if let Some(n) = card.filter(|_| !in_detail) {
                     self.list.select_index(n, &self.names[..]);
-                    self.detail_top = 0;
+                    self.detail.top = 0;
                     if matches!(gesture, Gesture::DoubleClick(_)) {
                         self.act(Action::Open, ui, out);
                     }
@@ -265,32 +229,27 @@ impl Pane for ServersPane {
     }
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        if self.names.is_empty() && self.doc.is_empty() {
+        if self.names.is_empty() && self.text.doc.is_empty() {
             return render_empty(cx, area, buf);
         }
-        let regions = self.regions(area, cx.model);
-        if let (Some(divider), Some(detail)) = (regions.divider, regions.detail) {
-            crate::tui::widget::vertical_rule(cx, divider, buf);
-            self.detail.render(cx, self.detail_top, detail, buf);
-            let length = self.detail.len();
-            crate::tui::widget::scroll_bar(cx, length, self.detail_top, detail, buf);
+        let (area, beside) = self.regions(area, cx.model);
+        if let Some([divider, detail]) = beside {
+            vertical_rule(cx, divider, buf);
+            self.detail.render(cx, detail, buf);
         }
-        let area = regions.cards;
         let inner =
             Rect { x: area.x + 2.min(area.width), width: area.width.saturating_sub(3), ..area };
-        self.doc.render(cx, self.top, inner, buf);
-        if let Some(card) = self.cards.get(self.list.index()) {
-            for line in card.clone() {
-                if let Some(row) = line.checked_sub(self.top).filter(|r| *r < area.height.into()) {
-                    let sign =
-                        if line == card.start { cx.glyphs.cursor } else { cx.glyphs.vertical };
-                    let here = cx.focused && self.part == Part::List;
-                    let role = if here { Role::Accent } else { Role::Faint };
-                    Pen::new(buf, area).at(0, row as u16).clip(sign, 1, cx.style(role));
-                }
-            }
+        self.text.doc.render(cx, self.text.top, inner, buf);
+        let card = self.cards.get(self.list.index()).cloned().unwrap_or_default();
+        let here = cx.focused && self.split.part == Part::List;
+        let role = if here { Role::Accent } else { Role::Faint };
+        let window = self.text.top..self.text.top + usize::from(area.height);
+        for line in card.clone().filter(|line| window.contains(line)) {
+            let sign = if line == card.start { cx.glyphs.cursor } else { cx.glyphs.vertical };
+            let row = (line - self.text.top) as u16;
+            Pen::new(buf, area).at(0, row).clip(sign, 1, cx.style(role));
         }
-        crate::tui::widget::scroll_bar(cx, self.doc.len(), self.top, area, buf);
+        scroll_bar(cx, self.text.doc.len(), self.text.top, area, buf);
     }
 
     fn server(&self, model: &Model) -> Option<ServerName> {
@@ -298,9 +257,7 @@ impl Pane for ServersPane {
     }
 
     fn focus_next(&mut self, ui: Ui<'_>) -> bool {
-        let beside = self.regions(ui.area, ui.model).detail.is_some();
-        self.part = if beside && self.part == Part::List { Part::Detail } else { Part::List };
-        self.part == Part::Detail
+        self.regions(ui.area, ui.model).1.is_some() && self.split.focus_next(ui.area)
     }
 }
 
@@ -309,12 +266,9 @@ fn render_empty(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
     match &cx.model.engine {
         EngineState::Failed(reason) => {
             pen.at(1, 1).put("the servers were not started", cx.style(Role::Error));
-            for (row, line) in
-                crate::tui::widget::doc::wrap(reason, area.width.saturating_sub(2).max(8))
-                    .take(usize::from(area.height.saturating_sub(4)))
-                    .enumerate()
-            {
-                pen.at(1, row as u16 + 3).put(Ink::line(line), cx.style(Role::Text));
+            let lines = wrap(reason, area.width.saturating_sub(2).max(8));
+            for (row, line) in (3..area.height.saturating_sub(1)).zip(lines) {
+                pen.at(1, row).put(Ink::line(line), cx.style(Role::Text));
             }
         }
         EngineState::Running => {

@@ -9,8 +9,7 @@ use crate::tui::model::{Model, zoned};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prefs::{Prefs, SavedFilter};
 use crate::tui::prelude::*;
-use crate::tui::widget::browser::Split;
-use crate::tui::widget::{FilterLine, Part, Regions, Stream, stream};
+use crate::tui::widget::{FilterLine, Part, Regions, Split, Stream, stream};
 
 mod detail;
 mod row;

@@ -329,14 +329,13 @@ proptest! {
         let mut tree = Tree::new(&value);
         for row in folds {
             tree.cursor = row.min(tree.len() - 1);
-            let open = tree.is_open();
-            tree.set_open(&value, !open);
+            tree.fold(&value, Action::Open);
         }
         let rows = tree.rows(&value, 0, usize::MAX);
         prop_assert_eq!(rows.len(), tree.len());
         for (i, row) in rows.iter().enumerate() {
             let path = tree.path(i).unwrap_or_default();
-            prop_assert_eq!(tree.row_of(&path), Some(i));
+            prop_assert_eq!(tree.row_of(&path), i);
             tree.cursor = i;
             prop_assert_eq!(tree.current(&value), row.value);
             prop_assert_eq!(value.pointer(&tree.pointer(&value)), Some(row.value));

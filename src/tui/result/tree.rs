@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-
-use serde_json::Value;
+use std::ops::Bound;
 
 use crate::tui::form::pointer::join;
+use crate::tui::prelude::*;
 
 /// Longer strings are not searched; the content view searches those.
 const SEARCHED: usize = 1 << 20;
@@ -14,26 +14,11 @@ const SEARCHED: usize = 1 << 20;
 /// Where a row is: index of the child at each level.
 pub type Path = Vec<usize>;
 
-/// What is unfolded below one container.
-#[derive(Clone, Debug, Default)]
-struct Open {
-    /// Children of the container.
-    children: usize,
-    /// Those that are unfolded themselves.
-    open: BTreeMap<usize, Open>,
-}
-
-impl Open {
-    /// Rows below the container's own.
-    fn rows(&self) -> usize {
-        self.children + self.open.values().map(Self::rows).sum::<usize>()
-    }
-}
-
-/// The folds of one value, the cursor and the scroll position.
+/// The folds of one value, and the cursor.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
-    open: Option<Open>,
+    /// What is unfolded, with how many children it has. What holds it is unfolded, too.
+    open: BTreeMap<Path, usize>,
     /// Row of the cursor.
     pub cursor: usize,
 }
@@ -90,121 +75,132 @@ fn child(value: &Value, index: usize) -> Option<(Key<'_>, &Value)> {
 impl Tree {
     /// Unfolds the root, and small values wholly.
     pub fn new(value: &Value) -> Self {
-        Self { open: unfold_small(value, 0, &mut 120), cursor: 0 }
+        let mut tree = Self::default();
+        tree.unfold_small(value, &mut Path::new(), &mut 120);
+        tree
+    }
+
+    fn unfold_small(&mut self, value: &Value, path: &mut Path, budget: &mut usize) {
+        let children = children(value);
+        if children == 0 || (!path.is_empty() && children > *budget) {
+            return;
+        }
+        *budget = budget.saturating_sub(children);
+        self.open.insert(path.clone(), children);
+        let few = if children <= 64 { children } else { 0 };
+        for (index, (_, child)) in members(value, 0).take(few).enumerate() {
+            path.push(index);
+            self.unfold_small(child, path, budget);
+            path.pop();
+        }
+    }
+
+    /// What is unfolded below a place, from the top.
+    fn below<'a>(&'a self, path: &'a [usize]) -> impl Iterator<Item = (&'a Path, &'a usize)> {
+        let behind = self.open.range::<[usize], _>((Bound::Excluded(path), Bound::Unbounded));
+        behind.take_while(|(at, _)| at.starts_with(path))
+    }
+
+    /// Rows below a place.
+    fn rows_below(&self, path: &[usize]) -> usize {
+        let own = self.open.get(path).copied().unwrap_or(0);
+        own + self.below(path).map(|(_, children)| children).sum::<usize>()
     }
 
     /// How many rows are visible.
     pub(crate) fn len(&self) -> usize {
-        1 + self.open.as_ref().map_or(0, Open::rows)
+        1 + self.rows_below(&[])
     }
 
     /// The rows from `from` on, at most `most`.
     pub fn rows<'a>(&self, value: &'a Value, from: usize, most: usize) -> Vec<TreeRow<'a>> {
-        let mut out = Vec::with_capacity(most.min(200));
-        let mut walk = Walk { skip: from, most, out: &mut out };
-        walk.node(value, None, 0, self.open.as_ref());
-        out
+        let mut walk = Walk { tree: self, skip: from, most, out: Vec::new() };
+        walk.node(value, None, &mut Path::new());
+        walk.out
     }
 
-    /// Where the row at `row` is.
-    pub fn path(&self, row: usize) -> Option<Path> {
-        let mut path = Vec::new();
-        let mut rest = row.checked_sub(1)?;
-        let mut open = self.open.as_ref()?;
-        'down: loop {
-            let mut before = 0;
-            for (index, inner) in &open.open {
-                let own = index - before;
-                if rest < own {
-                    path.push(before + rest);
-                    return Some(path);
+    /// Where the row at `row` is; `None` when there is no such row.
+    pub(super) fn path(&self, row: usize) -> Option<Path> {
+        let (mut path, mut rest) = (Path::new(), row);
+        while rest > 0 {
+            let children = *self.open.get(&path)?;
+            let (mut index, depth) = (rest - 1, path.len());
+            rest = 0;
+            for (at, _) in self.below(&path).filter(|(at, _)| at.len() == depth + 1) {
+                let (own, rows) = (at[depth], self.rows_below(at));
+                if index <= own + rows {
+                    // Before this child, this child, or inside of it.
+                    rest = index.saturating_sub(own);
+                    index = index.min(own);
+                    break;
                 }
-                rest -= own;
-                // The unfolded child itself, then its rows.
-                if rest == 0 {
-                    path.push(*index);
-                    return Some(path);
-                }
-                if rest <= inner.rows() {
-                    path.push(*index);
-                    rest -= 1;
-                    open = inner;
-                    continue 'down;
-                }
-                rest -= 1 + inner.rows();
-                before = index + 1;
+                index -= rows;
             }
-            let index = before + rest;
-            if index >= open.children {
+            if index >= children {
                 return None;
             }
             path.push(index);
-            return Some(path);
         }
+        Some(path)
     }
 
-    /// The row of a place, when everything above it is unfolded.
-    pub fn row_of(&self, path: &[usize]) -> Option<usize> {
-        let mut row = 0;
-        let mut open = self.open.as_ref();
-        for index in path {
-            let here = open?;
-            row += 1 + index + here.open.range(..index).map(|(_, o)| o.rows()).sum::<usize>();
-            open = here.open.get(index);
-        }
-        Some(row)
+    /// Where the row of the cursor is.
+    fn here(&self) -> Path {
+        self.path(self.cursor).unwrap_or_default()
+    }
+
+    /// The row of a place of which everything above is unfolded.
+    pub(super) fn row_of(&self, path: &[usize]) -> usize {
+        let before = self.open.range::<[usize], _>((Bound::Unbounded, Bound::Excluded(path)));
+        let beside = before.filter(|(at, _)| !path.starts_with(at));
+        path.iter().map(|index| 1 + index).sum::<usize>() + beside.map(|(_, n)| n).sum::<usize>()
     }
 
     /// Unfolds or folds the row of the cursor; gives whether it could.
-    pub fn set_open(&mut self, value: &Value, open: bool) -> bool {
-        let path = self.path(self.cursor).unwrap_or_default();
-        let Some(target) = at(value, &path).filter(|v| children(v) > 0) else { return false };
-        let fresh = Open { children: children(target), open: BTreeMap::new() };
-        let Some((last, above)) = path.split_last() else {
-            self.open = open.then_some(fresh);
-            return true;
-        };
-        let Some(parent) = self.open_at(above) else { return false };
-        if open {
-            parent.open.entry(*last).or_insert(fresh);
+    fn set_open(&mut self, value: &Value, open: bool) -> bool {
+        let path = self.here();
+        let children = at(value, &path).map_or(0, children);
+        if open && children > 0 {
+            self.open.insert(path, children);
         } else {
-            parent.open.remove(last);
+            self.open.retain(|at, _| !at.starts_with(&path));
         }
-        true
+        children > 0
     }
 
-    /// Whether the row of the cursor is unfolded.
-    pub fn is_open(&self) -> bool {
-        let path = self.path(self.cursor).unwrap_or_default();
-        let root = self.open.as_ref();
-        root.is_some_and(|root| path.iter().try_fold(root, |open, at| open.open.get(at)).is_some())
+    /// Folds, unfolds or leaves the row of the cursor; gives whether that meant something, and `None`
+    /// for other actions.
+    pub fn fold(&mut self, value: &Value, action: Action) -> Option<bool> {
+        let is_open = self.open.contains_key(&self.here());
+        Some(match action {
+            Action::Open | Action::Fold => self.set_open(value, !is_open),
+            Action::Right => !is_open && self.set_open(value, true),
+            Action::Left if is_open => self.set_open(value, false),
+            // Out of a value that is folded or has nothing to fold: to what holds it.
+            Action::Left => {
+                let mut path = self.here();
+                let is_inside = path.pop().is_some();
+                self.cursor = self.row_of(&path);
+                is_inside
+            }
+            _ => return None,
+        })
     }
 
     /// Puts the cursor on a place, unfolding what is above it.
-    pub fn reveal(&mut self, value: &Value, path: &[usize]) {
-        if self.open.is_none() && children(value) > 0 {
-            self.open = Some(Open { children: children(value), open: BTreeMap::new() });
+    fn reveal(&mut self, value: &Value, path: &[usize]) {
+        for depth in 0..path.len() {
+            let above = &path[..depth];
+            self.open.insert(above.to_vec(), at(value, above).map_or(0, children));
         }
-        for depth in 1..path.len() {
-            let (last, above) = (path[depth - 1], &path[..depth - 1]);
-            let Some(target) = at(value, &path[..depth]) else { break };
-            let children = children(target);
-            if let Some(parent) = self.open_at(above) {
-                parent.open.entry(last).or_insert(Open { children, open: BTreeMap::new() });
-            }
-        }
-        self.cursor = self.row_of(path).unwrap_or(0);
-    }
-
-    fn open_at(&mut self, path: &[usize]) -> Option<&mut Open> {
-        path.iter().try_fold(self.open.as_mut()?, |open, index| open.open.get_mut(index))
+        self.cursor = self.row_of(path);
     }
 
     /// JSON pointer (RFC 6901) of the row of the cursor.
     pub fn pointer(&self, value: &Value) -> String {
         let mut out = String::new();
         let mut here = value;
-        for index in self.path(self.cursor).unwrap_or_default() {
+        for index in self.here() {
             let Some((key, next)) = child(here, index) else { break };
             match key {
                 Key::Name(name) => out = join(&out, name),
@@ -217,13 +213,13 @@ impl Tree {
 
     /// The value at the row of the cursor.
     pub fn current<'a>(&self, value: &'a Value) -> &'a Value {
-        at(value, &self.path(self.cursor).unwrap_or_default()).unwrap_or(value)
+        at(value, &self.here()).unwrap_or(value)
     }
 
     /// Goes to the next row after the cursor, folded or not, whose key or scalar holds `needle`;
     /// starts again at the top. Gives whether there is one.
     pub fn search(&mut self, value: &Value, needle: &str) -> bool {
-        let start = self.path(self.cursor).unwrap_or_default();
+        let start = self.here();
         let needle = needle.to_lowercase();
         let mut path = Vec::new();
         let found = !needle.is_empty()
@@ -275,58 +271,44 @@ fn at<'a>(value: &'a Value, path: &[usize]) -> Option<&'a Value> {
     path.iter().try_fold(value, |here, index| child(here, *index).map(|(_, v)| v))
 }
 
-fn unfold_small(value: &Value, depth: usize, budget: &mut usize) -> Option<Open> {
-    let children = children(value);
-    if children == 0 || (depth > 0 && children > *budget) {
-        return None;
-    }
-    *budget = budget.saturating_sub(children);
-    let mut open = Open { children, open: BTreeMap::new() };
-    if children <= 64 {
-        for index in 0..children {
-            if let Some((_, v)) = child(value, index)
-                && let Some(inner) = unfold_small(v, depth + 1, budget)
-            {
-                open.open.insert(index, inner);
-            }
-        }
-    }
-    Some(open)
-}
-
 struct Walk<'v, 'o> {
+    tree: &'o Tree,
     skip: usize,
     most: usize,
-    out: &'o mut Vec<TreeRow<'v>>,
+    out: Vec<TreeRow<'v>>,
 }
 
 impl<'v> Walk<'v, '_> {
-    fn node(&mut self, value: &'v Value, key: Option<Key<'v>>, depth: usize, open: Option<&Open>) {
+    fn node(&mut self, value: &'v Value, key: Option<Key<'v>>, path: &mut Path) {
         if self.out.len() >= self.most {
             return;
         }
+        let is_open = self.tree.open.contains_key(path);
         if self.skip > 0 {
             self.skip -= 1;
         } else {
-            let fold = (children(value) > 0).then_some(open.is_some());
-            self.out.push(TreeRow { depth, key, value, open: fold });
+            let open = (children(value) > 0).then_some(is_open);
+            self.out.push(TreeRow { depth: path.len(), key, value, open });
         }
-        let Some(open) = open else { return };
-        if self.skip >= open.rows() {
-            self.skip -= open.rows();
+        if !is_open {
+            return;
+        }
+        let below = self.tree.rows_below(path);
+        if self.skip >= below {
+            self.skip -= below;
             return;
         }
         // Whole runs of folded children are skipped without being looked at.
-        let first = match open.open.keys().next() {
-            Some(next) => self.skip.min(*next),
-            None => self.skip,
-        };
+        let unfolded = self.tree.below(path).next().map_or(usize::MAX, |(at, _)| at[path.len()]);
+        let first = self.skip.min(unfolded);
         self.skip -= first;
-        for (index, (key, node)) in (first..).zip(members(value, first)) {
+        for (index, (key, child)) in (first..).zip(members(value, first)) {
             if self.out.len() >= self.most {
                 return;
             }
-            self.node(node, Some(key), depth + 1, open.open.get(&index));
+            path.push(index);
+            self.node(child, Some(key), path);
+            path.pop();
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::tui::result::content::{self, Block, BlockKind, Blocks, blocks};
 use crate::tui::result::draw::Laid;
 use crate::tui::result::rows::{Shared, find};
 use crate::tui::result::tree::Tree;
+use crate::tui::widget::in_sight;
 
 /// The ways to look at a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -195,12 +196,7 @@ impl ResultView {
         let Some((tree, _)) = self.tree() else { return };
         let (mismatch, violations) = self.notices(usize::from(self.height));
         let height = usize::from(self.height).saturating_sub(violations + usize::from(mismatch));
-        let (cursor, height) = (tree.cursor, height.max(1));
-        if cursor < self.scroll {
-            self.scroll = cursor;
-        } else if cursor >= self.scroll + height {
-            self.scroll = cursor + 1 - height;
-        }
+        self.scroll = in_sight(self.scroll, tree.cursor, height);
     }
 
     /// Does what was asked; gives what it wants done outside.
@@ -221,9 +217,8 @@ impl ResultView {
             }
             Action::NextBlock => self.next_block(),
             Action::Open => return self.enter(),
-            Action::Left => self.fold(),
-            Action::Right => {
-                self.with_tree(|tree, value| tree.set_open(value, true));
+            Action::Left | Action::Right => {
+                self.with_tree(|tree, value| tree.fold(value, action));
             }
             Action::Markdown => {
                 self.plain = !self.plain;
@@ -300,8 +295,7 @@ impl ResultView {
 
     fn enter(&mut self) -> Option<Effect> {
         if self.tab != Tab::Content {
-            let open = self.tree().is_some_and(|(tree, _)| tree.is_open());
-            self.with_tree(|tree, value| tree.set_open(value, !open));
+            self.with_tree(|tree, value| tree.fold(value, Action::Open));
             return None;
         }
         match &self.blocks.get(self.block)?.kind {
@@ -309,17 +303,6 @@ impl ResultView {
             BlockKind::Data { .. } => Some(self.saved()),
             _ => None,
         }
-    }
-
-    fn fold(&mut self) {
-        self.with_tree(|tree, value| {
-            if tree.is_open() {
-                tree.set_open(value, false);
-            } else if let Some(mut path) = tree.path(tree.cursor) {
-                path.pop();
-                tree.cursor = tree.row_of(&path).unwrap_or(0);
-            }
-        });
     }
 
     // Finding in a result, and taking out of it: search, copy, save.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::tui::pane::{Cx, Gesture};
 use crate::tui::prelude::*;
-use crate::tui::widget::{Doc, FilterLine, Pen};
+use crate::tui::widget::{Doc, DocView, FilterLine, Pen};
 
 /// Where the keys go inside a pane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Regions {
 }
 
 /// Width from which list and detail stand side by side.
-pub const SIDE_BY_SIDE: u16 = 88;
+const SIDE_BY_SIDE: u16 = 88;
 
 /// Which of a list and its detail is shown, and where the keys go.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,19 +47,26 @@ pub struct Split {
 }
 
 impl Split {
-    fn is_beside(self, area: Rect) -> bool {
+    /// Whether both are shown in `area`.
+    pub const fn is_beside(self, area: Rect) -> bool {
         area.width >= SIDE_BY_SIDE && !self.alone
+    }
+
+    /// The first `share` columns, the rule behind them, and the rest.
+    pub const fn beside(area: Rect, share: u16) -> [Rect; 3] {
+        let x = area.x + share + 2;
+        [
+            Rect { width: share, ..area },
+            Rect { x: area.x + share, width: 1, ..area },
+            Rect { x, width: area.right() - x, ..area },
+        ]
     }
 
     /// How `area` is divided; beside a detail the list has `share` columns.
     pub fn regions(self, area: Rect, share: u16) -> Regions {
         let (list, divider, detail) = if self.is_beside(area) {
-            let x = area.x + share + 2;
-            (
-                Rect { width: share, ..area },
-                Some(Rect { x: area.x + share, width: 1, ..area }),
-                Some(Rect { x, width: area.right() - x, ..area }),
-            )
+            let [list, divider, detail] = Self::beside(area, share);
+            (list, Some(divider), Some(detail))
         } else if self.opened {
             (Rect { width: 0, height: 0, ..area }, None, Some(area))
         } else {
@@ -121,9 +128,7 @@ pub struct Browser<I> {
     /// Cells the list has use for; it gets them as long as the detail keeps enough.
     pub wants: u16,
     /// The detail.
-    pub doc: Doc,
-    /// First visible line of the detail.
-    pub doc_top: usize,
+    pub detail: DocView,
 }
 
 impl<I> Default for Browser<I> {
@@ -134,8 +139,7 @@ impl<I> Default for Browser<I> {
             filter: FilterLine::default(),
             split: Split::default(),
             wants: 0,
-            doc: Doc::default(),
-            doc_top: 0,
+            detail: DocView::default(),
         }
     }
 }
@@ -172,8 +176,8 @@ impl<I: Clone + PartialEq> Browser<I> {
 
     /// Takes another detail; its scroll position stays inside.
     pub fn set_doc(&mut self, doc: Doc, area: Rect) {
-        self.doc = doc;
-        self.clamp_doc(area);
+        self.detail.doc = doc;
+        self.scroll_detail(0, area);
     }
 
     /// Tells of the selected row in the detail, where that is shown.
@@ -186,9 +190,8 @@ impl<I: Clone + PartialEq> Browser<I> {
         }
     }
 
-    fn clamp_doc(&mut self, area: Rect) {
-        let height = self.regions(area).detail.map_or(0, |d| usize::from(d.height));
-        self.doc_top = self.doc_top.min(self.doc.len().saturating_sub(height));
+    fn scroll_detail(&mut self, delta: isize, area: Rect) {
+        self.detail.scroll(delta, self.regions(area).detail.map_or(0, |detail| detail.height));
     }
 
     /// The selected id.
@@ -198,10 +201,13 @@ impl<I: Clone + PartialEq> Browser<I> {
 
     /// Handles what every list does; gives whether the action was one of these.
     pub fn act(&mut self, action: Action, area: Rect) -> bool {
-        if self.split.part == Part::Detail && self.act_in_detail(action, area) {
+        let regions = self.regions(area);
+        let in_detail = regions.detail.filter(|_| self.split.part == Part::Detail);
+        if let Some(delta) = in_detail.and_then(|detail| action.steps(detail.height as isize - 1)) {
+            self.scroll_detail(delta, area);
             return true;
         }
-        if let Some(delta) = action.steps(self.height(area).max(2) as isize - 1) {
+        if let Some(delta) = action.steps(regions.list.height.max(2) as isize - 1) {
             self.step(delta, area);
             return true;
         }
@@ -219,22 +225,13 @@ impl<I: Clone + PartialEq> Browser<I> {
         true
     }
 
-    fn act_in_detail(&mut self, action: Action, area: Rect) -> bool {
-        let page =
-            self.regions(area).detail.map_or(1, |d| isize::try_from(d.height).unwrap_or(1)) - 1;
-        let Some(delta) = action.steps(page) else { return false };
-        self.doc_top = self.doc_top.saturating_add_signed(delta);
-        self.clamp_doc(area);
-        true
-    }
-
     /// Moves the selection.
     pub fn step(&mut self, delta: isize, area: Rect) {
         let before = self.list.index();
         let height = self.height(area);
         self.list.step(delta, &self.rows[..], height);
         if self.list.index() != before {
-            self.doc_top = 0;
+            self.detail.top = 0;
         }
     }
 
@@ -244,10 +241,7 @@ impl<I: Clone + PartialEq> Browser<I> {
         let inside = |r: Rect| r.contains(gesture.position());
         let in_detail = regions.detail.is_some_and(inside);
         match gesture {
-            Gesture::Scroll { delta, .. } if in_detail => {
-                self.doc_top = self.doc_top.saturating_add_signed(delta);
-                self.clamp_doc(area);
-            }
+            Gesture::Scroll { delta, .. } if in_detail => self.scroll_detail(delta, area),
             Gesture::Scroll { delta, .. } => {
                 self.list.scroll(delta, &self.rows[..], usize::from(regions.list.height));
             }
@@ -257,7 +251,7 @@ impl<I: Clone + PartialEq> Browser<I> {
                 self.split.part = Part::List;
                 if row < self.rows.len() {
                     if row != self.list.index() {
-                        self.doc_top = 0;
+                        self.detail.top = 0;
                     }
                     self.list.select_index(row, &self.rows[..]);
                     return matches!(gesture, Gesture::DoubleClick(_));
@@ -284,31 +278,19 @@ impl<I: Clone + PartialEq> Browser<I> {
             super::vertical_rule(cx, divider, buf);
         }
         if let Some(detail) = regions.detail {
-            self.doc.render(cx, self.doc_top, detail, buf);
-            super::scroll_bar(cx, self.doc.len(), self.doc_top, detail, buf);
+            self.detail.render(cx, detail, buf);
         }
         super::scroll_bar(cx, self.rows.len(), self.list.top(), regions.list, buf);
     }
 
     fn render_head(&self, cx: &Cx<'_>, summary: &Ink, total: usize, area: Rect, buf: &mut Buffer) {
-        if area.is_empty() {
-            return;
-        }
-        if !self.filter.editing && self.filter.text().is_empty() {
+        let typed = self.filter.text();
+        if !area.is_empty() && !self.filter.editing && typed.is_empty() {
             Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis).put(summary, cx.style(Role::Muted));
-            return;
-        }
-        let count = ink!("{} of {} ", self.rows.len(), total);
-        let room = area.width.saturating_sub(super::width(&count) + 4);
-        let mut pen = Pen::new(buf, area);
-        pen.put("/ ", cx.style(Role::Accent));
-        if !self.filter.editing {
-            pen.clip(Ink::line(self.filter.text()), room, cx.style(Role::Text));
-        }
-        pen.flush_right(count, cx.style(Role::Muted));
-        if self.filter.editing {
-            let input = Rect { x: area.x + 2, width: room.min(area.width), height: 1, ..area };
-            self.filter.render(input.intersection(area), buf, cx.style(Role::Input));
+        } else if !area.is_empty() {
+            let right = [(ink!("{} of {} ", self.rows.len(), total), Role::Muted)];
+            let text = (Ink::line(typed), Role::Text);
+            super::filter_line(cx, &self.filter, text, &right, (area, buf));
         }
     }
 
@@ -326,6 +308,11 @@ impl<I: Clone + PartialEq> Browser<I> {
         self.list
             .render(cx, &self.rows[..], (area, style), buf, |pen, n| paint(pen, &self.rows[n]));
     }
+}
+
+/// The first visible row with which `row` is seen in a window of so many, as near to `top` as may be.
+pub fn in_sight(top: usize, row: usize, height: usize) -> usize {
+    top.min(row).max((row + 1).saturating_sub(height.max(1)))
 }
 
 // State of a list: the selected row by id, and the scroll position. Knows no drawing.
@@ -443,13 +430,7 @@ impl<I: Clone + PartialEq> ListState<I> {
 
     /// Scrolls so that the selected row is visible and no room is wasted at the end.
     pub fn reveal(&mut self, len: usize, height: usize) {
-        let height = height.max(1);
-        if self.index < self.top {
-            self.top = self.index;
-        } else if self.index >= self.top + height {
-            self.top = self.index + 1 - height;
-        }
-        self.top = self.top.min(len.saturating_sub(height));
+        self.top = in_sight(self.top, self.index, height).min(len.saturating_sub(height.max(1)));
     }
 
     /// Visible rows.

@@ -221,6 +221,29 @@ impl Doc {
     }
 }
 
+/// A text and the part of it that is seen.
+#[derive(Clone, Debug, Default)]
+pub struct DocView {
+    /// The text.
+    pub doc: Doc,
+    /// First visible line.
+    pub top: usize,
+}
+
+impl DocView {
+    /// Scrolls by so many lines in a window of this height.
+    pub fn scroll(&mut self, delta: isize, height: u16) {
+        let last = self.doc.len().saturating_sub(usize::from(height));
+        self.top = self.top.saturating_add_signed(delta).min(last);
+    }
+
+    /// Draws it with its scroll bar.
+    pub fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        self.doc.render(cx, self.top, area, buf);
+        super::scroll_bar(cx, self.doc.len(), self.top, area, buf);
+    }
+}
+
 fn own(text: impl Drawable) -> Ink {
     let mut ink = Ink::default();
     ink.push(text);

@@ -7,7 +7,7 @@ use crate::tui::pane::{Cx, Ui};
 use crate::tui::prelude::*;
 use crate::tui::result::draw::draw_tree_row;
 use crate::tui::result::tree::Tree;
-use crate::tui::widget::{Doc, scroll_bar};
+use crate::tui::widget::{Doc, in_sight, scroll_bar};
 
 /// A message laid out: a head of lines, then the rows of its JSON.
 #[derive(Default)]
@@ -68,9 +68,9 @@ impl Detail {
 
     /// Moves, folds and unfolds; gives whether the action was one of these and meant something.
     pub fn act(&mut self, action: Action, height: usize) -> bool {
-        let page = height.max(2) as isize - 1;
-        let Some(delta) = action.steps(page) else { return self.fold(action, height) };
-        let head = self.head.len();
+        let Some(delta) = action.steps(height.max(2) as isize - 1) else {
+            return self.fold(action, height);
+        };
         let Some((_, tree)) = &mut self.json else {
             self.scroll(delta, height);
             return true;
@@ -80,39 +80,25 @@ impl Detail {
             return true;
         }
         tree.cursor = tree.cursor.saturating_add_signed(delta).min(tree.len() - 1);
-        let row = head + tree.cursor;
         if tree.cursor == 0 && delta < -1 {
             self.top = 0;
         }
-        self.top = self.top.min(row).max((row + 1).saturating_sub(height));
+        self.reveal(height);
         true
     }
 
     fn fold(&mut self, action: Action, height: usize) -> bool {
         let Some((value, tree)) = &mut self.json else { return false };
-        let done = match action {
-            Action::Open | Action::Fold => {
-                let open = !tree.is_open();
-                tree.set_open(value, open)
-            }
-            Action::Right => !tree.is_open() && tree.set_open(value, true),
-            // Out of a value that is folded or has nothing to fold: to what holds it.
-            Action::Left if tree.is_open() => tree.set_open(value, false),
-            Action::Left => match tree.path(tree.cursor) {
-                Some(path) => {
-                    let above = path.split_last().map(|(_, above)| above).unwrap_or_default();
-                    tree.cursor = tree.row_of(above).unwrap_or(0);
-                    true
-                }
-                None => return false,
-            },
-            _ => return false,
-        };
-        tree.cursor = tree.cursor.min(tree.len() - 1);
-        let row = self.head.len() + tree.cursor;
-        self.top = self.top.min(row).max((row + 1).saturating_sub(height));
+        let Some(done) = tree.fold(value, action) else { return false };
+        self.reveal(height);
         // What cannot be folded takes the key all the same.
-        done || matches!(action, Action::Open | Action::Fold | Action::Right)
+        done || action != Action::Left
+    }
+
+    /// Brings the cursor into sight.
+    fn reveal(&mut self, height: usize) {
+        let cursor = self.json.as_ref().map_or(0, |(_, tree)| tree.cursor);
+        self.top = in_sight(self.top, self.head.len() + cursor, height);
     }
 
     /// Scrolls by the wheel.
