@@ -43,7 +43,7 @@ pub(super) struct Checks {
 }
 
 /// A check that is too long for the screen's own thread.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct CheckJob {
     whose: Arc<()>,
     revision: u64,
@@ -54,28 +54,13 @@ pub struct CheckJob {
 }
 
 /// What a [`CheckJob`] found.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Checked {
     whose: Arc<()>,
     revision: u64,
     compiled: Arc<Pair>,
     verdict: Verdict,
     notes: Vec<Violation>,
-}
-
-impl std::fmt::Debug for CheckJob {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CheckJob").field("revision", &self.revision).finish_non_exhaustive()
-    }
-}
-
-impl std::fmt::Debug for Checked {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Checked")
-            .field("revision", &self.revision)
-            .field("verdict", &self.verdict)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Two jobs are the same when they check the same value of the same schema.

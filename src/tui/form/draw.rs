@@ -4,7 +4,7 @@ use ratatui::widgets::{Clear, Widget};
 use unicode_width::UnicodeWidthStr;
 
 use crate::tui::form::check::Weight;
-use crate::tui::form::input::{Chooses, Editor, Edits, Popup};
+use crate::tui::form::input::{Editor, Edits, Popup};
 use crate::tui::form::pointer::{self, plain};
 use crate::tui::form::row::{Field, FieldKind, OF_TYPES, Row, RowKind};
 use crate::tui::form::schema::{Node, Types};
@@ -86,7 +86,7 @@ pub fn form(state: &FormState, look: &Look, submit: &str, area: Rect, buf: &mut 
         draw_json(state, look, fields.is_some(), side, buf);
     }
     if let Some(popup) = &state.popup {
-        draw_popup(popup, look, popup_area(state, popup, area), buf);
+        draw_popup(state, popup, look, popup_area(state, popup, area), buf);
     }
 }
 
@@ -270,13 +270,11 @@ pub fn popup_frame(look: &Look, title: &str, outer: Rect, buf: &mut Buffer) {
     put(buf, outer.x + 2, outer.y, room, &format!(" {title} "), look.accent);
 }
 
-fn draw_popup(popup: &Popup, look: &Look, outer: Rect, buf: &mut Buffer) {
+fn draw_popup(state: &FormState, popup: &Popup, look: &Look, outer: Rect, buf: &mut Buffer) {
     let narrowed = popup.narrowed();
     let Rect { x, y, width, height } = outer;
-    let title = match popup.chooses {
-        Chooses::Many(_) => "space marks, enter closes",
-        _ => "enter chooses",
-    };
+    let many = state.chooses_many();
+    let title = if many { "space marks, enter closes" } else { "enter chooses" };
     let head =
         if popup.filter.is_empty() { title.to_owned() } else { format!("/ {}", popup.filter) };
     popup_frame(look, &SafeText::line(&head), outer, buf);
@@ -286,10 +284,10 @@ fn draw_popup(popup: &Popup, look: &Look, outer: Rect, buf: &mut Buffer) {
         let y = y + 1 + line as u16;
         let selected = top + line == popup.selected;
         let style = if selected { look.selection } else { look.text };
-        let mark = match popup.chooses {
-            Chooses::Many(_) if popup.marked.contains(index) => look.sign("✓ ", "[x] "),
-            Chooses::Many(_) => look.sign("  ", "[ ] "),
-            _ => "",
+        let mark = match state.marked(popup, *index) {
+            Some(true) => look.sign("✓ ", "[x] "),
+            Some(false) => look.sign("  ", "[ ] "),
+            None => "",
         };
         let after = put(buf, x + 1, y, width.saturating_sub(2), mark, style);
         if let Some(entry) = popup.entries.get(*index) {
@@ -391,8 +389,7 @@ impl Sheet<'_> {
         self.buf.set_style(Rect { width, ..area }, self.look.input);
         (&editor.area).render(Rect { width, ..area }, self.buf);
         if editor.area.is_empty() && width > 12 {
-            let is_null =
-                pointer::get(self.state.value(), &row.pointer).is_some_and(Value::is_null);
+            let is_null = self.state.at(&row.pointer).is_some_and(Value::is_null);
             let ghost = if is_null { "null".to_owned() } else { ghost(row, editor.edits) };
             // What follows on the line, such as a problem, must not be drawn over the hint.
             return put(self.buf, area.x + 1, area.y, width - 1, &ghost, self.look.faint);
@@ -402,7 +399,7 @@ impl Sheet<'_> {
 
     /// Draws what stands at a row; gives the column after it.
     fn value(&mut self, row: &Row, area: Rect) -> u16 {
-        let value = pointer::get(self.state.value(), &row.pointer);
+        let value = self.state.at(&row.pointer);
         let (text, style) = shown(self.state, row, value, self.look);
         let limited: String = text.chars().take(usize::from(area.width) * 2 + 8).collect();
         put(self.buf, area.x, area.y, area.width, &SafeText::line(&limited), style)
@@ -485,7 +482,7 @@ pub(super) fn shown(
         RowKind::Add { keyed } => {
             let what = if *keyed { "entry" } else { "item" };
             // Lists within lists end on lines that would look alike.
-            let place = super::pointer::split(&row.pointer).map(|(_, name)| cut(&name));
+            let place = pointer::split(&row.pointer).map(|(_, name)| cut(&name));
             let place = place.filter(|name| name.parse::<usize>().is_err());
             let to = place.map_or_else(String::new, |name| format!(" to {name}"));
             (format!("+ add {what}{to}"), look.muted)

@@ -9,7 +9,7 @@ use crate::tui::form::check::Weight;
 use crate::tui::form::input::{Editor, Edits, area};
 use crate::tui::form::merge::{fits, merge, same};
 use crate::tui::form::pointer::{self, join};
-use crate::tui::form::row::{Alternative, FieldKind, Row, RowKind, item_conj};
+use crate::tui::form::row::{Alternative, FieldKind, Row, RowKind, item_conj, picks};
 use crate::tui::form::schema::Node;
 use crate::tui::form::seed::{Defaults, empty, seed};
 use crate::tui::form::state::FormState;
@@ -58,7 +58,7 @@ impl FormState {
 
     /// Sets the empty value of the place's kind; gives whether there is one.
     pub fn set_empty(&mut self, row: usize) -> bool {
-        let field = self.rows.get(row).and_then(super::Row::field);
+        let field = self.rows.get(row).and_then(Row::field);
         let Some(value) = field.and_then(|field| empty(&field.merged)) else { return false };
         self.set_row(row, value);
         true
@@ -75,7 +75,7 @@ impl FormState {
     /// Whether the place is an item of a list.
     pub(super) fn is_item(&self, at: &str) -> bool {
         let parent = pointer::split(at).map(|(parent, _)| parent);
-        parent.and_then(|at| pointer::get(self.value.as_ref(), at)).is_some_and(Value::is_array)
+        parent.and_then(|at| self.at(at)).is_some_and(Value::is_array)
     }
 
     /// Sets `null`, whether the schema wants it or not: the validator says so then.
@@ -87,7 +87,7 @@ impl FormState {
     pub fn fold(&mut self, row: usize, folded: bool) {
         let Some(row) = self.rows.get(row) else { return };
         if matches!(row.kind, RowKind::Field { folded: Some(_), .. }) {
-            self.decisions.folds.insert(row.pointer.clone(), folded);
+            self.decisions.entry(row.pointer.clone()).or_default().folded = Some(folded);
             self.refresh();
             self.focus();
         }
@@ -95,7 +95,7 @@ impl FormState {
 
     /// Adds an item to a list (the place of the row, or the list it is in); gives its pointer.
     pub fn add_item(&mut self, at: &str) -> Option<String> {
-        let list = pointer::get(self.value.as_ref(), at);
+        let list = self.at(at);
         let is_set = list.is_some_and(Value::is_array);
         let length = match list {
             None | Some(Value::Null) => 0,
@@ -110,7 +110,7 @@ impl FormState {
         }
         let new = format!("{at}/{length}");
         pointer::set(&mut self.value, &new, item);
-        self.decisions.folds.insert(at.to_owned(), false);
+        self.decisions.entry(at.to_owned()).or_default().folded = Some(false);
         self.changed();
         self.select_place(&new);
         Some(new)
@@ -119,7 +119,7 @@ impl FormState {
     /// Adds a key to an object; gives its pointer, or nothing when the key is there.
     pub fn add_key(&mut self, at: &str, key: &str) -> Option<String> {
         let new = join(at, key);
-        if pointer::get(self.value.as_ref(), &new).is_some() {
+        if self.at(&new).is_some() {
             return None;
         }
         let merged = self.merged_at(at)?;
@@ -138,7 +138,7 @@ impl FormState {
         let removed = pointer::remove(&mut self.value, at);
         if let Some((parent, key)) = pointer::split(at)
             && let (Some(_), Ok(gone)) = (removed, key.parse::<usize>())
-            && pointer::get(self.value.as_ref(), parent).is_some_and(Value::is_array)
+            && self.at(parent).is_some_and(Value::is_array)
         {
             self.items_moved(parent, |at| if at > gone { at - 1 } else { at });
         }
@@ -146,14 +146,17 @@ impl FormState {
         self.focus();
     }
 
+    /// The list an item is in, with its pointer and the item's index.
+    fn list_of(&mut self, at: &str) -> Option<(String, usize, &mut Vec<Value>)> {
+        let (parent, key) = pointer::split(at)?;
+        let items = self.value.as_mut()?.pointer_mut(parent)?.as_array_mut()?;
+        Some((parent.to_owned(), key.parse().ok()?, items))
+    }
+
     /// Puts a copy of an item after it; gives the copy's pointer.
     pub fn duplicate(&mut self, at: &str) -> Option<String> {
-        let (parent, key) = pointer::split(at)?;
-        let (parent, index) = (parent.to_owned(), key.parse::<usize>().ok()?);
         self.remember();
-        let Some(Value::Array(items)) = self.value.as_mut()?.pointer_mut(&parent) else {
-            return None;
-        };
+        let (parent, index, items) = self.list_of(at)?;
         let copy = items.get(index)?.clone();
         items.insert(index + 1, copy);
         self.items_moved(&parent, |at| if at > index { at + 1 } else { at });
@@ -166,12 +169,8 @@ impl FormState {
 
     /// Moves an item within its list; gives its new pointer.
     pub fn move_item(&mut self, at: &str, direction: Direction) -> Option<String> {
-        let (parent, key) = pointer::split(at)?;
-        let (parent, index) = (parent.to_owned(), key.parse::<usize>().ok()?);
         self.remember();
-        let Some(Value::Array(items)) = self.value.as_mut()?.pointer_mut(&parent) else {
-            return None;
-        };
+        let (parent, index, items) = self.list_of(at)?;
         let to = match direction {
             Direction::Up => index.checked_sub(1)?,
             Direction::Down => index + 1,
@@ -215,18 +214,18 @@ impl FormState {
         }
         self.remember();
         self.drop_drafts(&at);
-        let current = pointer::get(self.value.as_ref(), &at).cloned();
-        self.stash.insert((at.clone(), slot, before), current.clone());
-        let stashed = self.stash.remove(&(at.clone(), slot, choice));
+        let current = self.at(&at).cloned();
+        let decided = self.decisions.entry(at.clone()).or_default();
+        decided.stash.insert((slot, before), current.clone());
+        let stashed = decided.stash.remove(&(slot, choice));
         let new = match wanted {
             Alternative::Type(wanted) => {
-                self.decisions.types.insert(at.clone(), wanted);
+                decided.of_type = Some(wanted);
                 stashed.flatten()
             }
             Alternative::Variant(node) => {
-                let picks = self.decisions.picks.entry(at.clone()).or_default();
-                picks.resize(slot + 1, None);
-                picks[slot] = Some(choice);
+                decided.picks.resize(slot + 1, None);
+                decided.picks[slot] = Some(choice);
                 stashed.unwrap_or_else(|| self.as_variant(&node, current))
             }
         };
@@ -267,7 +266,7 @@ impl FormState {
     /// part under the cursor.
     pub fn step(&mut self, row: usize, direction: Direction) {
         let Some(found) = self.rows.get(row) else { return };
-        let value = pointer::get(self.value.as_ref(), &found.pointer);
+        let value = self.at(&found.pointer);
         if let Some(FieldKind::Text { format: Some(format), .. }) = found.field().map(|f| &f.kind) {
             let column = self.editor.as_ref().map_or(usize::MAX, |editor| editor.area.cursor().1);
             let text = value.and_then(Value::as_str);
@@ -310,8 +309,8 @@ impl FormState {
             return Some(field.merged.clone());
         }
         at.is_empty().then(|| {
-            let (root, picks) = (Arc::clone(&self.document.root), self.decisions.picks(""));
-            merge(&self.document, &[root], self.value.as_ref(), picks)
+            let root = Arc::clone(&self.document.root);
+            merge(&self.document, &[root], self.value.as_ref(), picks(&self.decisions, ""))
         })
     }
 
@@ -434,7 +433,7 @@ impl FormState {
             FieldKind::Bool => self.step(self.cursor, Direction::Up),
             FieldKind::Const(fixed) => {
                 let (at, fixed) = (row.pointer.clone(), fixed.clone());
-                if pointer::get(self.value.as_ref(), &at).is_some() {
+                if self.at(&at).is_some() {
                     self.unset(&at);
                 } else {
                     self.set(&at, fixed);
@@ -460,7 +459,7 @@ impl FormState {
             let is_map = here.is_some_and(|f| matches!(f.kind, FieldKind::Object { open: true }));
             if is_map && adds(self).is_none() {
                 // Unfolded, it has a line where the key is named.
-                self.decisions.folds.insert(at.clone(), false);
+                self.decisions.entry(at.clone()).or_default().folded = Some(false);
                 self.refresh();
             }
             match adds(self) {
@@ -486,7 +485,7 @@ impl FormState {
     /// The nearest list item at or above the cursor.
     fn item_here(&self) -> Option<String> {
         let mut at = self.current()?.pointer.as_str();
-        while !self.is_item(at) || pointer::get(self.value.as_ref(), at).is_none() {
+        while !self.is_item(at) || self.at(at).is_none() {
             at = pointer::split(at)?.0;
         }
         Some(at.to_owned())
@@ -495,7 +494,7 @@ impl FormState {
     fn begin_rename(&mut self) -> bool {
         let Some(row) = self.current().filter(|row| row.removable) else { return false };
         let Some((parent, key)) = pointer::split(&row.pointer) else { return false };
-        if !pointer::get(self.value.as_ref(), parent).is_some_and(Value::is_object) {
+        if !self.at(parent).is_some_and(Value::is_object) {
             return false;
         }
         let pointer = row.pointer.clone();
@@ -526,9 +525,8 @@ impl FormState {
         if self.drafts.get(at).is_some_and(|draft| !draft.message.is_empty()) {
             return;
         }
-        if !self.decisions.as_json.remove(at) {
-            self.decisions.as_json.insert(at.to_owned());
-        }
+        let decided = self.decisions.entry(at.to_owned()).or_default();
+        decided.as_json = !decided.as_json;
         self.drafts.remove(at);
         self.editor = None;
         self.refresh();
@@ -593,58 +591,47 @@ pub(super) fn stepped_moment(
     now: Timestamp,
 ) -> Option<String> {
     let one = if direction == Direction::Up { 1 } else { -1 };
-    let here = || crate::tui::model::zoned(now);
-    match (format, text.filter(|text| !text.is_empty())) {
-        ("date", None) => Some(here().date().to_string()),
-        ("time", None) => Some(here().strftime("%H:%M:00%:z").to_string()),
-        ("date-time", None) => Some(here().strftime("%Y-%m-%dT%H:%M:00%:z").to_string()),
-        ("date", Some(text)) => {
-            let date: Date = text.parse().ok()?;
-            Some(
-                date.checked_add(day_part(column).unwrap_or(Span::new().days(1)) * one)
-                    .ok()?
-                    .to_string(),
-            )
+    let Some(text) = text.filter(|text| !text.is_empty()) else {
+        let pattern = match format {
+            "date" => "%Y-%m-%d",
+            "time" => "%H:%M:00%:z",
+            "date-time" => "%Y-%m-%dT%H:%M:00%:z",
+            _ => return None,
+        };
+        return Some(crate::tui::model::zoned(now).strftime(pattern).to_string());
+    };
+    // Date or time, and its offset from UTC.
+    let from = if format == "date-time" { 11 } else { 0 };
+    let offset = text.get(from..)?.find(['Z', 'z', '+', '-']).filter(|_| format != "date");
+    let (moment, offset) = text.split_at(offset.map_or(text.len(), |at| from + at));
+    let next = match format {
+        "date" => {
+            let date: Date = moment.parse().ok()?;
+            date.checked_add(part(column.min(9)) * one).ok()?.to_string()
         }
-        ("time", Some(text)) => {
-            let (clock, offset) = split(text, 0);
-            let time: Time = clock.parse().ok()?;
-            Some(format!("{}{offset}", time.wrapping_add(clock_part(column) * one)))
+        "time" => {
+            let time: Time = moment.parse().ok()?;
+            time.wrapping_add(part(column.saturating_add(11)) * one).to_string()
         }
-        ("date-time", Some(text)) => {
-            let (moment, offset) = split(text, 11);
+        "date-time" => {
             let moment: DateTime = moment.parse().ok()?;
-            let part = day_part(column).filter(|_| column <= 10);
-            let part = part.unwrap_or_else(|| clock_part(column.saturating_sub(11)));
-            Some(format!("{}{offset}", moment.checked_add(part * one).ok()?))
+            moment.checked_add(part(column) * one).ok()?.to_string()
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some(next + offset)
 }
 
-/// Date or time and its offset from UTC.
-fn split(text: &str, from: usize) -> (&str, &str) {
-    let tail = text.get(from..).unwrap_or_default();
-    let at = tail.find(['Z', 'z', '+', '-']).map_or(text.len(), |at| from + at);
-    text.split_at(at)
-}
-
-/// The part of `2026-11-21` at a column.
-fn day_part(column: usize) -> Option<Span> {
+/// The part of `2026-11-21T12:30:00` at a column.
+fn part(column: usize) -> Span {
+    let none = Span::new();
     match column {
-        0..=4 => Some(Span::new().years(1)),
-        5..=7 => Some(Span::new().months(1)),
-        8..=9 => Some(Span::new().days(1)),
-        _ => None,
-    }
-}
-
-/// The part of `12:30:00` at a column.
-fn clock_part(column: usize) -> Span {
-    match column {
-        0..=2 => Span::new().hours(1),
-        6..=7 => Span::new().seconds(1),
-        _ => Span::new().minutes(1),
+        0..=4 => none.years(1),
+        5..=7 => none.months(1),
+        8..=9 => none.days(1),
+        10..=13 => none.hours(1),
+        17..=18 => none.seconds(1),
+        _ => none.minutes(1),
     }
 }
 

@@ -1,14 +1,12 @@
 //! What keys and pasted text do to a form: moving, typing, choosing. No drawing; which key means
 //! which command is decided by the key table, [`FormState::type_key`] only types.
 
-use std::collections::HashSet;
-
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui_textarea::{CursorMove, Input, TextArea};
 
 use crate::tui::form::draw::{Spot, hit};
 use crate::tui::form::pointer::{self, plain};
-use crate::tui::form::row::{FieldKind, RowKind};
+use crate::tui::form::row::{Field, FieldKind, Row, RowKind};
 use crate::tui::form::state::{FormState, HalfTyped, exact, text_of};
 use crate::tui::keymap::Scope;
 use crate::tui::prelude::*;
@@ -70,7 +68,7 @@ impl FormState {
 
     /// Puts the cursor on a place.
     pub fn select_place(&mut self, at: &str) {
-        let exact = |r: &super::Row| r.pointer == at && !matches!(r.kind, RowKind::Add { .. });
+        let exact = |r: &Row| r.pointer == at && !matches!(r.kind, RowKind::Add { .. });
         if let Some(row) = self.rows.iter().position(exact) {
             // A container is entered at its first field, where typing can begin.
             let inner = self.rows[row..].iter().position(|r| {
@@ -83,33 +81,27 @@ impl FormState {
 
     /// Opens the editor of the line under the cursor when it takes text.
     pub(super) fn focus(&mut self) {
-        let Some(row) = self.rows.get(self.cursor) else {
-            self.editor = None;
-            return;
-        };
-        if self.editor.as_ref().is_some_and(|e| e.pointer == row.pointer) {
-            return;
+        let row = self.rows.get(self.cursor);
+        let place = row.map(|row| &row.pointer);
+        if place.is_none() || place != self.editor.as_ref().map(|editor| &editor.pointer) {
+            self.editor = row.and_then(|row| self.editor_of(row));
         }
-        let value = pointer::get(self.value.as_ref(), &row.pointer);
+    }
+
+    fn editor_of(&self, row: &Row) -> Option<Editor> {
         let (edits, text) = match &row.kind {
-            RowKind::Add { keyed: true } => (Some(Edits::NewKey), Some(String::new())),
-            RowKind::Field { field, .. } => (Edits::of(&field.kind), text_of(&field.kind, value)),
-            _ => (None, None),
-        };
-        let Some(edits) = edits else {
-            self.editor = None;
-            return;
-        };
-        let draft = self.drafts.get(&row.pointer).map(|d| d.text.clone());
-        let text = draft.or(text).filter(|text| text.len() <= INLINE);
-        let secret = row.field().is_some_and(super::row::Field::is_secret);
-        self.editor = text.map(|text| {
-            let mut area = area(&text);
-            if secret {
-                area.set_mask_char('*');
+            RowKind::Add { keyed: true } => (Edits::NewKey, Some(String::new())),
+            RowKind::Field { field, .. } => {
+                (Edits::of(&field.kind)?, text_of(&field.kind, self.at(&row.pointer)))
             }
-            Editor { pointer: row.pointer.clone(), edits, area }
-        });
+            _ => return None,
+        };
+        let draft = self.drafts.get(&row.pointer).map(|draft| draft.text.clone());
+        let mut area = area(&draft.or(text).filter(|text| text.len() <= INLINE)?);
+        if row.field().is_some_and(Field::is_secret) {
+            area.set_mask_char('*');
+        }
+        Some(Editor { pointer: row.pointer.clone(), edits, area })
     }
 
     /// Puts the cursor of the line at a column, or at its end.
@@ -214,12 +206,11 @@ impl FormState {
     /// Goes to the first line inside of an object that takes text; to the name of a new key when it
     /// has no fields.
     fn enter_object(&mut self, at: &str) {
-        self.decisions.folds.insert(at.to_owned(), false);
+        self.decisions.entry(at.to_owned()).or_default().folded = Some(false);
         self.refresh();
-        let inside = |row: &super::Row| row.pointer != at && pointer::is_within(&row.pointer, at);
-        let named = |row: &super::Row| {
-            row.pointer == at && matches!(row.kind, RowKind::Add { keyed: true })
-        };
+        let inside = |row: &Row| row.pointer != at && pointer::is_within(&row.pointer, at);
+        let named =
+            |row: &Row| row.pointer == at && matches!(row.kind, RowKind::Add { keyed: true });
         let first = self.rows.iter().position(inside);
         if let Some(row) = first.or_else(|| self.rows.iter().position(named)) {
             self.select(row);
@@ -229,7 +220,7 @@ impl FormState {
     /// An empty line in place of a value of another type; undo brings that back. What is too long
     /// for a line is not replaced by a single key.
     fn begin_anew(&mut self, at: String, edits: Edits) {
-        let value = pointer::get(self.value.as_ref(), &at);
+        let value = self.at(&at);
         if value.and_then(Value::as_str).is_none_or(|text| text.len() <= INLINE) {
             self.editor = Some(Editor { pointer: at, edits, area: area("") });
         }
@@ -314,21 +305,15 @@ impl FormState {
 
     fn take_value(&mut self, at: &str, value: Value) {
         self.drafts.remove(at);
-        // The editor of the line survives: it is what is being typed in.
-        let editor = self.editor.take();
         self.begin_above(at);
-        if pointer::get(self.value.as_ref(), at) != Some(&value)
-            && !pointer::set(&mut self.value, at, value)
-        {
+        if self.at(at) != Some(&value) && !pointer::set(&mut self.value, at, value) {
             let message = "cannot be set: a value above it is of another kind".to_owned();
             self.drafts.insert(at.to_owned(), HalfTyped { message, ..HalfTyped::default() });
         }
         self.changed();
-        self.editor = editor;
     }
 
     fn take_nothing(&mut self, at: &str) {
-        let editor = self.editor.take();
         self.drafts.remove(at);
         if self.is_item(at) {
             // A list has no gaps: an item without a value cannot be sent.
@@ -338,7 +323,6 @@ impl FormState {
             pointer::remove(&mut self.value, at);
         }
         self.changed();
-        self.editor = editor;
     }
 
     fn take_draft(&mut self, at: &str, text: String, message: String) {
@@ -405,7 +389,7 @@ impl FormState {
             return Some((editor.area.lines().join("\n"), suffix));
         }
         let field = row.field()?;
-        Some(match pointer::get(self.value.as_ref(), &row.pointer) {
+        Some(match self.at(&row.pointer) {
             Some(Value::String(text)) => (text.clone(), ".txt"),
             Some(value) => (serde_json::to_string_pretty(value).ok()?, ".json"),
             None if matches!(field.kind, FieldKind::Text { .. }) => (String::new(), ".txt"),
@@ -415,7 +399,7 @@ impl FormState {
 
     /// Whether the field under the cursor holds base64 (`contentEncoding`, or `format: byte`).
     pub fn wants_base64(&self) -> bool {
-        let field = self.current().and_then(super::Row::field);
+        let field = self.current().and_then(Row::field);
         field.is_some_and(|field| {
             field.merged.nodes.iter().any(|node| {
                 node.encoding.as_deref() == Some("base64")
@@ -441,40 +425,38 @@ impl FormState {
         self.focus();
     }
 
+    /// Opens the list of what the row under the cursor can be, narrowed by what is typed.
     pub(super) fn open_popup(&mut self, filter: String) {
         let Some(row) = self.current() else { return };
-        let value = pointer::get(self.value.as_ref(), &row.pointer);
-        let label = |i: usize, option: &Value, field: &super::row::Field| {
-            let raw = plain(option);
-            match field.option_name(i, option) {
-                Some(name) if name != raw => SafeText::line(&format!("{name}  ({raw})")),
-                _ => SafeText::line(&raw),
+        let (entries, selected) = match (&row.kind, row.options()) {
+            (RowKind::Choice { titles, active, .. }, _) => (titles.clone(), *active),
+            (RowKind::Field { field, .. }, Some((options, _))) => {
+                let entry = |(i, option): (usize, &Value)| {
+                    let raw = plain(option);
+                    match field.option_name(i, option) {
+                        Some(name) if name != raw => SafeText::line(&format!("{name}  ({raw})")),
+                        _ => SafeText::line(&raw),
+                    }
+                };
+                let value = self.at(&row.pointer);
+                let here = options.iter().position(|option| value == Some(option));
+                (options.iter().enumerate().map(entry).collect(), here.unwrap_or(0))
             }
-        };
-        let (chooses, entries, selected, marked) = match &row.kind {
-            RowKind::Choice { titles, active, .. } => {
-                (Chooses::Alternative, titles.clone(), *active, HashSet::new())
-            }
-            RowKind::Field { field, .. } => match &field.kind {
-                FieldKind::Choice(options) => {
-                    let at = value.and_then(|v| options.iter().position(|o| o == v)).unwrap_or(0);
-                    let entries = options.iter().enumerate().map(|(i, o)| label(i, o, field));
-                    (Chooses::One(options.to_vec()), entries.collect(), at, HashSet::new())
-                }
-                FieldKind::MultiChoice(options) => {
-                    let chosen = value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-                    let marked = chosen.iter().filter_map(|c| options.iter().position(|o| o == c));
-                    let entries = options.iter().enumerate().map(|(i, o)| label(i, o, field));
-                    (Chooses::Many(options.to_vec()), entries.collect(), 0, marked.collect())
-                }
-                _ => return,
-            },
             _ => return,
         };
-        self.popup = Some(Popup { row: self.cursor, chooses, entries, filter, selected, marked });
+        self.popup = Some(Popup { row: self.cursor, entries, filter, selected });
+    }
+
+    /// Whether several entries of the open list can be marked, and whether this one is.
+    pub(super) fn marked(&self, popup: &Popup, entry: usize) -> Option<bool> {
+        let row = self.rows.get(popup.row)?;
+        let (options, _) = row.options().filter(|(_, many)| *many)?;
+        let chosen = self.at(&row.pointer).and_then(Value::as_array);
+        Some(chosen.is_some_and(|chosen| options.get(entry).is_some_and(|o| chosen.contains(o))))
     }
 
     pub(super) fn type_popup(&mut self, key: KeyEvent) -> bool {
+        let many = self.chooses_many();
         let Some(popup) = &mut self.popup else { return false };
         let narrowed = popup.narrowed();
         let last = narrowed.len().saturating_sub(1);
@@ -490,55 +472,46 @@ impl FormState {
                 popup.filter.pop();
                 popup.selected = 0;
             }
-            KeyCode::Char(' ') if matches!(popup.chooses, Chooses::Many(_)) => {
-                if let Some(index) = narrowed.get(popup.selected).copied() {
-                    self.mark(index);
-                }
-            }
+            KeyCode::Char(' ') if many => self.take_entry(),
             KeyCode::Char(c)
                 if !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) =>
             {
                 popup.filter.push(c);
                 popup.selected = 0;
             }
+            KeyCode::Enter if many => self.popup = None,
             KeyCode::Enter => {
-                let chosen = narrowed.get(popup.selected).copied();
-                self.take_entry(chosen);
+                self.take_entry();
+                self.popup = None;
             }
             _ => return false,
         }
         true
     }
 
-    fn mark(&mut self, index: usize) {
-        let Some(popup) = &mut self.popup else { return };
-        let Chooses::Many(options) = &popup.chooses else { return };
-        let Some(option) = options.get(index).cloned() else { return };
-        let on = popup.marked.insert(index) || !popup.marked.remove(&index);
-        let Some(at) = self.rows.get(popup.row).map(|row| row.pointer.clone()) else { return };
-        let before = pointer::get(self.value.as_ref(), &at).and_then(Value::as_array);
-        let mut items = before.cloned().unwrap_or_default();
-        if on {
-            items.push(option);
-        } else {
-            items.retain(|item| item != &option);
-        }
-        self.set(&at, Value::Array(items));
+    /// Whether several entries of the open list can be marked.
+    pub(super) fn chooses_many(&self) -> bool {
+        let row = self.popup.as_ref().and_then(|popup| self.rows.get(popup.row));
+        row.and_then(Row::options).is_some_and(|(_, many)| many)
     }
 
-    fn take_entry(&mut self, chosen: Option<usize>) {
-        let Some(popup) = self.popup.take() else { return };
-        let Some(chosen) = chosen else { return };
-        match &popup.chooses {
-            Chooses::One(options) => {
-                let at = self.rows.get(popup.row).map(|row| row.pointer.clone());
-                if let (Some(at), Some(option)) = (at, options.get(chosen)) {
-                    self.set(&at, option.clone());
-                }
+    /// Chooses the selected entry of the open list; of several, marks it or not.
+    fn take_entry(&mut self) {
+        let Some(popup) = &self.popup else { return };
+        let Some(chosen) = popup.narrowed().get(popup.selected).copied() else { return };
+        let Some(row) = self.rows.get(popup.row) else { return };
+        let (index, at) = (popup.row, row.pointer.clone());
+        let Some((options, many)) = row.options() else { return self.choose(index, chosen) };
+        let Some(mut value) = options.get(chosen).cloned() else { return };
+        if many {
+            let mut items = self.at(&at).and_then(Value::as_array).cloned().unwrap_or_default();
+            match items.iter().position(|item| *item == value) {
+                Some(_) => items.retain(|item| *item != value),
+                None => items.push(value),
             }
-            Chooses::Alternative => self.choose(popup.row, chosen),
-            Chooses::Many(_) => {}
+            value = Value::Array(items);
         }
+        self.set(&at, value);
     }
 
     /// A click at a place of the `area` the form is drawn in: it selects, and a second one on the same
@@ -578,8 +551,7 @@ impl FormState {
             return;
         }
         popup.selected = entry;
-        let many = matches!(popup.chooses, Chooses::Many(_));
-        let code = if many { KeyCode::Char(' ') } else { KeyCode::Enter };
+        let code = if self.chooses_many() { KeyCode::Char(' ') } else { KeyCode::Enter };
         self.type_popup(KeyEvent::from(code));
     }
 
@@ -656,31 +628,16 @@ fn number(text: &str) -> Result<Value, String> {
 
 // Lists to choose from: values, variants, types; narrowed by what is typed. No drawing.
 
-/// What a popup chooses for.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Chooses {
-    /// A value.
-    One(Vec<Value>),
-    /// Several values.
-    Many(Vec<Value>),
-    /// A variant, or a type.
-    Alternative,
-}
-
 /// A list to choose from, narrowed by what is typed.
 pub struct Popup {
     /// The row it belongs to.
     pub row: usize,
-    /// What is chosen.
-    pub chooses: Chooses,
     /// Every entry.
     pub entries: Vec<SafeText>,
     /// What is typed to narrow them.
     pub filter: String,
     /// Index into the narrowed entries.
     pub selected: usize,
-    /// Marked entries, for several.
-    pub marked: HashSet<usize>,
 }
 
 impl Popup {

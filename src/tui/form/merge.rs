@@ -135,11 +135,7 @@ impl Merger<'_> {
             out.types = out.types.and(types);
             out.typed = true;
             out.integer |= node.integer;
-            if out.types.is_empty() {
-                self.degrade("no type fits all rules here");
-            }
         }
-        let out = &mut self.out;
         if let Some(options) = &node.options {
             out.options = Some(match out.options.take() {
                 None => Arc::clone(options),
@@ -150,6 +146,9 @@ impl Merger<'_> {
         }
         if let Some(fixed) = &node.fixed {
             out.fixed.get_or_insert_with(|| fixed.clone());
+        }
+        if node.types.is_some() && out.types.is_empty() {
+            self.degrade("no type fits all rules here");
         }
     }
 

@@ -1,6 +1,6 @@
 //! The rows of a form: what is visible of schema and value, top to bottom. Pure.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::tui::form::merge::{Conj, Merged, merge};
 use crate::tui::form::pointer::{join, plain, unescaped};
@@ -75,23 +75,27 @@ pub enum Alternative {
     Type(Types),
 }
 
-/// What a person decided about places, apart from the value.
+/// What a person decided about a place, apart from the value.
 #[derive(Clone, Debug, Default)]
-pub struct Decisions {
-    /// Variants, by place and slot.
-    pub picks: HashMap<String, Vec<Option<usize>>>,
-    /// Types.
-    pub types: HashMap<String, Types>,
+pub struct Decision {
+    /// Variants, by slot.
+    pub picks: Vec<Option<usize>>,
+    /// Its type.
+    pub of_type: Option<Types>,
     /// Folded or not.
-    pub folds: HashMap<String, bool>,
-    /// Places that are edited as JSON because a person wants it so.
-    pub as_json: std::collections::HashSet<String>,
+    pub folded: Option<bool>,
+    /// It is edited as JSON because a person wants it so.
+    pub as_json: bool,
+    /// Values of alternatives that were left, by slot and alternative, to come back to.
+    pub stash: HashMap<(usize, usize), Option<Value>>,
 }
 
-impl Decisions {
-    pub(super) fn picks(&self, pointer: &str) -> &[Option<usize>] {
-        self.picks.get(pointer).map_or(&[], Vec::as_slice)
-    }
+/// What a person decided, by place.
+pub type Decisions = BTreeMap<String, Decision>;
+
+/// The variants that were chosen at a place.
+pub(super) fn picks<'a>(decisions: &'a Decisions, pointer: &str) -> &'a [Option<usize>] {
+    decisions.get(pointer).map_or(&[], |decision| &decision.picks)
 }
 
 /// Builds all visible rows.
@@ -124,11 +128,11 @@ impl Builder<'_> {
         if self.rows.len() >= MAX_ROWS {
             return;
         }
-        let mut merged = merge(self.document, conj, value, self.decisions.picks(&place.pointer));
+        let mut merged = merge(self.document, conj, value, picks(self.decisions, &place.pointer));
         self.variant_rows(&mut place, &merged);
         self.type_row(&mut place, &mut merged, value);
         let mut field = Field::new(merged, value, self.document);
-        if self.decisions.as_json.contains(&place.pointer) {
+        if self.decisions.get(&place.pointer).is_some_and(|decision| decision.as_json) {
             field.kind = FieldKind::Json(None);
         }
         let is_root = place.pointer.is_empty() && matches!(field.kind, FieldKind::Object { .. });
@@ -199,9 +203,10 @@ impl Builder<'_> {
         }
         let all = [Types::STRING, Types::NUMBER, Types::BOOLEAN, Types::OBJECT, Types::ARRAY];
         let choices: Vec<Types> = all.into_iter().filter(|t| types.has(*t)).collect();
+        let decided = self.decisions.get(&place.pointer);
         let wanted = match value.filter(|v| !v.is_null()) {
             Some(value) => Types::of(value),
-            None => self.decisions.types.get(&place.pointer).copied().unwrap_or(choices[0]),
+            None => decided.and_then(|decision| decision.of_type).unwrap_or(choices[0]),
         };
         let Some(active) = choices.iter().position(|t| *t == wanted) else { return };
         let null = merged.types.and(Types::NULL);
@@ -212,8 +217,8 @@ impl Builder<'_> {
     }
 
     fn is_folded(&self, place: &Place, field: &Field, value: Option<&Value>) -> bool {
-        if let Some(decided) = self.decisions.folds.get(&place.pointer) {
-            return *decided;
+        if let Some(decided) = self.decisions.get(&place.pointer).and_then(|d| d.folded) {
+            return decided;
         }
         match value {
             // What is not set and not needed stays out of the way; so does endless recursion.
@@ -344,6 +349,15 @@ impl Row {
     pub fn field(&self) -> Option<&Field> {
         match &self.kind {
             RowKind::Field { field, .. } => Some(field),
+            _ => None,
+        }
+    }
+
+    /// The values it is chosen from, and whether several can be.
+    pub fn options(&self) -> Option<(&[Value], bool)> {
+        match &self.field()?.kind {
+            FieldKind::Choice(options) => Some((options, false)),
+            FieldKind::MultiChoice(options) => Some((options, true)),
             _ => None,
         }
     }

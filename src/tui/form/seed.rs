@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::tui::form::merge::{Conj, Merged, merge};
 use crate::tui::form::pointer::join;
-use crate::tui::form::row::{Decisions, item_conj};
+use crate::tui::form::row::{Decisions, item_conj, picks};
 use crate::tui::form::schema::{Document, Node, Types};
 
 /// Which defaults are written into the value at the start.
@@ -116,7 +116,7 @@ impl Stripper<'_> {
         if depth > MAX_DEPTH || !(value.is_object() || value.is_array()) {
             return;
         }
-        let merged = merge(self.document, conj, Some(value), self.decisions.picks(&at));
+        let merged = merge(self.document, conj, Some(value), picks(self.decisions, &at));
         match value {
             Value::Object(map) => {
                 let names: Vec<String> = map.keys().cloned().collect();

@@ -1,8 +1,8 @@
 //! The state of a form: the value, what was typed that is no value yet, and what a person chose.
 //! Rows and problems are kept in step with every change. Does no I/O.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui_textarea::TextArea;
@@ -34,8 +34,6 @@ pub struct FormState {
     pub(super) value: Option<Value>,
     pub(super) drafts: BTreeMap<String, HalfTyped>,
     pub(super) decisions: Decisions,
-    /// Values of variants that were left, to come back to.
-    pub(super) stash: HashMap<(String, usize, usize), Option<Value>>,
     pub(super) rows: Vec<Row>,
     pub(super) cursor: usize,
     pub(super) editor: Option<Editor>,
@@ -75,7 +73,6 @@ impl FormState {
             value,
             drafts: BTreeMap::new(),
             decisions: Decisions::default(),
-            stash: HashMap::new(),
             rows: Vec::new(),
             cursor: 0,
             editor: None,
@@ -103,6 +100,11 @@ impl FormState {
     /// The value as it is now; `None` when nothing is set.
     pub const fn value(&self) -> Option<&Value> {
         self.value.as_ref()
+    }
+
+    /// The value at a place, when it is set.
+    pub(super) fn at(&self, pointer: &str) -> Option<&Value> {
+        self.value.as_ref()?.pointer(pointer)
     }
 
     /// The arguments to send: an object even when nothing is set.
@@ -194,7 +196,7 @@ impl FormState {
         let before = self.value.clone();
         self.set_value(value);
         for (place, draft) in drafts {
-            let now = super::pointer::get(self.value.as_ref(), &place);
+            let now = self.at(&place);
             if now == super::pointer::get(before.as_ref(), &place) {
                 self.drafts.insert(place, draft);
             }
@@ -211,8 +213,9 @@ impl FormState {
         self.remember();
         self.value = value;
         self.drafts.clear();
-        self.decisions.picks.clear();
-        self.decisions.types.clear();
+        for decided in self.decisions.values_mut() {
+            (decided.picks, decided.of_type) = (Vec::new(), None);
+        }
         self.editor = None;
         self.changed();
     }
@@ -239,7 +242,8 @@ impl FormState {
     pub(super) fn remember(&mut self) {
         self.typing = None;
         let known = |(value, drafts): &(_, _)| *value == self.value && *drafts == self.drafts;
-        if self.undo.last().is_some_and(known) || nodes(self.value.as_ref()) > UNDO_NODES {
+        if self.undo.last().is_some_and(known) || self.value.as_ref().map_or(0, nodes) > UNDO_NODES
+        {
             return;
         }
         if self.undo.len() == UNDO {
@@ -522,7 +526,7 @@ impl FormState {
         for place in places {
             self.drafts.remove(&place);
             let parent = pointer::split(&place).map(|(parent, _)| parent);
-            let parent = parent.and_then(|parent| pointer::get(self.value.as_ref(), parent));
+            let parent = parent.and_then(|parent| self.at(parent));
             if parent.is_some_and(Value::is_object) {
                 pointer::remove(&mut self.value, &place);
             }
@@ -533,7 +537,7 @@ impl FormState {
     pub(super) fn begin_above(&mut self, at: &str) {
         for (end, _) in at.match_indices('/').skip(1) {
             let above = &at[..end];
-            if pointer::get(self.value.as_ref(), above).is_some() {
+            if self.at(above).is_some() {
                 continue;
             }
             let Some(field) = self.field_at(above) else { continue };
@@ -545,21 +549,12 @@ impl FormState {
     }
 
     fn places_moved(&mut self, to: impl Fn(&str) -> Option<String>) {
-        fn keyed<T>(map: &mut HashMap<String, T>, to: impl Fn(&str) -> Option<String>) {
+        fn keyed<T>(map: &mut BTreeMap<String, T>, to: impl Fn(&str) -> Option<String>) {
             let moved = std::mem::take(map).into_iter();
             map.extend(moved.filter_map(|(place, kept)| Some((to(&place)?, kept))));
         }
-        let drafts: BTreeMap<_, _> = std::mem::take(&mut self.drafts);
-        let drafts = drafts.into_iter();
-        self.drafts = drafts.filter_map(|(place, draft)| Some((to(&place)?, draft))).collect();
-        keyed(&mut self.decisions.picks, &to);
-        keyed(&mut self.decisions.types, &to);
-        keyed(&mut self.decisions.folds, &to);
-        let as_json = std::mem::take(&mut self.decisions.as_json).into_iter();
-        self.decisions.as_json = as_json.filter_map(|place| to(&place)).collect();
-        let stash = std::mem::take(&mut self.stash).into_iter();
-        self.stash =
-            stash.filter_map(|((at, a, b), kept)| Some(((to(&at)?, a, b), kept))).collect();
+        keyed(&mut self.drafts, &to);
+        keyed(&mut self.decisions, &to);
         self.editor = None;
     }
 }
@@ -574,16 +569,12 @@ const fn kind_rank(kind: &RowKind) -> u8 {
     }
 }
 
-fn nodes(value: Option<&Value>) -> usize {
-    match value {
-        Some(Value::Array(items)) => {
-            items.iter().take(UNDO_NODES).map(|v| nodes(Some(v))).sum::<usize>() + 1
-        }
-        Some(Value::Object(map)) => {
-            map.values().take(UNDO_NODES).map(|v| nodes(Some(v))).sum::<usize>() + 1
-        }
-        Some(Value::String(text)) => 1 + text.len() / 64,
-        _ => 1,
+fn nodes(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().take(UNDO_NODES).map(nodes).sum(),
+        Value::Object(map) => map.values().take(UNDO_NODES).map(nodes).sum(),
+        Value::String(text) => text.len() / 64,
+        _ => 0,
     }
 }
 
@@ -659,35 +650,13 @@ pub fn exact(text: &str) -> Result<Value, String> {
     }
 }
 
-/// The first number of `text` that parsing changes.
+/// The first number of a JSON text that parsing changes.
 fn lossy_number(text: &str) -> Option<&str> {
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        match bytes[at] {
-            b'"' => {
-                at += 1;
-                while at < bytes.len() && bytes[at] != b'"' {
-                    at += if bytes[at] == b'\\' { 2 } else { 1 };
-                }
-                at += 1;
-            }
-            b'-' | b'0'..=b'9' => {
-                let start = at;
-                while at < bytes.len()
-                    && matches!(bytes[at], b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')
-                {
-                    at += 1;
-                }
-                let token = &text[start..at];
-                if is_lossy(token) {
-                    return Some(token);
-                }
-            }
-            _ => at += 1,
-        }
-    }
-    None
+    static TOKENS: LazyLock<regex::Regex> = LazyLock::new(|| {
+        regex::Regex::new(r#""(?:\\.|[^"\\])*"|[-0-9][-+.eE0-9]*"#).expect("a pattern of ours")
+    });
+    let tokens = TOKENS.find_iter(text).map(|found| found.as_str());
+    tokens.filter(|token| !token.starts_with('"')).find(|token| is_lossy(token))
 }
 
 fn is_lossy(token: &str) -> bool {

@@ -252,24 +252,18 @@ impl Pane for CatalogPane {
             let mut rows: Vec<_> = found.into_iter().map(|n| Arc::clone(&self.all[n])).collect();
             self.sort.apply(&mut rows);
             self.browser.wants = wanted(&rows);
-            self.browser.set_rows(rows, ui.area);
-            // Whoever types a few letters means the entry they fit best.
-            if let Some(best) = self.browser.rows.first().filter(|_| narrowed).cloned()
-                && !self.built_filter.is_empty()
-            {
-                self.browser.list.select(best);
-                self.browser.sync(ui.area);
-            }
-        } else {
-            self.browser.sync(ui.area);
+            self.browser.rows = rows;
         }
-        if let Some((server, wire)) = self.wanted.take() {
-            let is_it = |entry: &&Arc<Entry>| entry.server == server && entry.wire == wire;
-            if let Some(entry) = self.browser.rows.iter().find(is_it).cloned() {
-                self.browser.list.select(entry);
-                self.browser.sync(ui.area);
-            }
+        let rows = &self.browser.rows;
+        let asked = self.wanted.take().and_then(|(server, wire)| {
+            rows.iter().find(|entry| entry.server == server && entry.wire == wire)
+        });
+        // Whoever types a few letters means the entry they fit best.
+        let best = rows.first().filter(|_| narrowed && !self.built_filter.is_empty());
+        if let Some(entry) = asked.or(best).cloned() {
+            self.browser.list.select(entry);
         }
+        self.browser.sync(ui.area);
         self.browser.tell(ui.area, |entry, doc| {
             let Some(entry) = entry else { return };
             if let Some(server) = ui.model.server(&entry.server) {

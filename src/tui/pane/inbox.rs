@@ -60,14 +60,16 @@ impl Pane for InboxPane {
 
     fn sync(&mut self, ui: Ui<'_>) {
         let wanted = self.browser.filter.text().to_lowercase();
-        let fits = |request: &crate::host::PendingRequest| {
-            let during = request.during.as_deref().unwrap_or_default();
-            let kind = kind_word(&request.kind);
-            let (_, said) = Todo::Request(request.id).words(ui.model);
-            let text = format!("{} {kind} {during} {said}", request.server).to_lowercase();
+        let model = ui.model;
+        let holds = |text: String| {
+            let text = text.to_lowercase();
             wanted.split_whitespace().all(|word| text.contains(word))
         };
-        let model = ui.model;
+        let fits = |request: &PendingRequest| {
+            let during = request.during.as_deref().unwrap_or_default();
+            let (_, said) = Todo::Request(request.id).words(model);
+            holds(format!("{} {} {during} {said}", request.server, kind_word(&request.kind)))
+        };
         let in_scope = model.view.pending.values().filter(|r| model.in_scope(&r.server));
         let others = model.inbox_of_configuration();
         let others = others.filter(|todo| todo.server(model).is_none_or(|s| model.in_scope(&s)));
@@ -77,8 +79,7 @@ impl Pane for InboxPane {
         rows.extend(others.into_iter().map(Row::Other).filter(|row| {
             let (what, said) = row.words(model);
             let server = row.server(model).map(|server| server.to_string()).unwrap_or_default();
-            let text = format!("{server} {what} {said}").to_lowercase();
-            wanted.split_whitespace().all(|word| text.contains(word))
+            holds(format!("{server} {what} {said}"))
         }));
         let kept = model.kept_drafts.iter().filter(|(r, _)| model.in_scope(&r.server) && fits(r));
         rows.extend(kept.map(|(request, why)| Row::Kept(Arc::clone(request), why.clone())));

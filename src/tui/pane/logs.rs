@@ -35,10 +35,12 @@ const SIDEWAYS: u16 = 8;
 const SEARCH: usize = 500_000;
 
 /// The logs pane.
+#[derive(Default)]
 pub struct LogsPane {
     stream: Stream,
     input: FilterLine,
-    level: LogLevel,
+    /// The least severe level that is shown, as a row of [`LEVELS`].
+    least: usize,
     wrap: bool,
     shift: u16,
     /// The line just typed is to be looked for.
@@ -49,24 +51,6 @@ pub struct LogsPane {
     needle: String,
     problem: Option<String>,
     built_for: Option<(LogLevel, BTreeSet<ServerName>, Filter)>,
-}
-
-impl Default for LogsPane {
-    fn default() -> Self {
-        Self {
-            stream: Stream::default(),
-            input: FilterLine::default(),
-            level: LogLevel::Trace,
-            wrap: false,
-            shift: 0,
-            seek: false,
-            typed: String::new(),
-            filter: Filter::default(),
-            needle: String::new(),
-            problem: None,
-            built_for: None,
-        }
-    }
 }
 
 /// The word of a level.
@@ -81,13 +65,13 @@ const fn level_role(level: LogLevel) -> Role {
 impl LogsPane {
     /// Takes what was remembered.
     pub fn read_prefs(&mut self, prefs: &Prefs) {
-        self.level = prefs.log_level.unwrap_or(LogLevel::Trace);
+        self.least = prefs.log_level.unwrap_or(LogLevel::Trace) as usize;
         self.wrap = prefs.wrap_logs;
     }
 
     /// Gives what is to be remembered.
     pub fn write_prefs(&self, prefs: &mut Prefs) {
-        prefs.log_level = Some(self.level);
+        prefs.log_level = Some(LEVELS[self.least].0);
         prefs.wrap_logs = self.wrap;
     }
 
@@ -96,9 +80,8 @@ impl LogsPane {
     }
 
     fn turn_level(&mut self, delta: isize, out: &mut Out) {
-        let at = (self.level as usize).saturating_add_signed(delta);
-        self.level = LEVELS[at.min(LEVELS.len() - 1)].0;
-        out.say(ink!("showing level {} and above", level_word(self.level)));
+        self.least = self.least.saturating_add_signed(delta).min(LEVELS.len() - 1);
+        out.say(ink!("showing level {} and above", LEVELS[self.least].1));
         out.remember = true;
     }
 
@@ -195,9 +178,9 @@ impl LogsPane {
                 "No log lines yet; stderr and log messages of servers and of mcpdeck are shown here"
             )
         } else if self.filter.is_empty() {
-            ink!("No log lines of level {} or above", level_word(self.level))
+            ink!("No log lines of level {} or above", LEVELS[self.least].1)
         } else {
-            ink!("No log lines of level {} or above in this filter", level_word(self.level))
+            ink!("No log lines of level {} or above in this filter", LEVELS[self.least].1)
         }
     }
 
@@ -267,7 +250,7 @@ impl LogsPane {
 
     fn render_head(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         let feed = &cx.model.logs;
-        let mut state = ink!("{}  {}+  ", count(self.stream.len(), "line"), level_word(self.level));
+        let mut state = ink!("{}  {}+  ", count(self.stream.len(), "line"), LEVELS[self.least].1);
         if feed.dropped() > 0 {
             state.push(ink!("{} dropped  ", feed.dropped()));
         }
@@ -345,7 +328,7 @@ impl Pane for LogsPane {
                 Err(problem) => self.problem = Some(problem),
             }
         }
-        let key = (self.level, ui.model.narrowed(), self.filter.clone());
+        let key = (LEVELS[self.least].0, ui.model.narrowed(), self.filter.clone());
         if self.built_for.as_ref() != Some(&key) {
             self.stream.reset();
             self.built_for = Some(key.clone());

@@ -1,7 +1,7 @@
 //! Counts, errors and latencies per server and per tool; sorted by any column.
 
 use crate::error::ErrorCode;
-use crate::host::metrics::MetricsView;
+use crate::host::metrics::{LatencyView, MetricsView};
 use crate::mcp::traffic::MessageKind;
 use crate::tui::find::{self, Fields};
 use crate::tui::glyph::Glyphs;
@@ -93,20 +93,6 @@ pub struct MetricsPane {
     names: u16,
 }
 
-fn key(row: &Row, column: Column) -> u64 {
-    let latency = row.view.latency.unwrap_or_default();
-    match column {
-        Column::Name => 0,
-        Column::Calls => row.view.requests,
-        Column::Errors => row.view.failed(),
-        Column::P50 => latency.p50.as_micros() as u64,
-        Column::P95 => latency.p95.as_micros() as u64,
-        Column::P99 => latency.p99.as_micros() as u64,
-        Column::Bytes => row.view.bytes_in + row.view.bytes_out,
-        Column::LastUsed => row.view.last_used.map_or(0, |at| at.0),
-    }
-}
-
 impl MetricsPane {
     fn rows(&mut self, model: &Model) -> Vec<Arc<Row>> {
         let mut rows = Vec::new();
@@ -129,7 +115,7 @@ impl MetricsPane {
         let needle = self.browser.filter.text();
         rows.retain(|row| find::fits(needle, &row.fields()));
         if self.column != Column::Name {
-            rows.sort_by_key(|row| std::cmp::Reverse(key(row, self.column)));
+            rows.sort_by_cached_key(|row| std::cmp::Reverse(cell(row, self.column, model).0));
         }
         if self.reversed {
             rows.reverse();
@@ -231,7 +217,7 @@ impl Pane for MetricsPane {
             let found = find::spans(self.browser.filter.text(), row.label.as_str());
             pen.found(&row.label, &found, name, cx.style(role), cx.style(Role::Match));
             for column in &shown {
-                let (text, role) = cell(row, *column, cx.model);
+                let (_, text, role) = cell(row, *column, cx.model);
                 pen.skip(1).right(text, column.width(), cx.style(role));
             }
         });
@@ -256,25 +242,31 @@ fn everything(model: &Model) -> String {
     super::catalog::pretty(&all.into())
 }
 
-fn cell(row: &Row, column: Column, model: &Model) -> (Ink, Role) {
-    let took = |of: fn(&crate::host::metrics::LatencyView) -> Duration| {
-        let text = row.view.latency.as_ref().map_or_else(|| ink!("-"), |l| ink!("{}", Dur(of(l))));
-        (text, Role::Text)
+/// What a column says of a row: the number it is sorted by, the text, and its role.
+fn cell(row: &Row, column: Column, model: &Model) -> (u64, Ink, Role) {
+    let view = &row.view;
+    let took = |of: fn(&LatencyView) -> Duration| match view.latency.as_ref().map(of) {
+        Some(took) => (took.as_micros() as u64, ink!("{}", Dur(took)), Role::Text),
+        None => (0, ink!("-"), Role::Text),
     };
     match column {
-        Column::Name => (row.label.clone(), Role::Text),
-        Column::Calls => (ink!("{}", row.view.requests), Role::Text),
+        Column::Name => (0, row.label.clone(), Role::Text),
+        Column::Calls => (view.requests, ink!("{}", view.requests), Role::Text),
         Column::Errors => {
-            let count = row.view.failed();
-            (ink!("{}", count), if count > 0 { Role::Error } else { Role::Faint })
+            let count = view.failed();
+            (count, ink!("{}", count), if count > 0 { Role::Error } else { Role::Faint })
         }
         Column::P50 => took(|l| l.p50),
         Column::P95 => took(|l| l.p95),
         Column::P99 => took(|l| l.p99),
-        Column::Bytes => (ink!("{}", Bytes(row.view.bytes_in + row.view.bytes_out)), Role::Muted),
-        Column::LastUsed => {
-            (row.view.last_used.map_or_else(|| ink!("-"), |at| model.ago(at)), Role::Muted)
+        Column::Bytes => {
+            let bytes = view.bytes_in + view.bytes_out;
+            (bytes, ink!("{}", Bytes(bytes)), Role::Muted)
         }
+        Column::LastUsed => match view.last_used {
+            Some(at) => (at.0, model.ago(at), Role::Muted),
+            None => (0, ink!("-"), Role::Muted),
+        },
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::mcp::traffic::{MessageKind, TrafficRecord};
+use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use crate::tui::filter::{Filter, completions};
+use crate::tui::glyph::Glyphs;
 use crate::tui::keymap::Scope;
 use crate::tui::model::{Model, zoned};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
@@ -74,22 +75,16 @@ impl TrafficPane {
         self.detail.show((seq, area.width), record, || pair(ui.model, seq), ui);
     }
 
+    /// The marked messages, or all that are listed, as JSON lines.
     fn export(&self, model: &Model) -> Vec<u8> {
+        let rows = self.stream.len().saturating_sub(EXPORT)..self.stream.len();
+        let listed = rows.map(|row| self.stream.seq(row)).filter(|_| self.marked.is_empty());
         let mut out = Vec::new();
-        let mut write = |record: &TrafficRecord| {
-            if serde_json::to_writer(&mut out, record).is_ok() {
+        for seq in self.marked.iter().copied().chain(listed) {
+            let record = model.traffic.get(seq);
+            if record.is_some_and(|record| serde_json::to_writer(&mut out, &**record).is_ok()) {
                 out.push(b'\n');
             }
-        };
-        if self.marked.is_empty() {
-            let from = self.stream.len().saturating_sub(EXPORT);
-            for row in from..self.stream.len() {
-                if let Some(record) = model.traffic.get(self.stream.seq(row)) {
-                    write(record);
-                }
-            }
-        } else {
-            self.marked.iter().filter_map(|seq| model.traffic.get(*seq)).for_each(|r| write(r));
         }
         out
     }
@@ -199,6 +194,14 @@ impl TrafficPane {
             self.stream.list.select(head);
         }
         true
+    }
+}
+
+/// The sign of a direction, and how it looks.
+pub const fn direction_sign(direction: Direction, glyphs: &Glyphs) -> (&'static str, Role) {
+    match direction {
+        Direction::Out => (glyphs.outbound, Role::Outbound),
+        Direction::In => (glyphs.inbound, Role::Inbound),
     }
 }
 

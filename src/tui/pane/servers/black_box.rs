@@ -1,15 +1,15 @@
 //! Diagnostics of a server: its last exit, recent output and messages, start steps, what it said
 //! about itself. One page, everything that is known.
 
-use super::card::{Density, breaker_line, draw as draw_card, expires, step_word};
+use super::card::{Density, breaker_line, draw as draw_card, expires, step_sign, step_word};
 use crate::host::ServerView;
-use crate::host::view::StepStatus;
 use crate::mcp::Era;
-use crate::mcp::traffic::{Direction, TrafficRecord};
+use crate::mcp::traffic::TrafficRecord;
 use crate::tui::effect::{Effect, ServerCommand};
 use crate::tui::glyph::Glyphs;
 use crate::tui::model::Model;
 use crate::tui::pane::Ui;
+use crate::tui::pane::traffic::direction_sign;
 use crate::tui::prelude::*;
 use crate::tui::widget::Doc;
 
@@ -110,12 +110,7 @@ fn steps(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
     }
     doc.heading("last start");
     for step in &server.steps {
-        let (sign, role) = match step.status {
-            StepStatus::Ok => (glyphs.check, Role::Ok),
-            StepStatus::Failed => (glyphs.down, Role::Error),
-            StepStatus::Running => (glyphs.busy, Role::Busy),
-            StepStatus::Skipped => (glyphs.off, Role::Faint),
-        };
+        let (sign, role) = step_sign(step.status, glyphs);
         let took = step.took.map_or_else(|| ink!(""), |took| ink!("{}", Dur(took)));
         let detail = step.detail.as_ref().map_or_else(|| ink!(""), Ink::from);
         doc.line(vec![
@@ -151,10 +146,7 @@ fn messages(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) 
     }
     doc.heading("recent messages");
     for record in &recent[recent.len().saturating_sub(MESSAGES)..] {
-        let (sign, role) = match record.direction {
-            Direction::Out => (glyphs.outbound, Role::Outbound),
-            Direction::In => (glyphs.inbound, Role::Inbound),
-        };
+        let (sign, role) = direction_sign(record.direction, glyphs);
         let method = record.method.as_ref().or(record.problem.as_ref());
         let latency = record.latency.map_or_else(|| ink!(""), |l| ink!("{}", Dur(l)));
         doc.line(vec![

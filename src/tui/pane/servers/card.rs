@@ -280,12 +280,9 @@ fn spark(server: &ServerView, ui: Ui<'_>, slots: usize, label: &'static str) -> 
 pub fn steps(server: &ServerView, model: &Model, glyphs: &Glyphs) -> DocLine {
     let mut line = vec![(ink!("  "), Role::Text)];
     for step in server.steps.iter().filter(|step| step.status != StepStatus::Skipped) {
-        let (sign, role): (Ink, Role) = match step.status {
-            StepStatus::Running => (model.elapsed(step.began), Role::Busy),
-            StepStatus::Ok => (ink!("{}", glyphs.check), Role::Ok),
-            StepStatus::Failed => (ink!("{}", glyphs.down), Role::Error),
-            StepStatus::Skipped => continue,
-        };
+        let (sign, role) = step_sign(step.status, glyphs);
+        let is_running = step.status == StepStatus::Running;
+        let sign = if is_running { model.elapsed(step.began) } else { ink!("{}", sign) };
         line.push((ink!("{} ", step_word(step.step)), Role::Muted));
         line.push((ink!("{}  ", sign), role));
     }
@@ -296,6 +293,16 @@ pub fn steps(server: &ServerView, model: &Model, glyphs: &Glyphs) -> DocLine {
         line.push((ink!("still writing to stderr"), Role::Muted));
     }
     line
+}
+
+/// The sign of a step, and how it looks.
+pub const fn step_sign(status: StepStatus, glyphs: &Glyphs) -> (&'static str, Role) {
+    match status {
+        StepStatus::Ok => (glyphs.check, Role::Ok),
+        StepStatus::Failed => (glyphs.down, Role::Error),
+        StepStatus::Running => (glyphs.busy, Role::Busy),
+        StepStatus::Skipped => (glyphs.off, Role::Faint),
+    }
 }
 
 /// The word of a step.
@@ -314,14 +321,9 @@ pub const fn step_word(step: StartStep) -> &'static str {
 }
 
 fn last_stderr(server: &ServerView, model: &Model) -> Option<Timestamp> {
-    let from = model.logs.end().saturating_sub(200);
-    let mut newest = None;
-    for (_, record) in model.logs.from(from) {
-        if record.server.as_ref() == Some(&server.name) {
-            newest = Some(record.at);
-        }
-    }
-    newest
+    let recent = model.logs.from(model.logs.end().saturating_sub(200));
+    let own = recent.filter(|(_, record)| record.server.as_ref() == Some(&server.name));
+    own.last().map(|(_, record)| record.at)
 }
 
 /// Whether a reason is nothing but the exit and how long the process had lived.
@@ -381,20 +383,18 @@ pub fn expires(account: &AccountView, model: &Model) -> Ink {
 
 /// A breaker that is not closed, with its cause and next probe.
 pub fn breaker_line(breaker: &BreakerView, model: &Model, doc: &mut Doc) {
-    match breaker {
-        BreakerView::Closed => {}
+    let (words, role) = match breaker {
+        BreakerView::Closed => return,
         BreakerView::Open { until, cause } => {
             let left = model.until(*until);
-            doc.text(2, &ink!("breaker open, next attempt in {}: {}", left, cause), Role::Warning);
+            (ink!("breaker open, next attempt in {}: {}", left, cause), Role::Warning)
         }
         BreakerView::HalfOpen { cause } => {
-            doc.text(
-                2,
-                &ink!("breaker half-open, the next call is let through to try: {}", cause),
-                Role::Busy,
-            );
+            let words = "breaker half-open, the next call is let through to try";
+            (ink!("{}: {}", words, cause), Role::Busy)
         }
-    }
+    };
+    doc.text(2, &words, role);
 }
 
 fn findings(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {

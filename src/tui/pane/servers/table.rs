@@ -31,49 +31,49 @@ impl Order {
         Self::ALL.get(order.map_or(0, |order| order as usize + 1)).copied()
     }
 
-    /// What the rows are sorted by, the most first.
-    fn key(self, server: &ServerView, model: &Model) -> (u64, u64) {
+    /// What the column says of a server: the numbers it is sorted by, the most first, and the text.
+    fn cell(self, server: &ServerView, model: &Model) -> ((u64, u64), Ink, Role) {
         let metrics = model.metrics.get(&server.name).map(|metrics| &metrics.total);
         let usage = model.usage.get(&server.name);
         let errors = metrics.map_or(0, crate::host::metrics::MetricsView::failed);
-        let first = match self {
-            Self::Worst => match server.state {
-                ServerState::Unavailable => 5,
-                ServerState::Starting | ServerState::Waiting => 4,
-                ServerState::Ready if !server.breaker.is_closed() => 3,
-                ServerState::Ready => 2,
-                ServerState::Disabled | ServerState::Shutdown | ServerState::Sleeping => 1,
-            },
-            Self::Name => 0,
-            Self::Tools => server.capabilities.tools.len() as u64,
-            Self::Calls => metrics.map_or(0, |m| m.requests),
-            Self::Errors => errors,
-            Self::P95 => metrics.and_then(|m| m.latency).map_or(0, |l| l.p95.as_micros() as u64),
-            Self::Memory => usage.map_or(0, |usage| usage.memory),
-            Self::Cpu => usage.map_or(0, |usage| (usage.cpu_percent * 100.0) as u64),
-        };
-        (first, if self == Self::Worst { errors } else { 0 })
-    }
-
-    fn cell(self, server: &ServerView, model: &Model) -> (Ink, Role) {
-        let metrics = model.metrics.get(&server.name).map(|metrics| &metrics.total);
-        let usage = model.usage.get(&server.name);
-        let none = || ink!("-");
-        match self {
-            Self::Worst | Self::Name => (none(), Role::Text),
-            Self::Tools => (ink!("{}", server.capabilities.tools.len()), Role::Text),
-            Self::Calls => (metrics.map_or_else(none, |m| ink!("{}", m.requests)), Role::Text),
+        let or_none = |known: Option<(u64, Ink)>| known.unwrap_or_else(|| (0, ink!("-")));
+        let ((first, text), role) = match self {
+            Self::Worst => {
+                let badness = match server.state {
+                    ServerState::Unavailable => 5,
+                    ServerState::Starting | ServerState::Waiting => 4,
+                    ServerState::Ready if !server.breaker.is_closed() => 3,
+                    ServerState::Ready => 2,
+                    ServerState::Disabled | ServerState::Shutdown | ServerState::Sleeping => 1,
+                };
+                return ((badness, errors), Ink::default(), Role::Text);
+            }
+            Self::Name => (or_none(None), Role::Text),
+            Self::Tools => {
+                let tools = server.capabilities.tools.len();
+                ((tools as u64, ink!("{}", tools)), Role::Text)
+            }
+            Self::Calls => {
+                (or_none(metrics.map(|m| (m.requests, ink!("{}", m.requests)))), Role::Text)
+            }
             Self::Errors => {
-                let errors = metrics.map_or(0, crate::host::metrics::MetricsView::failed);
-                (ink!("{}", errors), if errors > 0 { Role::Error } else { Role::Faint })
+                let role = if errors > 0 { Role::Error } else { Role::Faint };
+                ((errors, ink!("{}", errors)), role)
             }
             Self::P95 => {
-                let latency = metrics.and_then(|m| m.latency);
-                (latency.map_or_else(none, |l| ink!("{}", Dur(l.p95))), Role::Text)
+                let p95 = metrics.and_then(|m| m.latency).map(|latency| latency.p95);
+                (or_none(p95.map(|p95| (p95.as_micros() as u64, ink!("{}", Dur(p95))))), Role::Text)
             }
-            Self::Memory => (usage.map_or_else(none, |u| ink!("{}", Bytes(u.memory))), Role::Muted),
-            Self::Cpu => (usage.map_or_else(none, |u| ink!("{:.0} %", u.cpu_percent)), Role::Muted),
-        }
+            Self::Memory => {
+                (or_none(usage.map(|u| (u.memory, ink!("{}", Bytes(u.memory))))), Role::Muted)
+            }
+            Self::Cpu => {
+                let cpu = usage.map(|usage| usage.cpu_percent);
+                let cpu = cpu.map(|cpu| ((cpu * 100.0) as u64, ink!("{:.0} %", cpu)));
+                (or_none(cpu), Role::Muted)
+            }
+        };
+        ((first, 0), text, role)
     }
 }
 
@@ -82,7 +82,7 @@ pub(super) fn sorted(model: &Model, order: Order, reversed: bool) -> Vec<ServerN
     let mut servers: Vec<_> = model.servers().collect();
     match order {
         Order::Name => servers.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str())),
-        order => servers.sort_by_key(|server| Reverse(order.key(server, model))),
+        order => servers.sort_by_cached_key(|server| Reverse(order.cell(server, model).0)),
     }
     if reversed {
         servers.reverse();
@@ -131,7 +131,7 @@ pub(super) fn draw(
             (ink!("{:<1$}", word, state_width), role),
         ];
         for column in columns {
-            let (text, role) = column.cell(server, model);
+            let (_, text, role) = column.cell(server, model);
             line.push((ink!(" {:>1$}", text, NUMBER), role));
         }
         if let Some(reason) = server.reason.as_ref().filter(|_| server.state != ServerState::Ready)

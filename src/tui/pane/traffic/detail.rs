@@ -3,6 +3,7 @@
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
+use crate::tui::pane::traffic::direction_sign;
 use crate::tui::pane::{Cx, Ui};
 use crate::tui::prelude::*;
 use crate::tui::result::draw::draw_tree_row;
@@ -151,12 +152,9 @@ impl Detail {
 
 /// What is known of a message; `pair` is the sequence number of its other half.
 fn head(record: &TrafficRecord, pair: Option<u64>, ui: Ui<'_>, width: u16) -> Doc {
-    let glyphs = ui.glyphs;
     let mut doc = Doc::new(width);
-    let (sign, way, role): (&'static str, &'static str, Role) = match record.direction {
-        Direction::Out => (glyphs.outbound, "to", Role::Outbound),
-        Direction::In => (glyphs.inbound, "from", Role::Inbound),
-    };
+    let (sign, role) = direction_sign(record.direction, ui.glyphs);
+    let way: &'static str = if record.direction == Direction::Out { "to" } else { "from" };
     let kind: &'static str = match record.kind {
         MessageKind::Request => "request",
         MessageKind::Notification => "notification",

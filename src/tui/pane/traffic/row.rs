@@ -3,14 +3,14 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::mcp::CallId;
-use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
+use crate::mcp::traffic::{MessageKind, TrafficRecord};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::Cx;
-use crate::tui::pane::traffic::{Regions, TrafficPane};
+use crate::tui::pane::traffic::{TrafficPane, direction_sign};
 use crate::tui::prelude::*;
 use crate::tui::widget::stream::Verdict;
-use crate::tui::widget::{Part, Pen, filter_line, scroll_bar, width};
+use crate::tui::widget::{Part, Pen, Regions, filter_line, scroll_bar, width};
 
 const TIME: u16 = 12;
 const SIZE: u16 = 7;
@@ -115,10 +115,7 @@ fn draw(
 ) {
     let room = pen.position() + pen.room();
     pen.left(Model::time_in(record.at, columns.time), columns.time, cx.style(Role::Faint)).skip(1);
-    let (sign, role) = match record.direction {
-        Direction::Out => (cx.glyphs.outbound, Role::Outbound),
-        Direction::In => (cx.glyphs.inbound, Role::Inbound),
-    };
+    let (sign, role) = direction_sign(record.direction, cx.glyphs);
     pen.put(sign, cx.style(role)).skip(1);
     if columns.server > 0 {
         pen.middle(Model::name(&record.server), columns.server, cx.style(Role::Muted)).skip(1);
