@@ -128,7 +128,7 @@ fn every_file_says_what_it_owns() {
 
 /// Largest circle of files within a folder: what is there today. A number only goes down.
 const CIRCLES: &[(&str, usize)] =
-    &[("check", 4), ("config", 4), ("deck", 3), ("demo", 3), ("mock", 8), ("tui", 10)];
+    &[("check", 4), ("config", 4), ("deck", 3), ("demo", 3), ("mock", 8), ("tui", 6)];
 
 /// Types whose methods lie in more than three files today, and in how many. A number only goes down.
 const SPREAD: &[(&str, &str, usize)] = &[("deck", "Work", 4), ("tui", "App", 9)];

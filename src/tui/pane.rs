@@ -1,7 +1,6 @@
 //! What a pane is, and what it may see and ask for.
 
 use crate::tui::effect::Effect;
-use crate::tui::form::draw::Look;
 use crate::tui::glyph::Glyphs;
 use crate::tui::graphics::Graphics;
 use crate::tui::keymap::{Keymap, Scope};
@@ -10,7 +9,8 @@ use crate::tui::overlay::{Confirm, Overlay};
 use crate::tui::prelude::*;
 use crate::tui::screen::Screen;
 use crate::tui::theme::Theme;
-use crate::tui::widget::{FilterLine, Keep, TextInput};
+use crate::tui::widget::look::Look;
+use crate::tui::widget::{Keep, TextInput};
 
 named! {
     /// The panes, in the order of their keys, with the titles on their tabs.
@@ -106,30 +106,8 @@ impl Cx<'_> {
 
     /// Styles of forms and results. Pictures are pixels only where nothing lies over them.
     pub fn look(&self) -> Look {
-        let style = |role| self.theme.style(role);
-        Look {
-            text: style(Role::Text),
-            muted: style(Role::Muted),
-            faint: style(Role::Faint),
-            label: style(Role::Heading),
-            accent: style(Role::Accent),
-            selection: style(Role::Selection),
-            input: style(Role::Input),
-            warning: style(Role::Warning),
-            error: style(Role::Error),
-            ok: style(Role::Ok),
-            foreign: style(Role::Foreign),
-            rule: style(Role::Rule),
-            json_key: style(Role::JsonKey),
-            json_string: style(Role::JsonString),
-            json_number: style(Role::JsonNumber),
-            json_literal: style(Role::JsonLiteral),
-            matched: style(Role::Match),
-            added: style(Role::Added),
-            removed: style(Role::Removed),
-            ascii: self.glyphs.ellipsis == "~",
-            graphics: if self.focused { self.graphics } else { self.graphics.as_blocks() },
-        }
+        let graphics = if self.focused { self.graphics } else { self.graphics.as_blocks() };
+        Look::of(self.theme, self.glyphs.ellipsis == "~", graphics)
     }
 
     /// A text of ours with the keys that work in these scopes.
@@ -290,12 +268,12 @@ pub trait Pane {
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer);
 
     /// Its filter line, when it has one.
-    fn filter(&self) -> Option<&FilterLine> {
+    fn filter(&self) -> Option<&TextInput> {
         None
     }
 
     /// The same, to change.
-    fn filter_mut(&mut self) -> Option<&mut FilterLine> {
+    fn filter_mut(&mut self) -> Option<&mut TextInput> {
         None
     }
 
@@ -306,7 +284,7 @@ pub trait Pane {
 
     /// The filter while it is typed.
     fn typing(&mut self) -> Option<&mut TextInput> {
-        self.filter_mut().filter(|filter| filter.editing).map(|filter| &mut **filter)
+        self.filter_mut().filter(|filter| filter.editing)
     }
 
     /// The server of what is selected, when a command there is for one.
@@ -337,11 +315,11 @@ macro_rules! of_browser {
             self.browser.split.focus_next(ui.area)
         }
 
-        fn filter(&self) -> Option<&$crate::tui::widget::FilterLine> {
+        fn filter(&self) -> Option<&$crate::tui::widget::TextInput> {
             Some(&self.browser.filter)
         }
 
-        fn filter_mut(&mut self) -> Option<&mut $crate::tui::widget::FilterLine> {
+        fn filter_mut(&mut self) -> Option<&mut $crate::tui::widget::TextInput> {
             Some(&mut self.browser.filter)
         }
     };

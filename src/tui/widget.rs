@@ -7,6 +7,7 @@ use crate::tui::prelude::*;
 pub mod browser;
 pub mod doc;
 pub mod key_line;
+pub mod look;
 pub mod pen;
 pub mod stream;
 pub mod text_input;
@@ -16,7 +17,7 @@ pub use doc::{Doc, DocView, changed};
 pub use key_line::KeyLine;
 pub use pen::{Pen, width};
 pub use stream::Stream;
-pub use text_input::{FilterLine, Keep, TextInput};
+pub use text_input::{Keep, TextInput};
 
 /// Draws a vertical rule down `area`.
 pub fn vertical_rule(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
@@ -54,7 +55,7 @@ pub fn empty_text(cx: &Cx<'_>, text: &Ink, area: Rect, buf: &mut Buffer) -> u16 
 /// its place, and what stands at the right. Gives where it is typed.
 pub fn filter_line(
     cx: &Cx<'_>,
-    filter: &FilterLine,
+    filter: &TextInput,
     text: (Ink, Role),
     right: &[(Ink, Role)],
     (area, buf): (Rect, &mut Buffer),

@@ -179,6 +179,15 @@ impl Checks {
 // Problems of a form: what the engine's validator says of the value, what was typed and is no
 // value yet, and formats that look wrong; each at the row where it stands. Pure.
 
+/// Text that is no value yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HalfTyped {
+    /// As typed.
+    pub text: String,
+    /// Why it is no value; empty when it is only half an intention, such as a key being named.
+    pub message: String,
+}
+
 /// How grave a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Weight {
@@ -207,7 +216,7 @@ pub struct Problem {
 pub fn collect(
     rows: &[Row],
     value: Option<&Value>,
-    drafts: &BTreeMap<String, super::state::HalfTyped>,
+    drafts: &BTreeMap<String, HalfTyped>,
     verdict: &Verdict,
     notes: &[Violation],
 ) -> Vec<Problem> {

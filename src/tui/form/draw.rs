@@ -11,60 +11,7 @@ use crate::tui::form::schema::{Node, Types};
 use crate::tui::form::state::{FormState, JsonEditor};
 use crate::tui::prelude::*;
 use crate::tui::widget::Pen;
-
-/// Styles and signs of a form; made from the theme.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Look {
-    /// Ordinary text.
-    pub text: Style,
-    /// Labels of less weight, units.
-    pub muted: Style,
-    /// Hints and what is not set.
-    pub faint: Style,
-    /// Names of fields.
-    pub label: Style,
-    /// The one accent.
-    pub accent: Style,
-    /// The row where the keys go.
-    pub selection: Style,
-    /// Where text is typed.
-    pub input: Style,
-    /// Wants a look.
-    pub warning: Style,
-    /// Failed.
-    pub error: Style,
-    /// Works.
-    pub ok: Style,
-    /// Words of a server.
-    pub foreign: Style,
-    /// Rules.
-    pub rule: Style,
-    /// JSON: names of members.
-    pub json_key: Style,
-    /// JSON: strings.
-    pub json_string: Style,
-    /// JSON: numbers.
-    pub json_number: Style,
-    /// JSON: `true`, `false`, `null`.
-    pub json_literal: Style,
-    /// Found by a search.
-    pub matched: Style,
-    /// Added by a change.
-    pub added: Style,
-    /// Removed by a change.
-    pub removed: Style,
-    /// Only ASCII signs.
-    pub ascii: bool,
-    /// How pictures are drawn.
-    pub graphics: crate::tui::graphics::Graphics,
-}
-
-impl Look {
-    /// One of two signs.
-    pub const fn sign(&self, unicode: &'static str, ascii: &'static str) -> &'static str {
-        if self.ascii { ascii } else { unicode }
-    }
-}
+pub use crate::tui::widget::look::Look;
 
 /// Writes `text` on one row of `area`, cut to `cells`; gives the column after it.
 pub fn put(buf: &mut Buffer, x: u16, y: u16, cells: u16, text: &str, style: Style) -> u16 {

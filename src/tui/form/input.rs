@@ -4,10 +4,11 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui_textarea::{CursorMove, Input, TextArea};
 
+use crate::tui::form::check::HalfTyped;
 use crate::tui::form::draw::{Spot, hit};
 use crate::tui::form::pointer::{self, plain};
 use crate::tui::form::row::{Field, FieldKind, Row, RowKind};
-use crate::tui::form::state::{FormState, HalfTyped, exact, text_of};
+use crate::tui::form::state::{FormState, exact, text_of};
 use crate::tui::keymap::Scope;
 use crate::tui::prelude::*;
 

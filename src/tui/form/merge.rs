@@ -7,7 +7,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
-use crate::tui::form::schema::{Document, Node, Schema, Types};
+use crate::tui::form::schema::{Document, Node, Schema, Types, sole};
 
 /// Sub-schemas that all hold at one place.
 pub type Conj = Vec<Node>;
@@ -246,9 +246,8 @@ fn constants(document: &Document, list: &[Node]) -> Option<Vec<Value>> {
     list.iter()
         .map(|node| {
             let node = node.reference.as_deref().and_then(|r| document.resolve(r)).unwrap_or(node);
-            let single = node.options.as_ref().filter(|o| o.len() == 1).map(|o| o[0].clone());
             let null = (node.types == Some(Types::NULL)).then_some(Value::Null);
-            node.fixed.clone().or(single).or(null)
+            node.only().cloned().or(null)
         })
         .collect()
 }
@@ -264,6 +263,11 @@ fn best(document: &Document, variants: &[Node], value: &Value) -> usize {
 }
 
 impl Merged {
+    /// The only value there can be.
+    pub fn only(&self) -> Option<&Value> {
+        self.fixed.as_ref().or_else(|| sole(self.options.as_ref()))
+    }
+
     /// The first of the joined nodes that says something.
     pub fn first<'a, T: ?Sized>(
         &'a self,
@@ -377,11 +381,10 @@ impl Judge<'_> {
             for (name, v) in map.iter().take(256) {
                 if let Some(property) = node.properties.get(name) {
                     // A fixed value that agrees is what a discriminator is.
-                    score += match (&property.fixed, &property.options) {
-                        (Some(fixed), _) if same(fixed, v) => 100,
-                        (Some(_), _) => 0,
-                        (None, Some(options)) if options.len() == 1 && same(&options[0], v) => 100,
-                        _ => 1 + u32::from(self.fits(property, v, 1)),
+                    score += match property.only() {
+                        Some(only) if same(only, v) => 100,
+                        Some(_) => 0,
+                        None => 1 + u32::from(self.fits(property, v, 1)),
                     };
                 }
             }

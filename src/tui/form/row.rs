@@ -467,10 +467,8 @@ impl Field {
 
     /// A name for one of the values of a choice, when the schema gives it one.
     pub fn option_name(&self, index: usize, option: &Value) -> Option<&str> {
-        let titled = self.naming.iter().find(|node| {
-            let single = node.options.as_ref().filter(|o| o.len() == 1).and_then(|o| o.first());
-            node.title.is_some() && node.fixed.as_ref().or(single) == Some(option)
-        });
+        let titled =
+            self.naming.iter().find(|node| node.title.is_some() && node.only() == Some(option));
         let listed = || self.naming.iter().find_map(|node| node.option_names.get(index));
         titled.and_then(|node| node.title.as_deref()).or_else(|| listed().map(String::as_str))
     }
@@ -609,9 +607,7 @@ pub fn variant_title(document: &Document, node: &Node, discriminator: Option<&st
     }
     let shape = target.unwrap_or(node);
     let tag = shape.properties.iter().find_map(|(name, property)| {
-        let fits = discriminator.is_none_or(|d| d == name);
-        let single = property.options.as_ref().filter(|o| o.len() == 1).map(|o| &o[0]);
-        property.fixed.as_ref().or(single).filter(|_| fits)
+        property.only().filter(|_| discriminator.is_none_or(|d| d == name))
     });
     if let Some(tag) = tag {
         return plain(tag);

@@ -160,6 +160,18 @@ pub struct Schema {
     pub discriminator: Option<String>,
 }
 
+impl Schema {
+    /// The only value there can be: its `const`, or the one of its `enum`.
+    pub fn only(&self) -> Option<&Value> {
+        self.fixed.as_ref().or_else(|| sole(self.options.as_ref()))
+    }
+}
+
+/// The value of an `enum` that has one.
+pub fn sole(options: Option<&Arc<Vec<Value>>>) -> Option<&Value> {
+    options.filter(|options| options.len() == 1).map(|options| &options[0])
+}
+
 /// A whole schema, with its places by pointer and anchor.
 #[derive(Debug)]
 pub struct Document {

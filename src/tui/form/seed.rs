@@ -24,14 +24,9 @@ pub fn seed(document: &Document, conj: &[Node], defaults: Defaults) -> Option<Va
 
 fn seed_at(document: &Document, conj: &[Node], defaults: Defaults, depth: u32) -> Option<Value> {
     let merged = merge(document, conj, None, &[]);
-    if let Some(fixed) = &merged.fixed {
-        return Some(fixed.clone());
-    }
-    if let Some(options) = merged.options.as_ref().filter(|options| options.len() == 1) {
-        return options.first().cloned();
-    }
-    if let Some(default) = merged.first(|node| node.default.as_ref()) {
-        return Some(default.clone());
+    let default = || merged.first(|node| node.default.as_ref());
+    if let Some(value) = merged.only().or_else(default) {
+        return Some(value.clone());
     }
     let is_object = merged.degraded.is_none()
         && merged.options.is_none()
@@ -60,10 +55,7 @@ fn seed_at(document: &Document, conj: &[Node], defaults: Defaults, depth: u32) -
 pub fn constants(document: &Document, merged: &Merged) -> Map<String, Value> {
     let required = merged.properties.iter().filter(|(name, _)| merged.required.contains(*name));
     let fixed = required.filter_map(|(name, conj)| {
-        let member = merge(document, conj, None, &[]);
-        let only = member.options.filter(|options| options.len() == 1);
-        let value = member.fixed.or_else(|| only?.first().cloned())?;
-        Some((name.clone(), value))
+        Some((name.clone(), merge(document, conj, None, &[]).only()?.clone()))
     });
     fixed.collect()
 }

@@ -12,21 +12,12 @@ use crate::config::ContentLimits;
 use crate::deck::history::Draft;
 use crate::host::Verdict;
 use crate::host::validate::{Limits, SchemaProblem};
-use crate::tui::form::check::{CheckJob, Checked, Checks, Problem, Weight, collect};
+use crate::tui::form::check::{CheckJob, Checked, Checks, HalfTyped, Problem, Weight, collect};
 use crate::tui::form::input::{Editor, Edits, Popup, area, edit};
 use crate::tui::form::pointer;
 use crate::tui::form::row::{self, Decisions, Field, FieldKind, Row, RowKind};
 use crate::tui::form::schema::Document;
 use crate::tui::form::seed::{Defaults, constants, seed};
-
-/// Text that is no value yet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HalfTyped {
-    /// As typed.
-    pub text: String,
-    /// Why it is no value; empty when it is only half an intention, such as a key being named.
-    pub message: String,
-}
 
 /// A form over one JSON value.
 pub struct FormState {

@@ -14,7 +14,7 @@ use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::prefs::Prefs;
 use crate::tui::prelude::*;
-use crate::tui::widget::{Doc, FilterLine, Keep, Pen, Stream, filter_line, stream, width};
+use crate::tui::widget::{Doc, Keep, Pen, Stream, TextInput, filter_line, stream, width};
 
 /// Levels from the least to the most severe, in the order of [`LogLevel`]: with a word and a role.
 const LEVELS: [(LogLevel, &str, Role); 9] = [
@@ -38,7 +38,7 @@ const SEARCH: usize = 500_000;
 #[derive(Default)]
 pub struct LogsPane {
     stream: Stream,
-    input: FilterLine,
+    input: TextInput,
     /// The least severe level that is shown, as a row of [`LEVELS`].
     least: usize,
     wrap: bool,
@@ -459,11 +459,11 @@ impl Pane for LogsPane {
         self.seek = keep == Keep::Yes;
     }
 
-    fn filter(&self) -> Option<&FilterLine> {
+    fn filter(&self) -> Option<&TextInput> {
         Some(&self.input)
     }
 
-    fn filter_mut(&mut self) -> Option<&mut FilterLine> {
+    fn filter_mut(&mut self) -> Option<&mut TextInput> {
         Some(&mut self.input)
     }
 }

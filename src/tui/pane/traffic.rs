@@ -10,7 +10,7 @@ use crate::tui::model::{Model, zoned};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prefs::{Prefs, SavedFilter};
 use crate::tui::prelude::*;
-use crate::tui::widget::{FilterLine, Part, Regions, Split, Stream, stream};
+use crate::tui::widget::{Part, Regions, Split, Stream, TextInput, stream};
 
 mod detail;
 mod row;
@@ -23,7 +23,7 @@ const EXPORT: usize = 100_000;
 #[derive(Default)]
 pub struct TrafficPane {
     stream: Stream,
-    input: FilterLine,
+    input: TextInput,
     filter: Filter,
     problem: Option<String>,
     /// What the index was built for: filter text and servers.
@@ -416,11 +416,11 @@ impl Pane for TrafficPane {
         self.split.focus_next(ui.area)
     }
 
-    fn filter(&self) -> Option<&FilterLine> {
+    fn filter(&self) -> Option<&TextInput> {
         Some(&self.input)
     }
 
-    fn filter_mut(&mut self) -> Option<&mut FilterLine> {
+    fn filter_mut(&mut self) -> Option<&mut TextInput> {
         Some(&mut self.input)
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::tui::pane::{Cx, Gesture};
 use crate::tui::prelude::*;
-use crate::tui::widget::{Doc, DocView, FilterLine, Pen};
+use crate::tui::widget::{Doc, DocView, Pen, TextInput};
 
 /// Where the keys go inside a pane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,7 +122,7 @@ pub struct Browser<I> {
     /// Ids of the rows, in order, filtered.
     pub rows: Vec<I>,
     /// The filter line.
-    pub filter: FilterLine,
+    pub filter: TextInput,
     /// What is shown, and where the keys go.
     pub split: Split,
     /// Cells the list has use for; it gets them as long as the detail keeps enough.
@@ -136,7 +136,7 @@ impl<I> Default for Browser<I> {
         Self {
             list: ListState::new(),
             rows: Vec::new(),
-            filter: FilterLine::default(),
+            filter: TextInput::default(),
             split: Split::default(),
             wants: 0,
             detail: DocView::default(),

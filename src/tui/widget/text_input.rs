@@ -15,6 +15,8 @@ pub struct TextInput {
     cursor: usize,
     /// Whether all of it is selected: what is typed replaces it.
     is_selected: bool,
+    /// Whether it takes the keys, where it is the filter of a list.
+    pub editing: bool,
 }
 
 impl TextInput {
@@ -23,7 +25,7 @@ impl TextInput {
 
     /// A line that holds `text`, with the cursor at its end.
     pub fn new(text: &str) -> Self {
-        Self { text: text.to_owned(), cursor: text.len(), is_selected: false }
+        Self { text: text.to_owned(), cursor: text.len(), ..Self::default() }
     }
 
     /// The text.
@@ -33,7 +35,7 @@ impl TextInput {
 
     /// Replaces the text.
     pub fn set(&mut self, text: &str) {
-        *self = Self::new(text);
+        *self = Self { editing: self.editing, ..Self::new(text) };
     }
 
     /// Puts text at the cursor, or in place of what is selected; line breaks within it become
@@ -49,6 +51,20 @@ impl TextInput {
             let c = if c.is_control() { ' ' } else { c };
             self.text.insert(self.cursor, c);
             self.cursor += c.len_utf8();
+        }
+    }
+
+    /// Begins to type a filter; the one that is there is selected.
+    pub fn begin(&mut self) {
+        self.editing = true;
+        self.is_selected = !self.text.is_empty();
+    }
+
+    /// Ends typing a filter; `keep` says whether it stays.
+    pub fn end(&mut self, keep: Keep) {
+        (self.editing, self.is_selected) = (false, false);
+        if keep == Keep::No {
+            self.set("");
         }
     }
 
@@ -182,45 +198,6 @@ pub enum Keep {
     No,
 }
 
-/// The filter line of a list.
-#[derive(Clone, Debug, Default)]
-pub struct FilterLine {
-    input: TextInput,
-    /// Whether it takes the keys.
-    pub editing: bool,
-}
-
-impl FilterLine {
-    /// Takes the keys; the filter that is there is selected.
-    pub fn begin(&mut self) {
-        self.editing = true;
-        self.input.is_selected = !self.input.text.is_empty();
-    }
-
-    /// Ends typing; `keep` says whether the filter stays.
-    pub fn end(&mut self, keep: Keep) {
-        self.editing = false;
-        self.input.is_selected = false;
-        if keep == Keep::No {
-            self.set("");
-        }
-    }
-}
-
-impl std::ops::Deref for FilterLine {
-    type Target = TextInput;
-
-    fn deref(&self) -> &TextInput {
-        &self.input
-    }
-}
-
-impl std::ops::DerefMut for FilterLine {
-    fn deref_mut(&mut self) -> &mut TextInput {
-        &mut self.input
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -229,8 +206,8 @@ mod tests {
 
     #[test]
     fn what_is_typed_replaces_a_filter_that_is_opened_again_and_moving_in_it_keeps_it() {
-        let mut filter = FilterLine::default();
-        let typed = |filter: &mut FilterLine, codes: &[KeyCode]| {
+        let mut filter = TextInput::default();
+        let typed = |filter: &mut TextInput, codes: &[KeyCode]| {
             for code in codes {
                 filter.key(KeyEvent::new(*code, KeyModifiers::NONE));
             }

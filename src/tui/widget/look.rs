@@ -1,0 +1,75 @@
+//! Styles and signs of forms and results, made from the theme once per frame: what is laid out with
+//! them is laid out anew when they change.
+
+use crate::tui::graphics::Graphics;
+use crate::tui::prelude::*;
+use crate::tui::theme::Theme;
+
+macro_rules! look {
+    ($($(#[$doc:meta])* $name:ident: $role:ident;)*) => {
+        /// Styles and signs; made from the theme.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct Look {
+            $($(#[$doc])* pub $name: Style,)*
+            /// Only ASCII signs.
+            pub ascii: bool,
+            /// How pictures are drawn.
+            pub graphics: Graphics,
+        }
+
+        impl Look {
+            /// The styles of a theme.
+            pub const fn of(theme: &Theme, ascii: bool, graphics: Graphics) -> Self {
+                Self { $($name: theme.style(Role::$role),)* ascii, graphics }
+            }
+        }
+    };
+}
+
+look! {
+    /// Ordinary text.
+    text: Text;
+    /// Labels of less weight, units.
+    muted: Muted;
+    /// Hints and what is not set.
+    faint: Faint;
+    /// Names of fields.
+    label: Heading;
+    /// The one accent.
+    accent: Accent;
+    /// The row where the keys go.
+    selection: Selection;
+    /// Where text is typed.
+    input: Input;
+    /// Wants a look.
+    warning: Warning;
+    /// Failed.
+    error: Error;
+    /// Works.
+    ok: Ok;
+    /// Words of a server.
+    foreign: Foreign;
+    /// Rules.
+    rule: Rule;
+    /// JSON: names of members.
+    json_key: JsonKey;
+    /// JSON: strings.
+    json_string: JsonString;
+    /// JSON: numbers.
+    json_number: JsonNumber;
+    /// JSON: `true`, `false`, `null`.
+    json_literal: JsonLiteral;
+    /// Found by a search.
+    matched: Match;
+    /// Added by a change.
+    added: Added;
+    /// Removed by a change.
+    removed: Removed;
+}
+
+impl Look {
+    /// One of two signs.
+    pub const fn sign(&self, unicode: &'static str, ascii: &'static str) -> &'static str {
+        if self.ascii { ascii } else { unicode }
+    }
+}
