@@ -179,8 +179,8 @@ fn draw_json(state: &FormState, look: &Look, ruled: bool, area: Rect, buf: &mut 
         }
     };
     for (i, line) in shown.iter().take(usize::from(body.height)).enumerate() {
-        let cut: String = line.chars().take(usize::from(body.width) + 8).collect();
-        put(buf, body.x, body.y + i as u16, body.width, &SafeText::line(&cut), look.text);
+        let cut = SafeText::cut(line, usize::from(body.width) + 8);
+        put(buf, body.x, body.y + i as u16, body.width, &cut, look.text);
     }
 }
 
@@ -348,8 +348,8 @@ impl Sheet<'_> {
     fn value(&mut self, row: &Row, area: Rect) -> u16 {
         let value = self.state.at(&row.pointer);
         let (text, style) = shown(self.state, row, value, self.look);
-        let limited: String = text.chars().take(usize::from(area.width) * 2 + 8).collect();
-        put(self.buf, area.x, area.y, area.width, &SafeText::line(&limited), style)
+        let limited = SafeText::cut(&text, usize::from(area.width) * 2 + 8);
+        put(self.buf, area.x, area.y, area.width, &limited, style)
     }
 
     /// The line that calls, and what speaks against it.
@@ -386,8 +386,8 @@ impl Sheet<'_> {
         let mut pen = Pen::new(self.buf, area);
         pen.write(&describe(row), self.look.muted);
         if let Some(description) = row.field().and_then(Field::description) {
-            let text: String = description.chars().take(400).collect();
-            pen.write("  ", self.look.muted).write(&SafeText::line(&text), self.look.foreign);
+            let text = SafeText::cut(description, 400);
+            pen.write("  ", self.look.muted).write(&text, self.look.foreign);
         }
     }
 }
@@ -412,7 +412,7 @@ fn placeholder(field: &Field) -> String {
 }
 
 fn cut(text: &str) -> String {
-    SafeText::line(&text.chars().take(80).collect::<String>()).as_str().to_owned()
+    SafeText::cut(text, 80).as_str().to_owned()
 }
 
 pub(super) fn shown(

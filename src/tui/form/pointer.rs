@@ -2,19 +2,11 @@
 
 use serde_json::{Map, Value};
 
-/// `key` as one token of a pointer.
-pub fn escaped(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
-}
+pub(crate) use crate::config::diagnostics::child as join;
 
 /// The key a token stands for.
 pub fn unescaped(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
-}
-
-/// `pointer` extended by a key or index.
-pub fn join(pointer: &str, key: &str) -> String {
-    format!("{pointer}/{}", escaped(key))
 }
 
 /// The parent's pointer and the last key; `None` for the root.

@@ -298,7 +298,7 @@ impl Reader {
                         out.dependent_required.push((name.clone(), strings(v)));
                         continue;
                     }
-                    let at = format!("{}/{key}/{}", out.at, super::pointer::escaped(name));
+                    let at = super::pointer::join(&format!("{}/{key}", out.at), name);
                     let node = self.read(v, at, depth + 1);
                     match key {
                         "properties" => _ = out.properties.insert(name.clone(), node),

@@ -413,13 +413,9 @@ impl Pane for LogsPane {
 
     fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, _: &mut Out) {
         let list = Self::list(ui.area);
-        match gesture {
-            Gesture::Scroll { delta, .. } => self.stream.scroll(delta, usize::from(list.height)),
-            Gesture::Click(at) | Gesture::DoubleClick(at) if list.contains(at) => {
-                self.stream.click(usize::from(at.y - list.y));
-            }
-            Gesture::Click(_) => self.input.begin(),
-            Gesture::DoubleClick(_) => {}
+        self.stream.mouse(gesture, list);
+        if matches!(gesture, Gesture::Click(at) if !list.contains(at)) {
+            self.input.begin();
         }
     }
 

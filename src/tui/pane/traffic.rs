@@ -363,37 +363,24 @@ impl Pane for TrafficPane {
 
     fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
         if self.waterfall.on {
-            return match gesture {
-                Gesture::Scroll { delta, .. } => self.waterfall.scroll(delta, ui.area),
-                Gesture::Click(at) | Gesture::DoubleClick(at) => {
-                    self.waterfall.click(at.y, ui.area);
-                }
-            };
+            return self.waterfall.mouse(gesture, ui.area);
         }
         let regions = self.regions(ui.area);
         let at = gesture.position();
-        let height = usize::from(regions.list.height);
-        let in_detail = regions.detail.filter(|area| area.contains(at));
-        match gesture {
-            Gesture::Scroll { delta, .. } => match in_detail {
-                Some(area) => self.detail.scroll(delta, usize::from(area.height)),
-                None => self.stream.scroll(delta, height),
-            },
-            Gesture::Click(_) | Gesture::DoubleClick(_) if in_detail.is_some() => {
-                self.split.part = Part::Detail;
-                if let Some(area) = in_detail {
-                    self.detail.click(usize::from(at.y - area.y), usize::from(area.height));
-                }
+        if let Some(area) = regions.detail.filter(|area| area.contains(at)) {
+            let height = usize::from(area.height);
+            if let Gesture::Scroll { delta, .. } = gesture {
+                return self.detail.scroll(delta, height);
             }
-            Gesture::Click(_) if regions.head.contains(at) => self.input.begin(),
-            Gesture::Click(_) | Gesture::DoubleClick(_) if regions.list.contains(at) => {
-                self.split.part = Part::List;
-                self.stream.click(usize::from(at.y - regions.list.y));
-                if matches!(gesture, Gesture::DoubleClick(_)) {
-                    self.act(Action::Open, ui, out);
-                }
+            self.split.part = Part::Detail;
+            self.detail.click(usize::from(at.y - area.y), height);
+        } else if matches!(gesture, Gesture::Click(_)) && regions.head.contains(at) {
+            self.input.begin();
+        } else if self.stream.mouse(gesture, regions.list) {
+            self.split.part = Part::List;
+            if matches!(gesture, Gesture::DoubleClick(_)) {
+                self.act(Action::Open, ui, out);
             }
-            _ => {}
         }
     }
 

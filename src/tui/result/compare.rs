@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ratatui::style::Modifier;
 use similar::{ChangeTag, TextDiff};
 
+use crate::base::text::cut;
 use crate::mcp::Payload;
 use crate::tui::call::run::Difference;
 use crate::tui::effect::Effect;
@@ -303,7 +304,7 @@ impl ResultView {
         let mut part = slice.part.clone();
         if !self.wrap {
             let from = part.start.cast_signed() + self.shift;
-            part = boundary(&line.text, from.max(0).unsigned_abs())..line.text.len();
+            part = cut(&line.text, from.max(0).unsigned_abs()).len()..line.text.len();
         }
         let mut pen = Pen::new(buf, place);
         // A row that goes on with a line says so beside its sign.
@@ -313,7 +314,7 @@ impl ResultView {
         }
         // What cannot be seen is not looked at.
         part.end =
-            part.end.min(boundary(&line.text, part.start + 4 * usize::from(place.width) + 64));
+            part.end.min(cut(&line.text, part.start + 4 * usize::from(place.width) + 64).len());
         let text = |from: usize, to: usize| line.text.get(from..to).unwrap_or_default();
         let apart = line.apart.clone().unwrap_or(0..0);
         let (from, to) =
@@ -461,12 +462,12 @@ fn shown_of(line: &DiffLine, room: usize, wrap: bool) -> Range<usize> {
     let text = &line.text;
     let mut shown = 0..text.len();
     if let Some(apart) = line.apart.as_ref().filter(|_| text.len() > room) {
-        shown.start = boundary(text, apart.start.saturating_sub(LEAD));
+        shown.start = cut(text, apart.start.saturating_sub(LEAD)).len();
         // A few characters left out save nothing.
         if shown.start <= LEAD {
             shown.start = 0;
         }
-        let end = boundary(text, apart.end.saturating_add(LEAD));
+        let end = cut(text, apart.end.saturating_add(LEAD)).len();
         if wrap && end + LEAD < text.len() {
             shown.end = end;
         }
@@ -496,12 +497,6 @@ fn slices(at: usize, line: &DiffLine, shown: &Range<usize>, room: usize) -> Vec<
         last.part.end = shown.end;
     }
     out
-}
-
-/// The nearest place at or before `at` where a character begins.
-pub(super) fn boundary(text: &str, at: usize) -> usize {
-    let at = at.min(text.len());
-    (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 // A result beside an earlier one: unified or side by side. Pure; bounded in size and time.
@@ -709,7 +704,7 @@ impl Readable {
         }
         match value.as_str() {
             Some(text) if text.len() > room => {
-                self.text.push_str(&text[..boundary(text, room)]);
+                self.text.push_str(cut(text, room));
                 self.cut = true;
             }
             Some(text) => self.text.push_str(text),

@@ -134,8 +134,7 @@ fn title(role: &str, word: &str) -> SafeText {
 }
 
 fn unknown(pointer: String, reason: &str) -> Block {
-    let short: String = reason.chars().take(200).collect();
-    let kind = BlockKind::Unknown { reason: SafeText::line(&short) };
+    let kind = BlockKind::Unknown { reason: SafeText::cut(reason, 200) };
     Block { title: SafeText::line("unknown"), mime: String::new(), pointer, kind }
 }
 

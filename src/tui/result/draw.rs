@@ -274,8 +274,7 @@ impl ResultView {
         let (text, cut) = pretty(raw, 64 << 10);
         let mut lines = vec![vec![(reason.clone(), self.look.warning)]];
         for line in text.lines().take(200) {
-            let cut: String = line.chars().take(400).collect();
-            lines.push(vec![(SafeText::line(&cut), self.look.text)]);
+            lines.push(vec![(SafeText::cut(line, 400), self.look.text)]);
         }
         if cut || text.lines().nth(200).is_some() {
             let more = SafeText::line("… the rest is in the raw view");

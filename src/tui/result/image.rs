@@ -169,15 +169,8 @@ fn fitted((w, h): (u32, u32), region: Cells, how: Graphics) -> Cells {
 /// Decodes base64; blanks and line breaks are let through.
 pub(in crate::tui) fn bytes(encoded: &str) -> Result<Vec<u8>, String> {
     let decode = |text: &str| base64::engine::general_purpose::STANDARD.decode(text);
-    decode(encoded)
-        .or_else(|error| {
-            if encoded.bytes().any(|b| b.is_ascii_whitespace()) {
-                let packed: String = encoded.split_ascii_whitespace().collect();
-                return decode(&packed);
-            }
-            Err(error)
-        })
-        .map_err(|error| format!("bad base64: {error}"))
+    let packed = || decode(&encoded.split_ascii_whitespace().collect::<String>());
+    decode(encoded).or_else(|_| packed()).map_err(|error| format!("bad base64: {error}"))
 }
 
 /// Decodes a picture; at most `keep` pixels wide and high stay of it.

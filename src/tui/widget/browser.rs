@@ -242,23 +242,19 @@ impl<I: Clone + PartialEq> Browser<I> {
         let in_detail = regions.detail.is_some_and(inside);
         match gesture {
             Gesture::Scroll { delta, .. } if in_detail => self.scroll_detail(delta, area),
-            Gesture::Scroll { delta, .. } => {
-                self.list.scroll(delta, &self.rows[..], usize::from(regions.list.height));
-            }
             Gesture::Click(_) if in_detail => self.split.part = Part::Detail,
-            Gesture::Click(at) | Gesture::DoubleClick(at) if inside(regions.list) => {
-                let row = self.list.top() + usize::from(at.y - regions.list.y);
-                self.split.part = Part::List;
-                if row < self.rows.len() {
-                    if row != self.list.index() {
-                        self.detail.top = 0;
-                    }
-                    self.list.select_index(row, &self.rows[..]);
-                    return matches!(gesture, Gesture::DoubleClick(_));
-                }
-            }
             Gesture::Click(_) if inside(regions.head) => self.filter.begin(),
-            _ => {}
+            _ => {
+                let before = self.list.index();
+                let clicked = self.list.mouse(gesture, &self.rows[..], regions.list);
+                if clicked {
+                    self.split.part = Part::List;
+                }
+                if self.list.index() != before {
+                    self.detail.top = 0;
+                }
+                return clicked && matches!(gesture, Gesture::DoubleClick(_));
+            }
         }
         false
     }
@@ -418,6 +414,26 @@ impl<I: Clone + PartialEq> ListState<I> {
         if inside != self.index {
             self.select_index(inside, rows);
         }
+    }
+
+    /// Follows the wheel and clicks on the rows in an area; gives whether a row was clicked.
+    pub fn mouse(
+        &mut self,
+        gesture: Gesture,
+        rows: &(impl Rows<Id = I> + ?Sized),
+        area: Rect,
+    ) -> bool {
+        if let Gesture::Scroll { delta, .. } = gesture {
+            self.scroll(delta, rows, usize::from(area.height));
+            return false;
+        }
+        let at = gesture.position();
+        let row = self.top + usize::from(at.y.saturating_sub(area.y));
+        let clicked = area.contains(at) && row < rows.count();
+        if clicked {
+            self.select_index(row, rows);
+        }
+        clicked
     }
 
     /// Rows changed: finds the selected row again and brings it into sight.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use crate::tui::keymap::Scope;
 use crate::tui::model::Feed;
-use crate::tui::pane::Cx;
+use crate::tui::pane::{Cx, Gesture};
 use crate::tui::prelude::*;
 use crate::tui::widget::ListState;
 use crate::tui::widget::browser::Rows;
@@ -245,19 +245,13 @@ impl Stream {
         self.list.sync(&self.index, height);
     }
 
-    /// Scrolls by the wheel; going up stops following.
-    pub fn scroll(&mut self, delta: isize, height: usize) {
-        self.list.scroll(delta, &self.index, height);
-        self.follow = self.follow && delta > 0;
-    }
-
-    /// Selects the row at a line of the window.
-    pub fn click(&mut self, line: usize) {
-        let row = self.list.top() + line;
-        if row < self.len() {
-            self.follow = false;
-            self.list.select_index(row, &self.index);
-        }
+    /// Follows the wheel and clicks on the rows in an area; gives whether a row was clicked. A click
+    /// and going up stop following.
+    pub fn mouse(&mut self, gesture: Gesture, area: Rect) -> bool {
+        let clicked = self.list.mouse(gesture, &self.index, area);
+        let goes_up = matches!(gesture, Gesture::Scroll { delta, .. } if delta <= 0);
+        self.follow &= !clicked && !goes_up;
+        clicked
     }
 
     /// Records that came since the list was frozen.

@@ -168,8 +168,7 @@ fn message(record: &TrafficRecord, cx: &Cx<'_>, pen: &mut Pen<'_>, room: u16) {
     };
     pen.clip(word, left(pen), cx.style(role));
     if record.kind == MessageKind::Junk {
-        let head: String = record.body.chars().take(200).collect();
-        pen.clip(Ink::line(&head), left(pen), cx.style(Role::Foreign));
+        pen.clip(SafeText::cut(&record.body, 200), left(pen), cx.style(Role::Foreign));
         return;
     }
     if let Some(method) = &record.method {

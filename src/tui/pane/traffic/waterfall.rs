@@ -7,7 +7,7 @@ use crate::deck::recording::{Operation, Operations, Outcome};
 use crate::mcp::traffic::Direction;
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
-use crate::tui::pane::{Cx, Out, Ui};
+use crate::tui::pane::{Cx, Gesture, Out, Ui};
 use crate::tui::prelude::*;
 use crate::tui::widget::{ListState, Pen, empty_text, scroll_bar, width};
 
@@ -149,22 +149,10 @@ impl Waterfall {
         model.operations.get(*self.list.selected()?)
     }
 
-    /// A click on a row of the screen.
-    pub fn click(&mut self, y: u16, area: Rect) {
-        let list = Lines::of(area).list;
-        let Some(row) = y.checked_sub(list.y).filter(|row| *row < list.height) else { return };
-        let at = self.list.top() + usize::from(row);
-        if let Some(number) = self.rows.get(at) {
-            self.list.select(*number);
-            self.stays = true;
-        }
-    }
-
-    /// The wheel.
-    pub fn scroll(&mut self, delta: isize, area: Rect) {
-        let height = usize::from(Lines::of(area).list.height);
-        self.list.scroll(delta, &self.rows[..], height);
-        self.stays = self.list.index() + 1 < self.rows.len();
+    /// The wheel, and clicks on rows.
+    pub fn mouse(&mut self, gesture: Gesture, area: Rect) {
+        let clicked = self.list.mouse(gesture, &self.rows[..], Lines::of(area).list);
+        self.stays = clicked || self.list.index() + 1 < self.rows.len();
     }
 
     /// Draws it.
