@@ -308,19 +308,26 @@ pub trait Pane {
     fn rewound(&mut self) {}
 }
 
-/// What every pane over a [`crate::tui::widget::Browser`] says of its filter and its focus.
-macro_rules! of_browser {
-    () => {
-        fn focus_next(&mut self, ui: $crate::tui::pane::Ui<'_>) -> bool {
-            self.browser.split.focus_next(ui.area)
-        }
-
+/// What a pane says of the filter line it has in a field.
+macro_rules! filtered_by {
+    ($($field:ident).+) => {
         fn filter(&self) -> Option<&$crate::tui::widget::TextInput> {
-            Some(&self.browser.filter)
+            Some(&self.$($field).+)
         }
 
         fn filter_mut(&mut self) -> Option<&mut $crate::tui::widget::TextInput> {
-            Some(&mut self.browser.filter)
+            Some(&mut self.$($field).+)
+        }
+    };
+}
+
+/// What every pane over a [`crate::tui::widget::Browser`] says of its filter and its focus.
+macro_rules! of_browser {
+    () => {
+        filtered_by!(browser.filter);
+
+        fn focus_next(&mut self, ui: $crate::tui::pane::Ui<'_>) -> bool {
+            self.browser.split.focus_next(ui.area)
         }
     };
 }

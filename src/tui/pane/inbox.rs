@@ -189,30 +189,23 @@ fn render_row(cx: &Cx<'_>, row: &Row, (said, age): (u16, u16), pen: &mut Pen<'_>
     let (muted, foreign) = (cx.style(Role::Muted), cx.style(Role::Foreign));
     let server = row.server(cx.model).map_or_else(|| ink!("mcp.json"), |name| Model::name(&name));
     pen.middle(server, 14, cx.style(Role::Text)).skip(1);
-    let (what, says) = row.words(cx.model);
+    let (mut what, says) = row.words(cx.model);
     let role = if matches!(row, Row::Kept(..)) { Role::Warning } else { Role::Attention };
-    let (arrived, deadline) = match row {
-        Row::Request(request) => (request.arrived, request.deadline),
+    let (times, says_style) = match row {
+        Row::Request(request) => (Some((request.arrived, request.deadline)), foreign),
         Row::Group { folded, oldest, deadline, .. } => {
             let sign = if *folded { cx.glyphs.closed } else { cx.glyphs.open };
-            pen.left(ink!("{} {}", sign, what), WANTS, cx.style(role))
-                .skip(1)
-                .left(says, said, muted);
-            return ages(cx, (*oldest, *deadline), age, pen);
+            what = ink!("{} {}", sign, what);
+            (Some((*oldest, *deadline)), muted)
         }
-        Row::Kept(..) | Row::Other(_) => {
-            pen.left(what, WANTS, cx.style(role)).skip(1).left(says, said + age + 8, foreign);
-            return;
-        }
+        Row::Kept(..) | Row::Other(_) => (None, foreign),
     };
-    pen.left(what, WANTS, cx.style(role)).skip(1).left(says, said, foreign);
-    ages(cx, (arrived, deadline), age, pen);
-}
-
-fn ages(cx: &Cx<'_>, of: (Timestamp, Timestamp), age: u16, pen: &mut Pen<'_>) {
-    let (arrived, deadline) = of;
-    pen.right(cx.model.elapsed(arrived), age, cx.style(Role::Muted)).skip(1);
-    pen.right(cx.model.until(deadline), 7, cx.style(Role::Busy));
+    let room = if times.is_some() { said } else { said + age + 8 };
+    pen.left(what, WANTS, cx.style(role)).skip(1).left(says, room, says_style);
+    if let Some((arrived, deadline)) = times {
+        pen.right(cx.model.elapsed(arrived), age, muted).skip(1);
+        pen.right(cx.model.until(deadline), 7, cx.style(Role::Busy));
+    }
 }
 
 // The rows of the inbox: requests oldest first, grouped by server when wanted, a storm collapsed

@@ -455,13 +455,7 @@ impl Pane for LogsPane {
         self.seek = keep == Keep::Yes;
     }
 
-    fn filter(&self) -> Option<&TextInput> {
-        Some(&self.input)
-    }
-
-    fn filter_mut(&mut self) -> Option<&mut TextInput> {
-        Some(&mut self.input)
-    }
+    filtered_by!(input);
 }
 
 fn skip(text: &str, cells: u16) -> usize {

@@ -403,13 +403,7 @@ impl Pane for TrafficPane {
         self.split.focus_next(ui.area)
     }
 
-    fn filter(&self) -> Option<&TextInput> {
-        Some(&self.input)
-    }
-
-    fn filter_mut(&mut self) -> Option<&mut TextInput> {
-        Some(&mut self.input)
-    }
+    filtered_by!(input);
 }
 
 /// Whether an action is one of the list of messages alone.

@@ -99,13 +99,10 @@ fn read(result: &Payload, block: &Value, pointer: String, role: &str) -> Block {
             kind: BlockKind::Text(Shared::new(result, format!("{pointer}/text"))),
             pointer,
         },
-        "image" if has_text("data") => {
-            let mime = text_of(block, "mimeType").unwrap_or("image");
-            picture(result, pointer, "data", mime, title(mime))
-        }
-        "audio" if has_text("data") => {
-            let mime = text_of(block, "mimeType").unwrap_or("audio");
-            data(result, pointer, "data", mime, title(mime))
+        kind @ ("image" | "audio") if has_text("data") => {
+            let mime = text_of(block, "mimeType").unwrap_or(kind);
+            let read = if kind == "image" { picture } else { data };
+            read(result, pointer, "data", mime, title(mime))
         }
         "resource" => resource(result, format!("{pointer}/resource"), role),
         "resource_link" if has_text("uri") => {

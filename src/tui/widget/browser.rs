@@ -134,7 +134,7 @@ pub struct Browser<I> {
 impl<I> Default for Browser<I> {
     fn default() -> Self {
         Self {
-            list: ListState::new(),
+            list: ListState::default(),
             rows: Vec::new(),
             filter: TextInput::default(),
             split: Split::default(),
@@ -357,13 +357,6 @@ pub struct ListState<I> {
 
 impl<I> Default for ListState<I> {
     fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<I> ListState<I> {
-    /// Nothing selected, at the top.
-    pub const fn new() -> Self {
         Self { selected: None, index: 0, top: 0 }
     }
 }

@@ -48,16 +48,10 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &Regions, buf: &m
         pen.put(if selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
         let marked = pane.marked.contains(&seq);
         pen.put(if marked { cx.glyphs.mark } else { " " }, cx.style(Role::Accent));
-        let group = pane.groups.of(record);
-        let below = group.is_some_and(|group| group.head != seq);
-        let group = group.filter(|group| group.head == seq && !group.below.is_empty());
+        // What stands alone in its operation is drawn like a message without one.
+        let group = pane.groups.of(record).filter(|group| !group.below.is_empty());
         let open = record.call.is_some_and(|call| pane.groups.is_open(call));
-        let place = match (group, below) {
-            (Some(group), _) => Place::Head { group, open },
-            (None, true) => Place::Below,
-            (None, false) => Place::Alone,
-        };
-        draw(record, &place, cx, columns, &mut pen);
+        draw(record, seq, group.map(|group| (group, open)), cx, columns, &mut pen);
         if selected {
             pen.row_style(cx.selection(pane.split.part == Part::List));
         }
@@ -99,16 +93,11 @@ impl Columns {
     }
 }
 
-/// What a row is among the rows of its operation.
-enum Place<'a> {
-    Alone,
-    Head { group: &'a Group, open: bool },
-    Below,
-}
-
+/// Draws a message; the first one of an operation stands for all of it.
 fn draw(
     record: &TrafficRecord,
-    place: &Place<'_>,
+    seq: u64,
+    group: Option<(&Group, bool)>,
     cx: &Cx<'_>,
     columns: Columns,
     pen: &mut Pen<'_>,
@@ -121,29 +110,23 @@ fn draw(
         pen.middle(Model::name(&record.server), columns.server, cx.style(Role::Muted)).skip(1);
     }
     let end = room.saturating_sub(columns.after() + 2);
-    let (bytes, latency) = match place {
-        Place::Head { group, open } => {
-            pen.put(if *open { cx.glyphs.open } else { cx.glyphs.closed }, cx.style(Role::Accent));
-            pen.skip(1);
-            (group.bytes, group.took)
-        }
-        Place::Below => {
-            pen.skip(2).put(cx.glyphs.branch, cx.style(Role::Faint)).skip(1);
-            (record.bytes, record.latency)
-        }
-        Place::Alone => (record.bytes, record.latency),
-    };
+    let head = group.filter(|(group, _)| group.head == seq);
+    let (mut bytes, mut latency) = (record.bytes, record.latency);
+    if let Some((group, open)) = head {
+        (bytes, latency) = (group.bytes, group.took);
+        pen.put(if open { cx.glyphs.open } else { cx.glyphs.closed }, cx.style(Role::Accent));
+        pen.skip(1);
+    } else if group.is_some() {
+        pen.skip(2).put(cx.glyphs.branch, cx.style(Role::Faint)).skip(1);
+    }
     let text = pen.position();
     message(record, cx, pen, end.saturating_sub(text));
-    if let Place::Head { group, .. } = place {
+    if let Some((group, _)) = head {
         let left = end.saturating_sub(pen.position());
         let role = if group.failed { Role::Error } else { Role::Muted };
         let sign = if group.failed { cx.glyphs.warning } else { "" };
-        pen.clip(
-            ink!("  {} {}", count(group.below.len() + 1, "message"), sign),
-            left,
-            cx.style(role),
-        );
+        let words = ink!("  {} {}", count(group.below.len() + 1, "message"), sign);
+        pen.clip(words, left, cx.style(role));
     }
     pen.column(end + 1);
     if columns.size > 0 {
