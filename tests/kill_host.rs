@@ -78,8 +78,8 @@ fn kill(file: &Path) {
 fn nothing_of_seven_servers_outlives_a_killed_host() {
     let bench = Bench::new();
     let polite = bench.mock("polite", &json!({}), &json!({}));
-    let stubborn = json!({"on": {"stdinClosed": [], "SIGTERM": []}});
-    let stubborn = bench.mock("stubborn", &stubborn, &json!({}));
+    let ignores = json!({"on": {"stdinClosed": [], "SIGTERM": []}});
+    let ignores = bench.mock("ignores", &ignores, &json!({}));
     let script = polite["args"][1].clone();
     let wrapped = |shell: &str| json!({"command": "/bin/sh", "args": ["-c", shell, bin(), script]});
     // As npx does it: a runner that waits for a shell that waits for the server.
@@ -90,7 +90,7 @@ fn nothing_of_seven_servers_outlives_a_killed_host() {
     let daemon =
         wrapped("(setsid sleep 1000 </dev/null >/dev/null 2>&1 &); exec \"$0\" mock \"$1\"");
     let servers = json!({
-        "one": polite, "two": polite, "three": polite, "stubborn": stubborn,
+        "one": polite, "two": polite, "three": polite, "ignores": ignores,
         "runner": runner, "stubborn": stubborn, "daemon": daemon,
     });
     kill(&bench.servers(&servers));
