@@ -25,21 +25,6 @@ pub(crate) struct EnvLine {
     pub(crate) written: Option<Secret>,
 }
 
-/// What may be shown of an env file: the names alone. A line without `=` may be a part of a value.
-pub(crate) fn hidden_ranges(text: &str) -> Vec<Range<usize>> {
-    let mut hidden = Vec::new();
-    let mut at = 0;
-    for line in text.split_inclusive('\n') {
-        let from = line.find('=').map_or(0, |i| i + 1);
-        let to = line.trim_end().len();
-        if from < to {
-            hidden.push(at + from..at + to);
-        }
-        at += line.len();
-    }
-    hidden
-}
-
 /// Reads the lines of a source; says of every line that is none why.
 pub(crate) fn parse(source: &Source, env: &Environment) -> (Vec<EnvLine>, Vec<Diagnostic>) {
     let text = source.text();

@@ -35,6 +35,14 @@ const DELAY_SECONDS: Shape = Number { min: 0.0, max: 3_600.0 };
 const COUNT: Shape = whole(0, 1_000);
 const AMOUNT: Shape = whole(1, 1_000_000_000);
 
+/// The spellings of an address.
+pub(crate) const URLS: [&str; 3] = ["url", "httpUrl", "serverUrl"];
+/// Keys of a child process alone.
+pub(crate) const PROCESS: [&str; 7] =
+    ["command", "launch", "args", "env", "envFile", "cwd", "inheritEnv"];
+/// Keys of a server behind an address alone.
+pub(crate) const ADDRESS: [&str; 6] = ["url", "httpUrl", "serverUrl", "headers", "oauth", "tls"];
+
 /// The whole file.
 pub(crate) static FILE: ObjectShape = ObjectShape::new("file", "the configuration")
     .keys(&[

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::base::{self, SafeText};
 use crate::config::diagnostics::Mark;
-use crate::config::{Diagnostic, Position, Severity, env_file, mask};
+use crate::config::{Diagnostic, Position, Severity, mask};
 
 /// Largest file that is read, in bytes.
 pub const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -52,7 +52,7 @@ impl Source {
     /// As [`Source::read`].
     pub fn read_env_file(path: &Path) -> Result<Self, Box<Diagnostic>> {
         let mut source = Self::read(path)?;
-        source.hidden = env_file::hidden_ranges(&source.text);
+        source.hidden = values_of_env_file(&source.text);
         Ok(source)
     }
 
@@ -226,6 +226,21 @@ fn bad_encoding(path: &Path, error: &std::string::FromUtf8Error) -> Diagnostic {
     problem.at = Position { file: path.to_path_buf(), line, column };
     problem.help = Some("save it as UTF-8".to_owned());
     problem
+}
+
+/// What is hidden of an env file: all but the names. A line without `=` may be a part of a value.
+fn values_of_env_file(text: &str) -> Vec<Range<usize>> {
+    let mut hidden = Vec::new();
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let from = line.find('=').map_or(0, |i| i + 1);
+        let to = line.trim_end().len();
+        if from < to {
+            hidden.push(at + from..at + to);
+        }
+        at += line.len();
+    }
+    hidden
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use indexmap::IndexMap;
 use url::Url;
 
+use super::reader::{Entry, Reader};
 use crate::base::Secret;
 use crate::config::diagnostics::child;
-use crate::config::entry::transport::URLS;
-use crate::config::entry::{Entry, Reader, settings};
 use crate::config::hazards::is_clear_text;
+use crate::config::keys::URLS;
 use crate::config::syntax::Node;
 use crate::config::{HttpConfig, OAuthConfig, TlsConfig, TransportKind};
 
@@ -42,7 +42,7 @@ fn oauth(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<OAuthConfig> 
     if reader.flag(entry, "oauth") == Some(false) {
         out.off = true;
     }
-    let Some(of) = settings::inner(entry, "oauth") else { return Some(out) };
+    let Some(of) = entry.inner("oauth") else { return Some(out) };
     let mut sound = true;
     let mut text = |key: &str| match of.node.get(key) {
         Some(_) => {
@@ -72,7 +72,7 @@ fn oauth(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<OAuthConfig> 
 
 /// `tls`. `None` when a value cannot be used.
 fn tls(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<TlsConfig> {
-    let Some(of) = settings::inner(entry, "tls") else { return Some(TlsConfig::default()) };
+    let Some(of) = entry.inner("tls") else { return Some(TlsConfig::default()) };
     let folder = reader.folder.clone();
     let mut sound = true;
     let mut file = |key: &str| {

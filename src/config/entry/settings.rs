@@ -6,14 +6,12 @@ use indexmap::IndexSet;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::transport::{ADDRESS, PROCESS};
+use super::reader::{Entry, Reader};
 use crate::base::ServerName;
 use crate::config::diagnostics::child;
-use crate::config::entry::{Entry, Reader};
-use crate::config::keys::SERVER;
+use crate::config::keys::{ADDRESS, PROCESS, SERVER};
 use crate::config::schema::VERSIONS;
-use crate::config::shape::{Key, Shape};
-use crate::config::syntax::NodeKind;
+use crate::config::shape::Key;
 use crate::config::{Diagnostic, ProtocolChoice, RootConfig, ServerConfig, TransportConfig};
 
 /// Settings that may be written short, and the key within them that is meant.
@@ -99,24 +97,6 @@ where
     })
 }
 
-/// The entry of an object within an entry.
-pub(crate) fn inner<'n>(entry: &Entry<'n>, key: &str) -> Option<Entry<'n>> {
-    let node = entry.node.get(key)?;
-    matches!(node.kind, NodeKind::Object(_)).then(|| Entry {
-        name: entry.name.clone(),
-        key_range: entry.key_range.clone(),
-        node,
-        pointer: child(&entry.pointer, key),
-        effective: child(&entry.effective, key),
-    })
-}
-
-/// A size in bytes.
-pub(crate) fn bytes(of: &Entry<'_>, reader: &mut Reader<'_, '_>, key: &str) -> Option<u64> {
-    let (pointer, effective) = (child(&of.pointer, key), child(&of.effective, key));
-    reader.settled(&Shape::Bytes, of.node.get(key)?, &pointer, &effective)?.as_u64()
-}
-
 /// Reports texts under `path` that are no globs.
 fn globs(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, set: &Map<String, Value>, path: &[&str]) {
     let Some(node) = path.iter().try_fold(entry.node, |node, key| node.get(key)) else { return };
@@ -136,7 +116,7 @@ fn globs(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, set: &Map<String, Value
 
 /// What may be written as one text is a list from here on: a glob, the words of a command.
 fn dev(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, set: &mut Map<String, Value>) {
-    let (Some(dev), Some(of)) = (set.get_mut("dev"), inner(entry, "dev")) else { return };
+    let (Some(dev), Some(of)) = (set.get_mut("dev"), entry.inner("dev")) else { return };
     if dev["watch"].is_string() {
         dev["watch"] = json!([dev["watch"].take()]);
     }

@@ -4,20 +4,26 @@ use std::path::PathBuf;
 
 use indexmap::IndexMap;
 
+use super::address;
+use super::reader::{Entry, Reader, number};
 use crate::base::Secret;
 use crate::base::file::file_key;
 use crate::config::diagnostics::child;
-use crate::config::entry::{
-    ENTRY_LABEL, Entry, HOST_LABEL, ID_FILE, Reader, address, number, settings,
-};
 use crate::config::env_file;
 use crate::config::hazards::{is_hidden, is_hook};
-use crate::config::keys::SERVER;
+use crate::config::keys::{ADDRESS, PROCESS, SERVER, URLS};
 use crate::config::mask::masked_address;
 use crate::config::shape::meant;
 use crate::config::source::Source;
 use crate::config::syntax::{Node, NodeKind};
 use crate::config::{Origin, ProcessLimits, Severity, StdioConfig, TransportConfig, TransportKind};
+
+/// Stands in the arguments of a container engine for the file that it writes the container's id to.
+pub(crate) const ID_FILE: &str = "{cidfile}";
+/// The label with the process id of the host, which is filled in at the start.
+pub(crate) const HOST_LABEL: &str = "mcpdeck.host=";
+/// The label that holds which entry a container is of.
+pub(crate) const ENTRY_LABEL: &str = "mcpdeck.entry=";
 
 /// Reads the transport. `None` when it cannot be told or used.
 pub(crate) fn read(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<TransportConfig> {
@@ -42,9 +48,6 @@ fn transport_word(word: &str) -> Option<TransportKind> {
         _ => return None,
     })
 }
-
-/// The spellings of an address.
-pub(crate) const URLS: [&str; 3] = ["url", "httpUrl", "serverUrl"];
 
 fn kind(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<TransportKind> {
     let node = entry.node;
@@ -104,12 +107,6 @@ fn kind(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<TransportKind>
     None
 }
 
-/// Keys of a child process alone.
-pub(crate) const PROCESS: [&str; 7] =
-    ["command", "launch", "args", "env", "envFile", "cwd", "inheritEnv"];
-/// Keys of a server behind an address alone.
-pub(crate) const ADDRESS: [&str; 6] = ["url", "httpUrl", "serverUrl", "headers", "oauth", "tls"];
-
 /// Keys of the other kind of transport: probably a mistake.
 fn unused_keys(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, kind: TransportKind) {
     let unused = if kind == TransportKind::Stdio { ADDRESS.as_slice() } else { &PROCESS };
@@ -160,9 +157,9 @@ fn launch(
     reader: &mut Reader<'_, '_>,
     variables: &mut dyn Iterator<Item = &String>,
 ) -> Option<(String, Vec<String>)> {
-    let of = settings::inner(entry, "launch")?;
+    let of = entry.inner("launch")?;
     let command = reader.text(entry, "command");
-    match (settings::inner(&of, "docker"), of.node.get("uv")) {
+    match (of.inner("docker"), of.node.get("uv")) {
         (Some(docker), None) => {
             let args = docker_run(&docker, reader, variables)?;
             Some(("docker".to_owned(), args.into_iter().chain(command).collect()))
@@ -196,7 +193,7 @@ fn docker_run(
     if let Some(cpus) = of.node.get("cpus").and_then(number) {
         option("--cpus", cpus.to_string());
     }
-    if let Some(memory) = settings::bytes(of, reader, "memory") {
+    if let Some(memory) = reader.bytes(of, "memory") {
         option("--memory", format!("{memory}b"));
     }
     if let Some(network) = reader.text(of, "network") {
