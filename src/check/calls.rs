@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::check::Finding;
 use crate::check::expect::{Expectations, ResultExpectation, SampleCall, Target};
 use crate::check::subject::brief;
 use crate::deck::{SavedCall, SavedCalls, SavedTarget};
@@ -25,6 +26,17 @@ pub struct PlannedCall {
     pub force: bool,
     /// What it must give.
     pub expect: ResultExpectation,
+}
+
+/// A call that was made.
+#[derive(Clone, Debug)]
+pub(crate) struct Called {
+    /// How it is named in a report.
+    pub(crate) label: String,
+    /// How long it took.
+    pub(crate) took: Duration,
+    /// What is wrong with its result.
+    pub(crate) findings: Vec<Finding>,
 }
 
 /// Calls by server, each list in the order in which they are made.

@@ -9,13 +9,14 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::{ServerName, Timestamp};
+use crate::base::ServerName;
 use crate::check::answers::Script;
 use crate::check::calls::PlannedCalls;
 use crate::check::expect::Expectations;
 use crate::check::model::{ConfigReport, Counts, Exit, Finding, Report, ServerReport, Verdict};
 use crate::check::rule::finding;
 use crate::check::rules::{self, Measure};
+use crate::check::run::doctor::Moments;
 use crate::check::run::stage::Seen;
 use crate::check::subject::Subject;
 use crate::config::{McpConfig, Severity};
@@ -23,7 +24,7 @@ use crate::deck::Deck;
 use crate::deck::lock::Lock;
 use crate::deck::recording::Recorder;
 use crate::error::{Error, ErrorCode};
-use crate::host::{Fact, Host, HostView, ServerState, ServerView, Startup};
+use crate::host::{Host, HostView, ServerState, ServerView, Startup};
 use crate::mcp::{Direction, MessageKind};
 
 mod doctor;
@@ -199,53 +200,6 @@ pub fn unusable(config: ConfigReport, fail_on: Severity) -> Report {
 struct Recorded {
     subject: Subject,
     report: ServerReport,
-}
-
-/// Moments of one server, from the journal.
-#[derive(Default)]
-struct Moments {
-    began: Option<Timestamp>,
-    stop_began: Option<Timestamp>,
-    ended: Option<Timestamp>,
-}
-
-impl Moments {
-    fn of(host: &Host, name: &ServerName) -> Self {
-        let mut moments = Self::default();
-        // A server that failed is over: that the host stops later is no part of its time.
-        let mut over = false;
-        for record in host.journal() {
-            if record.fact.server() != Some(name) {
-                continue;
-            }
-            match &record.fact {
-                Fact::StateChanged { state: ServerState::Starting, .. } => {
-                    moments.began.get_or_insert(record.at);
-                    over = false;
-                    continue;
-                }
-                Fact::StateChanged { state: ServerState::Shutdown, .. } if !over => {
-                    moments.stop_began.get_or_insert(record.at);
-                }
-                Fact::StateChanged { state: ServerState::Unavailable, .. } => over = true,
-                Fact::Exited { .. } => {}
-                _ => continue,
-            }
-            moments.ended = moments.ended.max(Some(record.at));
-        }
-        moments
-    }
-
-    fn whole(&self) -> Duration {
-        match (self.began, self.ended) {
-            (Some(began), Some(ended)) => ended.since(began),
-            _ => Duration::ZERO,
-        }
-    }
-
-    fn stop(&self) -> Option<Duration> {
-        Some(self.ended?.since(self.stop_began?))
-    }
 }
 
 impl Seen {

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::Moments;
-use super::stage::Called;
+use crate::base::{ServerName, Timestamp};
+use crate::check::calls::Called;
 use crate::check::model::{Step, StepStatus};
 use crate::check::subject::{Subject, brief};
 use crate::config::TransportKind;
 use crate::host::view::StepStatus as Seen;
-use crate::host::{ServerState, ServerView, StartStep, StepView};
+use crate::host::{Fact, Host, ServerState, ServerView, StartStep, StepView};
 use crate::mcp::FindingKind;
 use crate::mcp::auth::{AuthStep, StepKind};
 
@@ -24,6 +24,53 @@ const ENGINE: [(StartStep, &str); 9] = [
     (StartStep::Resources, "resources"),
     (StartStep::ResourceTemplates, "resourceTemplates"),
 ];
+
+/// Moments of one server, from the journal.
+#[derive(Default)]
+pub(super) struct Moments {
+    began: Option<Timestamp>,
+    stop_began: Option<Timestamp>,
+    ended: Option<Timestamp>,
+}
+
+impl Moments {
+    pub(super) fn of(host: &Host, name: &ServerName) -> Self {
+        let mut moments = Self::default();
+        // A server that failed is over: that the host stops later is no part of its time.
+        let mut over = false;
+        for record in host.journal() {
+            if record.fact.server() != Some(name) {
+                continue;
+            }
+            match &record.fact {
+                Fact::StateChanged { state: ServerState::Starting, .. } => {
+                    moments.began.get_or_insert(record.at);
+                    over = false;
+                    continue;
+                }
+                Fact::StateChanged { state: ServerState::Shutdown, .. } if !over => {
+                    moments.stop_began.get_or_insert(record.at);
+                }
+                Fact::StateChanged { state: ServerState::Unavailable, .. } => over = true,
+                Fact::Exited { .. } => {}
+                _ => continue,
+            }
+            moments.ended = moments.ended.max(Some(record.at));
+        }
+        moments
+    }
+
+    pub(super) fn whole(&self) -> Duration {
+        match (self.began, self.ended) {
+            (Some(began), Some(ended)) => ended.since(began),
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn stop(&self) -> Option<Duration> {
+        Some(self.ended?.since(self.stop_began?))
+    }
+}
 
 /// All steps of one server.
 pub(super) fn steps(

@@ -14,7 +14,7 @@ use super::doctor::name_of;
 use super::{Plan, Signals};
 use crate::base::ServerName;
 use crate::check::Finding;
-use crate::check::calls::PlannedCall;
+use crate::check::calls::{Called, PlannedCall};
 use crate::check::expect::{Target, misfit, sample};
 use crate::check::subject::brief;
 use crate::config::ServerConfig;
@@ -232,17 +232,6 @@ async fn stop(host: Host, name: ServerName) -> Done {
 }
 
 // One sample call: made through the engine and judged.
-
-/// A call that was made.
-#[derive(Clone, Debug)]
-pub(super) struct Called {
-    /// How it is named in a report.
-    pub(super) label: String,
-    /// How long it took.
-    pub(super) took: Duration,
-    /// What is wrong with its result.
-    pub(super) findings: Vec<Finding>,
-}
 
 /// Makes a call of a server that is ready.
 pub(super) async fn make(host: &Host, server: &ServerName, call: &PlannedCall) -> Called {
