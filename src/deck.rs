@@ -5,6 +5,7 @@ pub mod answers;
 pub mod browser;
 pub mod chats;
 pub mod clients;
+mod command;
 mod definitions;
 mod edits;
 pub(crate) mod files;
@@ -25,9 +26,8 @@ pub mod tokens;
 pub mod trust;
 pub mod watch;
 
-pub use handle::{
-    Change, ConfigCommand, Deck, DeckBuilder, DeckEvent, Keep, Masks, Notebook, Saving,
-};
+pub use command::{Change, ConfigCommand, DeckEvent, Keep, Masks, Notebook, Saving};
+pub use handle::{Deck, DeckBuilder};
 pub use saved::{SavedCall, SavedCalls, SavedTarget};
 pub use situation::{FileText, InputState, InputView, Situation};
 pub use trust::{FieldChange, Review, TrustStore, Verdict};

@@ -3,65 +3,25 @@
 //! command. `task` is what does the work.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use serde_json::Value;
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::command::{ConfigCommand, DeckEvent, Masks, Notebook};
 use super::policy::PolicyKeeper;
-use super::situation::{FileText, Situation};
 use super::task;
 use super::trust::Gate;
-use crate::base::{SafeText, Secret, ServerName};
-use crate::config::edit::entry::ShownEntry;
-use crate::config::{ConfigChange, Environment, McpConfig};
+use crate::config::{Environment, McpConfig};
 use crate::error::{Error, ErrorCode};
 use crate::host::handle::ShutdownReport;
-use crate::host::{Host, HostBuilder, HostView};
+use crate::host::{Host, HostBuilder};
 
 /// Events that may wait for a reader; the oldest are dropped and counted ([`DeckEvent::Missed`]).
 const EVENTS: usize = 256;
 /// Commands that may wait; more are refused.
 const COMMANDS: usize = 16;
-
-/// Is told of every configuration before it is used, so that its secrets are kept out of the log.
-pub type Masks = Arc<dyn Fn(&McpConfig) + Send + Sync>;
-
-/// Is told what the servers of a configuration offer, soon after that changed.
-pub type Notebook = Arc<dyn Fn(&McpConfig, &HostView) + Send + Sync>;
-
-/// What happened to the configuration.
-#[derive(Clone, Debug)]
-pub enum DeckEvent {
-    /// This configuration is used from now on; with the text of its files.
-    Loaded(Arc<McpConfig>, Arc<[FileText]>),
-    /// A change was applied: servers that were added and changed are on their way.
-    Reloaded(ConfigChange),
-    /// The files cannot be used, with every problem; what ran runs on.
-    Rejected(Error, Arc<[FileText]>),
-    /// The files changed and are not used yet: the change waits for [`ConfigCommand::Apply`].
-    Waiting(Arc<[FileText]>),
-    /// These servers are not started before [`ConfigCommand::Approve`].
-    TrustNeeded(Vec<ServerName>),
-    /// These inputs have to be answered ([`ConfigCommand::Answer`]) before servers that use them
-    /// start.
-    InputNeeded(Vec<String>),
-    /// How the configuration stands, after each change of it.
-    Situation(Arc<Situation>),
-    /// An entry to edit ([`ConfigCommand::OpenEntry`]).
-    Entry(Box<ShownEntry>),
-    /// An edited entry was written, or why not ([`ConfigCommand::SaveEntry`]).
-    Saved(Result<SafeText, SafeText>),
-    /// A command was carried out; a word about it.
-    Done(SafeText),
-    /// A command could not be carried out.
-    Failed(Error),
-    /// The reader was slow: so many events are lost.
-    Missed(u64),
-}
 
 /// Where the servers come from.
 pub(super) enum Source {
@@ -284,70 +244,4 @@ impl Deck {
         drop(self.guard);
         self.task.await.unwrap_or_default()
     }
-}
-
-// What a person or a program wants of the configuration and its files.
-
-/// Something to do with the configuration.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ConfigCommand {
-    /// Use the changed files that wait (`"reload": "ask"`).
-    Apply,
-    /// From now on, and in this run only, changed files are shown before they are used, or used at
-    /// once: the opposite of what was so.
-    AskFirst,
-    /// Let servers run from now on, as they were shown: each with the hash of its review
-    /// ([`crate::deck::Review::shown_hash`]). One that is another by now is not approved.
-    Approve(Vec<(ServerName, String)>),
-    /// Use an answer to an input.
-    Answer {
-        /// Id of the input.
-        id: String,
-        /// The answer.
-        value: Secret,
-        /// Where it is kept.
-        keep: Keep,
-    },
-    /// Forget the answer to an input.
-    Forget(String),
-    /// Show an entry for editing.
-    OpenEntry(ServerName),
-    /// Write an entry.
-    SaveEntry(Box<Saving>),
-    /// Change the file without a form.
-    Change(Change),
-    /// Take the last edit back.
-    Undo,
-}
-
-/// An entry to write.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Saving {
-    /// As it was shown; `None` for a new one.
-    pub before: Option<ShownEntry>,
-    /// As it is wanted, its name under [`crate::config::edit::entry::NAME`].
-    pub edited: Value,
-}
-
-/// A change of a file that needs no form.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Listed but not started any more.
-    Disable(ServerName),
-    /// Started again.
-    Enable(ServerName),
-    /// A copy under a free name.
-    Duplicate(ServerName),
-    /// Gone.
-    Remove(ServerName),
-}
-
-/// Where an answer to an input is kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keep {
-    /// Until the program ends.
-    #[default]
-    Memory,
-    /// In the keyring of the system.
-    Keyring,
 }

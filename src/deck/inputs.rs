@@ -1,55 +1,98 @@
-//! Answers to inputs: given by the person, kept in memory or on request in the keyring, changed and
-//! forgotten. Which inputs are in the keyring is remembered by name; values are written nowhere.
+//! Answers to inputs that outlive the program: on request in the keyring. Which inputs are there is
+//! remembered by name; values are written nowhere.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use tokio::sync::mpsc;
+
 use super::files::json;
-use super::handle::Keep;
 use super::keyring::{Keyring, Place};
 use super::situation::{InputState, InputView};
-use super::task::{Heard, Work};
-use crate::base::file::StateFile;
+use super::trust::Passed;
+use crate::base::file::{StateFile, file_key};
 use crate::base::{Secret, ServerName};
-use crate::config::Hold;
+use crate::config::{Environment, Hold};
 
-impl Work {
-    /// Uses an answer of the person.
-    pub(super) fn answer(&mut self, id: String, value: Secret, keep: Keep) {
-        self.environment.inputs.insert(id.clone(), value.clone());
-        self.fresh_answers();
-        let was_kept = self.kept.contains(&id);
-        match (keep, &self.keyring) {
-            (Keep::Keyring, Some(keyring)) => {
-                let (keyring, place) = (keyring.clone(), self.place(&id));
-                let heard = self.heard.clone();
+/// What the keyring has answered.
+pub(super) enum Heard {
+    /// It was asked for the answer to an input.
+    Found(String, Result<Option<Secret>, String>),
+    /// It was given one.
+    Kept(String, Result<(), String>),
+}
+
+/// The inputs of a configuration file whose answers are in the keyring.
+pub(super) struct KeptInputs {
+    keyring: Option<Keyring>,
+    names: BTreeSet<String>,
+    /// Where the names are remembered.
+    store: Option<StateFile>,
+    /// The configuration file, as the keyring names it.
+    file: String,
+    heard: mpsc::Sender<Heard>,
+    news: mpsc::Receiver<Heard>,
+}
+
+impl KeptInputs {
+    /// Asks the keyring for what was put there before; not without a file.
+    pub(super) fn open(files: &[PathBuf], environment: &Environment) -> Self {
+        let (heard, news) = mpsc::channel(8);
+        let (names, file) = (BTreeSet::new(), String::new());
+        let mut out = Self { keyring: None, names, store: None, file, heard, news };
+        let Some(file) = files.last() else { return out };
+        out.file = environment.absolute(file).display().to_string();
+        out.keyring = Keyring::find(environment.var("PATH"));
+        let name = format!("{}.json", file_key(&out.file));
+        let folder = environment.state_dir.as_ref().map(|state| state.join("inputs"));
+        out.store = folder.map(|folder| StateFile::new(folder.join(name), LARGEST));
+        out.names = out.store.as_ref().and_then(|store| store.load(json)).unwrap_or_default();
+        if let Some(keyring) = &out.keyring {
+            for id in out.names.clone() {
+                let (keyring, place, heard) = (keyring.clone(), out.place(&id), out.heard.clone());
                 tokio::spawn(async move {
-                    let kept = keyring.set(&place, &value).await;
-                    let _ = heard.send(Heard::Kept(id, kept)).await;
+                    let found = keyring.get(&place).await;
+                    let _ = heard.send(Heard::Found(id, found)).await;
                 });
             }
-            (Keep::Keyring, None) => {
-                let program = Keyring::program_name();
-                self.fail(format!(
-                    "there is no keyring here: {program} is not on PATH; the answer is kept until \
-                     you leave"
-                ));
-            }
-            (Keep::Memory, _) if was_kept => self.forget_kept(&id),
-            (Keep::Memory, _) => {}
         }
+        out
     }
 
-    /// Forgets an answer, in the keyring too; the servers that use it wait again.
+    /// What the keyring answers next. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<Heard> {
+        self.news.recv().await
+    }
+
+    /// Whether there is a keyring.
+    pub(super) const fn is_possible(&self) -> bool {
+        self.keyring.is_some()
+    }
+
+    /// Puts an answer into the keyring; whether that worked is heard later.
+    ///
+    /// # Errors
+    /// When there is no keyring.
+    pub(super) fn keep(&self, id: String, value: Secret) -> Result<(), String> {
+        let Some(keyring) = self.keyring.clone() else {
+            let program = Keyring::program_name();
+            return Err(format!(
+                "there is no keyring here: {program} is not on PATH; the answer is kept until you \
+                 leave"
+            ));
+        };
+        let (place, heard) = (self.place(&id), self.heard.clone());
+        tokio::spawn(async move {
+            let kept = keyring.set(&place, &value).await;
+            let _ = heard.send(Heard::Kept(id, kept)).await;
+        });
+        Ok(())
+    }
+
+    /// Takes an answer out of the keyring, if it is there.
     pub(super) fn forget(&mut self, id: &str) {
-        self.environment.inputs.remove(id);
-        self.fresh_answers();
-        self.forget_kept(id);
-    }
-
-    fn forget_kept(&mut self, id: &str) {
-        if self.kept.remove(id) {
-            self.remember_kept(id);
+        if self.names.contains(id) {
+            self.note(id, false);
             if let Some(keyring) = self.keyring.clone() {
                 let place = self.place(id);
                 tokio::spawn(async move { keyring.forget(&place).await });
@@ -57,75 +100,41 @@ impl Work {
         }
     }
 
-    /// The answers changed: the files are read anew with them, which the person asked for.
-    fn fresh_answers(&mut self) {
-        self.expected = true;
-        if let Some(watch) = &self.watch {
-            watch.set_environment(self.environment.clone());
-        }
-    }
-
-    /// Asks the keyring for what was put there before.
-    pub(super) fn look_up_kept(&mut self) {
-        let path = self.environment.var("PATH").map(str::to_owned);
-        self.keyring = Keyring::find(path.as_deref());
-        self.kept = self
-            .kept_file()
-            .and_then(|file| StateFile::new(file, LARGEST).load(json))
-            .unwrap_or_default();
-        let Some(keyring) = self.keyring.clone() else { return };
-        for id in self.kept.clone() {
-            let (keyring, place, heard) = (keyring.clone(), self.place(&id), self.heard.clone());
-            tokio::spawn(async move {
-                let found = keyring.get(&place).await;
-                let _ = heard.send(Heard::Found(id, found)).await;
-            });
-        }
-    }
-
-    /// The keyring has answered.
-    pub(super) fn heard(&mut self, heard: Heard) {
-        match heard {
-            Heard::Found(id, Ok(Some(value))) => {
-                // What the person typed meanwhile is newer.
-                if self.environment.input(&id).is_none() {
-                    self.environment.inputs.insert(id, value);
-                    self.fresh_answers();
-                }
-            }
-            Heard::Found(id, Ok(None)) => {
-                self.kept.remove(&id);
-                self.remember_kept(&id);
-                self.tell();
-            }
-            Heard::Kept(id, Ok(())) => {
-                self.kept.insert(id.clone());
-                self.remember_kept(&id);
-                self.tell();
-            }
-            Heard::Found(_, Err(error)) | Heard::Kept(_, Err(error)) => self.fail(error),
+    /// Remembers whether this one is in the keyring. The others in the file may be another window's.
+    pub(super) fn note(&mut self, id: &str, is_kept: bool) {
+        let change = |names: &mut BTreeSet<String>| {
+            if is_kept { names.insert(id.to_owned()) } else { names.remove(id) }
+        };
+        change(&mut self.names);
+        let Some(store) = &self.store else { return };
+        let written = store.change(json, |all: Option<BTreeSet<String>>| {
+            let mut all = all.unwrap_or_default();
+            change(&mut all);
+            Ok(Some(serde_json::to_vec(&all)?))
+        });
+        if let Err(error) = written {
+            tracing::warn!(%error, "which inputs are in the keyring was not remembered");
         }
     }
 
     /// The declared inputs and how they stand.
-    pub(super) fn inputs(&self) -> Vec<InputView> {
-        let environment = &self.environment;
-        let declared = self.passed.config.inputs.iter();
+    pub(super) fn views(&self, environment: &Environment, passed: &Passed) -> Vec<InputView> {
+        let declared = passed.config.inputs.iter();
         declared
             .map(|input| {
                 let id = &input.id;
                 let state = if environment.inputs.contains_key(id) {
-                    let kept = self.kept.contains(id);
-                    if kept { InputState::Kept } else { InputState::Answered }
+                    let is_kept = self.names.contains(id);
+                    if is_kept { InputState::Kept } else { InputState::Answered }
                 } else if environment.input(id).is_some() {
                     InputState::Variable
                 } else {
                     InputState::Open
                 };
-                let waiting = self.passed.needs.iter().find(|need| need.input.id == *id);
+                let waiting = passed.needs.iter().find(|need| need.input.id == *id);
                 // What is not approved yet has no claim to be given anything.
                 let waits = |name: &&ServerName| {
-                    let server = self.passed.config.servers.get(*name);
+                    let server = passed.config.servers.get(*name);
                     matches!(server.and_then(|s| s.hold.as_ref()), Some(Hold::Input(_)))
                 };
                 let servers = waiting.map(|need| need.servers.iter().filter(waits).cloned());
@@ -136,33 +145,7 @@ impl Work {
     }
 
     fn place(&self, id: &str) -> Place {
-        let file = self.files.last().cloned().unwrap_or_default();
-        let file = self.environment.absolute(&file).display().to_string();
-        Place { file, input: id.to_owned() }
-    }
-
-    fn kept_file(&self) -> Option<PathBuf> {
-        let state = self.environment.state_dir.as_ref()?;
-        let file = self.place("").file;
-        Some(state.join("inputs").join(format!("{}.json", crate::base::file::file_key(&file))))
-    }
-
-    /// Whether this one is kept. The others in the file may be another window's.
-    fn remember_kept(&self, id: &str) {
-        let Some(file) = self.kept_file() else { return };
-        let written =
-            StateFile::new(file, LARGEST).change(json, |all: Option<BTreeSet<String>>| {
-                let mut all = all.unwrap_or_default();
-                if self.kept.contains(id) {
-                    all.insert(id.to_owned());
-                } else {
-                    all.remove(id);
-                }
-                Ok(Some(serde_json::to_vec(&all)?))
-            });
-        if let Err(error) = written {
-            tracing::warn!(%error, "which inputs are in the keyring was not remembered");
-        }
+        Place { file: self.file.clone(), input: id.to_owned() }
     }
 }
 

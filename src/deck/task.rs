@@ -1,19 +1,20 @@
 //! What a deck does while it runs: loads, lets through the gate, hands over to the host, reloads;
 //! does what is asked of the configuration.
 
-use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::command::{ConfigCommand, DeckEvent, Keep, Masks, Notebook};
 use super::definitions::Kept;
-use super::edits::Made;
-use super::handle::{ConfigCommand, DeckBuilder, DeckEvent, Masks, Notebook, Source};
-use super::keyring::Keyring;
+use super::edits::{Editor, Made};
+use super::handle::{DeckBuilder, Source};
+use super::inputs::{Heard, KeptInputs};
 use super::situation::{FileText, Situation};
-use super::trust::{Gate, Passed};
+use super::trust::{Gate, Passed, Verdict};
 use super::watch::{LoadResult, Watch, WatchOptions};
 use crate::base::{SafeText, Secret, ServerName, WatchMode};
 use crate::config::overview::{sources, values};
@@ -25,42 +26,33 @@ use crate::host::{Host, HostView, ShutdownReport, Startup, reload_plan};
 /// Least time between two looks at what servers offer.
 const NOTED: Duration = Duration::from_secs(1);
 
-/// What work outside of the task has found out.
-pub(super) enum Heard {
-    /// The keyring was asked for the answer to an input.
-    Found(String, Result<Option<Secret>, String>),
-    /// The keyring was given one.
-    Kept(String, Result<(), String>),
-}
+/// Edits that can be taken back.
+const UNDO: usize = 50;
 
 /// State of the task.
 pub(super) struct Work {
     pub(super) host: Host,
-    pub(super) watch: Option<Watch>,
-    pub(super) files: Vec<std::path::PathBuf>,
+    watch: Option<Watch>,
+    pub(super) files: Vec<PathBuf>,
     pub(super) environment: Environment,
-    pub(super) gate: Gate,
+    gate: Gate,
     masks: Option<Masks>,
     notebook: Option<Notebook>,
     /// What was loaded last and can be used.
     latest: Option<Loaded>,
     /// The same, behind the gate.
-    pub(super) passed: Passed,
+    passed: Passed,
     /// What the host runs; nothing until a configuration could be used.
-    pub(super) running: Option<McpConfig>,
+    running: Option<McpConfig>,
     /// Edits of the person that can be taken back.
-    pub(super) edits: Vec<Made>,
+    edits: Vec<Made>,
     /// A changed configuration that waits for a yes, with what it would change.
     waiting: Option<(McpConfig, ConfigChange)>,
     /// What the person said of showing changes before they are used; else `"reload"` says it.
     ask: Option<ReloadMode>,
     /// The next change was asked for and needs no question.
-    pub(super) expected: bool,
-    pub(super) keyring: Option<Keyring>,
-    /// Inputs whose answers are in the keyring.
-    pub(super) kept: BTreeSet<String>,
-    pub(super) heard: mpsc::Sender<Heard>,
-    news: Option<mpsc::Receiver<Heard>>,
+    expected: bool,
+    kept: KeptInputs,
     /// Whether the newest state of the files could be used.
     sound: bool,
     revision: u64,
@@ -126,11 +118,11 @@ impl Work {
             let options = WatchOptions { known: Some(known), poll_only, ..WatchOptions::default() };
             Watch::start(files.clone(), environment.clone(), options)
         });
-        let (heard, news) = mpsc::channel(8);
         let running = refused.is_none().then(|| passed.config.clone());
         let mut work = Self {
             host,
             watch,
+            kept: KeptInputs::open(&files, &environment),
             files,
             environment,
             gate,
@@ -143,18 +135,11 @@ impl Work {
             waiting: None,
             ask: None,
             expected: false,
-            keyring: None,
-            kept: BTreeSet::new(),
-            heard,
-            news: Some(news),
             sound: true,
             revision: 0,
             asked_for: (Vec::new(), Vec::new()),
             events,
         };
-        if !work.files.is_empty() {
-            work.look_up_kept();
-        }
         if let Some(error) = refused {
             work.send(DeckEvent::Rejected(error, work.texts()));
         } else {
@@ -170,13 +155,12 @@ impl Work {
         mut commands: mpsc::Receiver<ConfigCommand>,
         stop: CancellationToken,
     ) -> ShutdownReport {
-        let Some(mut news) = self.news.take() else { return ShutdownReport::default() };
         let mut offers = self.notebook.as_ref().map(|_| self.host.view());
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(command) = commands.recv() => self.asked(command).await,
-                Some(heard) = news.recv() => self.heard(heard),
+                Some(heard) = self.kept.next() => self.heard(heard),
                 Some(state) = next_state(&mut self.watch) => self.changed(state).await,
                 Some(view) = next_view(&mut offers) => self.note(&view),
             }
@@ -208,12 +192,133 @@ impl Work {
             }
             ConfigCommand::Approve(shown) => self.approve(&shown).await,
             ConfigCommand::Answer { id, value, keep } => self.answer(id, value, keep),
-            ConfigCommand::Forget(id) => self.forget(&id),
-            ConfigCommand::OpenEntry(name) => self.open_entry(&name),
-            ConfigCommand::SaveEntry(saving) => self.save_entry(*saving).await,
-            ConfigCommand::Change(change) => self.change(change).await,
+            ConfigCommand::Forget(id) => {
+                self.environment.inputs.remove(&id);
+                self.fresh_answers();
+                self.kept.forget(&id);
+            }
+            ConfigCommand::OpenEntry(name) => match self.editor().shown(&name) {
+                Ok(entry) => self.send(DeckEvent::Entry(Box::new(entry))),
+                Err(error) => self.fail(error.to_string()),
+            },
+            ConfigCommand::SaveEntry(saving) => {
+                let outcome = match self.editor().save(*saving) {
+                    Ok(made) => Ok(self.made(made).await),
+                    Err(error) => Err(SafeText::line(&error.to_string())),
+                };
+                self.send(DeckEvent::Saved(outcome));
+            }
+            ConfigCommand::Change(change) => match self.editor().change(change) {
+                Ok(made) => {
+                    let words = self.made(made).await;
+                    self.send(DeckEvent::Done(words));
+                }
+                Err(error) => self.fail(error.to_string()),
+            },
             ConfigCommand::Undo => self.undo().await,
         }
+    }
+
+    /// Uses an answer of the person.
+    fn answer(&mut self, id: String, value: Secret, keep: Keep) {
+        self.environment.inputs.insert(id.clone(), value.clone());
+        self.fresh_answers();
+        match keep {
+            Keep::Memory => self.kept.forget(&id),
+            Keep::Keyring => {
+                if let Err(message) = self.kept.keep(id, value) {
+                    self.fail(message);
+                }
+            }
+        }
+    }
+
+    /// The answers changed: the files are read anew with them, which the person asked for.
+    fn fresh_answers(&mut self) {
+        self.expected = true;
+        if let Some(watch) = &self.watch {
+            watch.set_environment(self.environment.clone());
+        }
+    }
+
+    /// The keyring has answered.
+    fn heard(&mut self, heard: Heard) {
+        match heard {
+            Heard::Found(id, Ok(Some(value))) => {
+                // What the person typed meanwhile is newer.
+                if self.environment.input(&id).is_none() {
+                    self.environment.inputs.insert(id, value);
+                    self.fresh_answers();
+                }
+            }
+            Heard::Found(id, Ok(None)) => {
+                self.kept.note(&id, false);
+                self.tell();
+            }
+            Heard::Kept(id, Ok(())) => {
+                self.kept.note(&id, true);
+                self.tell();
+            }
+            Heard::Found(_, Err(error)) | Heard::Kept(_, Err(error)) => self.fail(error),
+        }
+    }
+
+    const fn editor(&self) -> Editor<'_> {
+        let Self { files, environment, passed, .. } = self;
+        Editor { files: files.as_slice(), environment, loaded: &passed.reviewed }
+    }
+
+    /// An edit was written; gives what there is to say about it.
+    async fn made(&mut self, made: Made) -> SafeText {
+        let trusted = self.trusted();
+        let added = made.servers.len() == 1 && !self.editor().knows(&made.servers[0]);
+        let servers = made.servers.clone();
+        let said = SafeText::line(&format!("{}   z: undo", made.words));
+        self.edits.push(made);
+        let over = self.edits.len().saturating_sub(UNDO);
+        self.edits.drain(..over);
+        self.written(&servers, &trusted, added).await;
+        said
+    }
+
+    /// Takes the last edit back, unless the file is another by now.
+    async fn undo(&mut self) {
+        let Some(made) = self.edits.pop() else {
+            return self.fail("there is nothing to undo".to_owned());
+        };
+        let trusted = self.trusted();
+        match made.undo.undo() {
+            Ok(()) => {
+                self.written(&made.servers, &trusted, false).await;
+                self.send(DeckEvent::Done(SafeText::line(&format!("undone: {}", made.words))));
+            }
+            Err(error) => self.fail(error.to_string()),
+        }
+    }
+
+    /// The servers that are approved as they stand in the files now.
+    fn trusted(&self) -> Vec<ServerName> {
+        let Gate::Guarded(store) = &self.gate else { return Vec::new() };
+        let reviews = store.review(&self.passed.reviewed).into_iter();
+        reviews.filter(|r| r.verdict == Verdict::Approved).map(|r| r.server).collect()
+    }
+
+    /// Our own edit is on the disk: it is loaded, approved as far as what it was made of was
+    /// approved (what the person typed is approved by typing it), and applied.
+    async fn written(&mut self, servers: &[ServerName], trusted: &[ServerName], typed: bool) {
+        let result = config::load(&self.files, &self.environment);
+        if let (Ok(loaded), true) = (&result, typed || servers.iter().any(|s| trusted.contains(s)))
+        {
+            let passed = self.gate.pass(loaded.clone(), &self.environment, self.running.as_ref());
+            if let Gate::Guarded(store) = &mut self.gate
+                && let Err(error) = store.approve(&passed.reviewed, servers)
+            {
+                tracing::warn!(%error, "an edit of the person could not be remembered as approved");
+                store.approve_for_session(&passed.reviewed, servers);
+            }
+        }
+        self.expected = true;
+        self.changed(result).await;
     }
 
     /// What happens to a change: the person's word in this run goes before the file's.
@@ -267,12 +372,12 @@ impl Work {
         self.files.iter().filter_map(|path| FileText::read(path)).collect()
     }
 
-    pub(super) fn send(&self, event: DeckEvent) {
+    fn send(&self, event: DeckEvent) {
         // Nobody has to listen.
         let _ = self.events.send(event);
     }
 
-    pub(super) fn fail(&self, message: String) {
+    fn fail(&self, message: String) {
         self.send(DeckEvent::Failed(Error::new(ErrorCode::Configuration, message)));
     }
 
@@ -281,7 +386,7 @@ impl Work {
     }
 
     /// Tells how things stand, and what is newly wanted of a person.
-    pub(super) fn tell(&mut self) {
+    fn tell(&mut self) {
         self.revision += 1;
         let Passed { config, reviewed, .. } = &self.passed;
         // What runs, or would if it were let, with the origins of its values.
@@ -291,8 +396,8 @@ impl Work {
         let situation = Situation {
             revision: self.revision,
             awaiting: self.passed.awaiting.clone(),
-            inputs: self.inputs(),
-            keyring: self.keyring.is_some(),
+            inputs: self.kept.views(&self.environment, &self.passed),
+            keyring: self.kept.is_possible(),
             undo: !self.edits.is_empty(),
             sources: if self.files.is_empty() { Vec::new() } else { sources() },
             values: values(&in_effect),
@@ -316,7 +421,7 @@ impl Work {
     }
 
     /// The files are in this state now.
-    pub(super) async fn changed(&mut self, result: LoadResult) {
+    async fn changed(&mut self, result: LoadResult) {
         let waited = self.waiting.take();
         if result.as_ref().ok() == self.latest.as_ref() && self.running.is_some() && self.sound {
             // Our own edit, which is in use already.

@@ -90,7 +90,7 @@ impl Watch {
         let (mode_sender, mode) = watch::channel(WatchMode::Events);
         let wake = Arc::new(Notify::new());
         let eyes = Eyes::open(options.poll_only, Arc::clone(&wake), &mode_sender);
-        let work = Work {
+        let task = WatchTask {
             files,
             env,
             timing: options.timing,
@@ -100,7 +100,7 @@ impl Watch {
             mode: mode_sender,
             seen: Vec::new(),
         };
-        let task = tokio::spawn(work.run(sender));
+        let task = tokio::spawn(task.run(sender));
         Self { states, environment, wake, mode, task }
     }
 
@@ -200,7 +200,7 @@ fn concerns(event: &Event, targets: &Mutex<Targets>) -> bool {
 }
 
 /// The task of a watch.
-struct Work {
+struct WatchTask {
     files: Vec<PathBuf>,
     env: watch::Receiver<Arc<Environment>>,
     timing: WatchTiming,
@@ -211,7 +211,7 @@ struct Work {
     seen: Vec<Fingerprint>,
 }
 
-impl Work {
+impl WatchTask {
     async fn run(mut self, sender: mpsc::Sender<Reloaded>) {
         let mut noticed = Instant::now();
         loop {
