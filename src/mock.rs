@@ -51,8 +51,10 @@ mod answers;
 mod http;
 mod os;
 mod play;
+mod receive;
 pub mod recorded;
 pub mod script;
+mod serve;
 mod stage;
 mod stdio;
 mod template;
@@ -108,12 +110,12 @@ fn play_here(options: MockOptions) -> Result<i32, Box<dyn std::error::Error>> {
         let address = options.listen.or((own.port() > 0).then_some(own));
         let stage = Stage::new(script, recorded, options.args);
         match address {
-            None => Ok::<i32, std::io::Error>(stdio::play(stage).await),
+            None => Ok::<i32, std::io::Error>(serve::stdio(stage).await),
             Some(address) => {
                 let listener = tokio::net::TcpListener::bind(address).await?;
                 let address = listener.local_addr()?;
                 writeln!(std::io::stdout(), "listening on http://{address}/mcp")?;
-                Ok(http::serve(stage, listener).await)
+                Ok(serve::http(stage, listener).await)
             }
         }
     })?;
@@ -154,7 +156,7 @@ impl HttpMock {
                 let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
                 let stage = Stage::new(script, None, Vec::new());
                 tokio::select! {
-                    _ = http::serve(stage, listener) => {}
+                    _ = serve::http(stage, listener) => {}
                     _ = stopped => {}
                 }
             });

@@ -4,9 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::mock::play::Cx;
-use crate::mock::script::Script;
-use crate::mock::template::{self, Scope as _};
+use super::stage::Cx;
+use super::template::{self, Scope as _};
 
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
@@ -46,18 +45,6 @@ pub(crate) fn knows(method: &str) -> bool {
                 | "logging/setLevel"
                 | "subscriptions/listen"
         )
-}
-
-/// Tools for a script that has reactions to calls but no list.
-pub(crate) fn tools_of_calls(script: &Script) -> Option<Value> {
-    let tool = |name: &String| {
-        json!({
-            "name": name,
-            "description": format!("Plays what the script says for {name}"),
-            "inputSchema": {"type": "object"},
-        })
-    };
-    (!script.calls.is_empty()).then(|| script.calls.keys().map(tool).collect())
 }
 
 /// The result of a request as JSON text.

@@ -121,35 +121,17 @@ pub(crate) fn signal_self(name: &str) {
     }
 }
 
-/// Ignores a signal from now on. A handler that does nothing, and not `SIG_IGN`, so that children
-/// do not inherit it.
+/// Does this whenever a signal comes, instead of what the system would do. A handler, and not
+/// `SIG_IGN` for one that does nothing, so that children do not inherit it.
 #[cfg(unix)]
-pub(crate) fn ignore(name: &str) {
+pub(crate) fn on_signal<F: Future<Output = ()>>(name: &str, each: impl Fn() -> F + 'static) {
     use tokio::signal::unix::{SignalKind, signal};
     if let Some(number) = signal_number(name)
         && let Ok(mut stream) = signal(SignalKind::from_raw(number.as_raw()))
     {
-        tokio::task::spawn_local(async move { while stream.recv().await.is_some() {} });
-    }
-}
-
-/// Calls `on.SIGTERM` and `on.SIGINT` when they come, if the script has them.
-#[cfg(unix)]
-pub(crate) fn handle_signals(stage: &std::rc::Rc<crate::mock::stage::Stage>) {
-    use tokio::signal::unix::{SignalKind, signal};
-    for (event, kind) in [("SIGTERM", SignalKind::terminate()), ("SIGINT", SignalKind::interrupt())]
-    {
-        if !stage.script.on.contains_key(event) {
-            continue;
-        }
-        let Ok(mut stream) = signal(kind) else { continue };
-        let stage = std::rc::Rc::clone(stage);
         tokio::task::spawn_local(async move {
             while stream.recv().await.is_some() {
-                let sink = stage.main.borrow().clone();
-                if let Some(sink) = sink {
-                    stage.event(event, &sink).await;
-                }
+                each().await;
             }
         });
     }
@@ -182,11 +164,7 @@ pub(crate) fn signal_self(_: &str) {
 
 /// Not available here.
 #[cfg(not(unix))]
-pub(crate) fn ignore(_: &str) {}
-
-/// Not available here.
-#[cfg(not(unix))]
-pub(crate) fn handle_signals(_: &std::rc::Rc<crate::mock::stage::Stage>) {}
+pub(crate) fn on_signal<F: Future<Output = ()>>(_: &str, _: impl Fn() -> F + 'static) {}
 
 /// Not available here.
 #[cfg(not(unix))]

@@ -1,141 +1,22 @@
 //! Performs the actions of a script, one after the other.
 
 use std::fmt::Write as _;
-use std::ops::ControlFlow;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::LocalBoxFuture;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::answers::Refusal;
 use super::recorded::{Exchange, Recorded, Sent};
 use super::script::{
-    Action, Ask, Cancellation, Flood, Lists, Notify, Part, Progress, Reaction, Repeat, Spawn,
-    Stream, Switch, Until, Write,
+    Action, Ask, Flood, Lists, Notify, Part, Progress, Reaction, Repeat, Spawn, Stream, Switch,
+    Until, Write,
 };
-use super::stage::{Sink, Stage};
+use super::stage::{Cx, Flow, GO_ON, OVER, Sink};
 use super::template::Scope;
 use super::{answers, os, template};
-
-/// What a reaction plays in: the stage, the message it reacts to, where its output goes.
-#[derive(Clone)]
-pub(crate) struct Cx {
-    pub(crate) stage: Rc<Stage>,
-    pub(crate) sink: Sink,
-    pub(crate) request: Option<Rc<Value>>,
-    pub(crate) cancelled: CancellationToken,
-    pub(crate) count: u64,
-    index: Option<u64>,
-}
-
-/// Whether the reaction goes on.
-pub(crate) type Flow = ControlFlow<()>;
-const GO_ON: Flow = ControlFlow::Continue(());
-const OVER: Flow = ControlFlow::Break(());
-
-impl Cx {
-    pub(crate) fn new(stage: &Rc<Stage>, sink: &Sink, request: Option<Value>) -> Self {
-        Self {
-            stage: Rc::clone(stage),
-            sink: sink.clone(),
-            request: request.map(Rc::new),
-            cancelled: CancellationToken::new(),
-            count: 0,
-            index: None,
-        }
-    }
-
-    /// A text with its placeholders replaced.
-    pub(crate) fn text(&self, text: &str) -> String {
-        template::text(&Value::String(text.to_owned()), self)
-    }
-
-    /// A number written as such, as a placeholder, or as text; 0 when it is none.
-    fn number(&self, template: &Value) -> u64 {
-        let value = template::value(template, self);
-        let text = value.as_str().and_then(|text| text.trim().parse().ok());
-        value.as_f64().or(text).unwrap_or(0.0) as u64
-    }
-
-    pub(crate) fn counting(&self, index: u64) -> Self {
-        Self { index: Some(index), ..self.clone() }
-    }
-
-    fn id(&self) -> String {
-        self.lookup("id").unwrap_or_default().to_string()
-    }
-
-    async fn answer(&self, result: &str) {
-        let text = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, self.id());
-        self.sink.answer(text).await;
-    }
-
-    async fn refuse(&self, error: &str) {
-        let text = format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, self.id());
-        self.sink.answer(text).await;
-    }
-
-    async fn line(&self, to: Stream, text: &str) {
-        self.sink.bytes(to, format!("{text}\n").as_bytes(), 0, 0).await;
-    }
-
-    /// The parameters of a message behind its method.
-    fn params(&self, params: Option<&Value>) -> String {
-        let text = params.map(|params| format!(r#","params":{}"#, template::json(params, self)));
-        text.unwrap_or_default()
-    }
-
-    /// Keeps a value as `${saved.NAME}`.
-    fn save(&self, name: &str, value: Value) {
-        self.stage.saved.borrow_mut().insert(name.to_owned(), value);
-    }
-
-    /// The number of the next request to the host.
-    fn next_asked(&self) -> u64 {
-        self.stage.asked.set(self.stage.asked.get() + 1);
-        self.stage.asked.get()
-    }
-
-    /// Waits; `OVER` when the host cancelled meanwhile and the script obeys.
-    async fn pause(&self, millis: u64) -> Flow {
-        let sleep = tokio::time::sleep(Duration::from_millis(millis));
-        if self.stage.script.cancellation == Cancellation::Ignore {
-            sleep.await;
-            return GO_ON;
-        }
-        tokio::select! {
-            () = sleep => GO_ON,
-            () = self.cancelled.cancelled() => OVER,
-        }
-    }
-}
-
-impl Scope for Cx {
-    fn lookup(&self, path: &str) -> Option<Value> {
-        let (root, rest) = path.split_once('.').unwrap_or((path, ""));
-        let request = self.request.as_deref();
-        let params = || request.map(|request| &request["params"]);
-        match root {
-            "i" => self.index.map(Value::from),
-            "count" => Some(self.count.into()),
-            "id" | "method" => request?.get(root).cloned(),
-            "message" => template::follow(request?, rest),
-            "params" => template::follow(params()?, rest),
-            "arguments" => template::follow(&params()?["arguments"], rest),
-            "header" => match &self.sink {
-                Sink::Http(exchange) => exchange.asked_header(rest),
-                Sink::Stdio(_) => None,
-            },
-            "name" | "uri" => params()?.get(root).cloned(),
-            "token" => params()?["_meta"].get("progressToken").cloned(),
-            _ => self.stage.lookup(path),
-        }
-    }
-}
 
 /// Plays a reaction.
 pub(crate) async fn play(cx: &Cx, actions: &[Action]) {
@@ -224,7 +105,7 @@ async fn on_process(cx: &Cx, action: &Action) -> Flow {
             std::future::pending::<()>().await;
         }
         Action::Signal(name) => os::signal_self(name),
-        Action::Ignore(name) => os::ignore(name),
+        Action::Ignore(name) => os::on_signal(name, || async {}),
         Action::Spawn(spawn) => self::spawn(cx, spawn).await,
         Action::Setsid => os::setsid(),
         Action::Tty(text) => cx.save("tty", os::write_tty(&cx.text(text)).into()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Everything a mock server is and does. Every field has a default; `{}` is a polite server
 /// without tools.
@@ -169,6 +169,25 @@ impl Script {
                 .unwrap_or_default()
         };
         serde_json::from_value(value).map_err(|error| invalid(error.to_string()))
+    }
+
+    /// The lists it begins with; a script that has reactions to calls but no tools offers these.
+    pub(crate) fn lists(&self) -> Lists {
+        let tool = |name: &String| {
+            json!({
+                "name": name,
+                "description": format!("Plays what the script says for {name}"),
+                "inputSchema": {"type": "object"},
+            })
+        };
+        let of_calls = || (!self.calls.is_empty()).then(|| self.calls.keys().map(tool).collect());
+        Lists {
+            tools: self.tools.clone().or_else(of_calls),
+            prompts: self.prompts.clone(),
+            resources: self.resources.clone(),
+            resource_templates: self.resource_templates.clone(),
+            instructions: self.instructions.clone(),
+        }
     }
 
     /// The JSON Schema of scripts.

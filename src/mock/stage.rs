@@ -1,29 +1,28 @@
-//! The stage: what a playing server knows, and which reaction an incoming message gets.
-//!
-//! Everything runs on one thread; a reaction is a local task, so that one that waits does not hold
-//! up the others. Transports own how bytes travel.
+//! The stage: what a playing server knows, where the output of a reaction goes, and what a reaction
+//! plays in.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::rc::Rc;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::answers;
 use super::http::Exchange;
-use super::play::{Cx, play, replay};
 use super::recorded::Recorded;
-use super::script::{Action, Lists, Reaction, Script, Stream};
+use super::script::{Cancellation, Lists, Reaction, Script, Stream};
 use super::stdio::Pipes;
+use super::template::{self, Scope};
 
 /// What a playing server knows.
 #[derive(Default)]
 pub(crate) struct Stage {
     pub(crate) script: Script,
     /// A recording that is played instead of the script.
-    recorded: Option<Recorded>,
+    pub(crate) recorded: Option<Recorded>,
     /// The lists as they are now.
     pub(crate) lists: RefCell<Lists>,
     /// `${saved.*}`
@@ -38,9 +37,9 @@ pub(crate) struct Stage {
     /// How often each `turns` was reached, by its address in the script.
     pub(crate) turns: RefCell<HashMap<usize, usize>>,
     /// How often each cue came: `${count}`.
-    counts: RefCell<HashMap<Cue, u64>>,
+    pub(crate) counts: RefCell<HashMap<Cue, u64>>,
     /// Requests of the host under way, by their id as JSON text.
-    running: RefCell<HashMap<String, CancellationToken>>,
+    pub(crate) running: RefCell<HashMap<String, CancellationToken>>,
     /// Memory and files taken on purpose.
     pub(crate) hoard: RefCell<Vec<Box<dyn std::any::Any>>>,
     pub(crate) stdin_closed: CancellationToken,
@@ -48,8 +47,6 @@ pub(crate) struct Stage {
     pub(crate) reading: watch::Sender<bool>,
     /// Exit code, once the play is over.
     pub(crate) exit: watch::Sender<Option<i32>>,
-    /// Where a message goes that belongs to no request.
-    pub(crate) main: RefCell<Option<Sink>>,
 }
 
 /// Which reaction of the script is meant.
@@ -63,14 +60,7 @@ pub(crate) enum Cue {
 
 impl Stage {
     pub(crate) fn new(script: Script, recorded: Option<Recorded>, argv: Vec<String>) -> Rc<Self> {
-        let lists = Lists {
-            tools: script.tools.clone().or_else(|| answers::tools_of_calls(&script)),
-            prompts: script.prompts.clone(),
-            resources: script.resources.clone(),
-            resource_templates: script.resource_templates.clone(),
-            instructions: script.instructions.clone(),
-        };
-        let (lists, reading) = (RefCell::new(lists), watch::Sender::new(true));
+        let (lists, reading) = (RefCell::new(script.lists()), watch::Sender::new(true));
         Rc::new(Self { script, recorded, lists, argv, reading, ..Self::default() })
     }
 
@@ -84,151 +74,13 @@ impl Stage {
         }
     }
 
-    /// Plays `on.WHAT` to its end, if the script has it; says whether it has.
-    pub(crate) async fn event(self: &Rc<Self>, what: &str, sink: &Sink) -> bool {
-        let cue = Cue::On(what.to_owned());
-        let Some(reaction) = self.reaction(&cue) else { return false };
-        play(&Cx::new(self, sink, None), reaction.actions()).await;
-        true
-    }
-
-    /// Takes one line or body of the host.
-    pub(crate) fn receive(self: &Rc<Self>, bytes: &[u8], sink: &Sink) {
-        self.record(bytes);
-        match serde_json::from_slice::<Value>(bytes) {
-            Ok(Value::Array(batch)) => {
-                for message in batch {
-                    self.message(message, sink);
-                }
-            }
-            Ok(message) => self.message(message, sink),
-            Err(error) => {
-                let (stage, sink) = (Rc::clone(self), sink.clone());
-                tokio::task::spawn_local(async move {
-                    if !stage.event("badLine", &sink).await {
-                        let message = Value::String(error.to_string());
-                        let text = format!(
-                            r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":-32700,"message":{message}}}}}"#
-                        );
-                        sink.answer(text).await;
-                    }
-                });
-            }
-        }
-    }
-
-    fn record(&self, bytes: &[u8]) {
-        use std::io::Write;
-        if let Some(path) = &self.script.record {
-            let path = crate::mock::template::text(&Value::String(path.clone()), self);
-            let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-            if let Ok(mut file) = file {
-                let mut line = bytes.to_vec();
-                line.push(b'\n');
-                let _ = file.write_all(&line);
-            }
-        }
-    }
-
-    fn message(self: &Rc<Self>, message: Value, sink: &Sink) {
-        match message["method"].as_str().map(str::to_owned) {
-            None => self.answered(message, sink),
-            Some(method) => self.asked_for(method, message, sink),
-        }
-    }
-
-    /// A response of the host to something we asked.
-    fn answered(self: &Rc<Self>, mut message: Value, sink: &Sink) {
-        let key = message["id"].to_string();
-        let waiting = self.asks.borrow_mut().remove(&key);
-        let (stage, owned) = (Rc::clone(self), sink.clone());
-        if let Some(map) = message.as_object_mut() {
-            map.remove("jsonrpc");
-        }
-        if let Some(waiting) = waiting {
-            let _ = waiting.send(message.clone());
-        }
-        tokio::task::spawn_local(async move {
-            let cue = Cue::On("answer".to_owned());
-            if let Some(reaction) = stage.reaction(&cue) {
-                let cx = Cx::new(&stage, &owned, Some(message));
-                play(&cx, reaction.actions()).await;
-            }
-            owned.finish(false).await;
-        });
-    }
-
-    fn asked_for(self: &Rc<Self>, method: String, message: Value, sink: &Sink) {
-        if method == "notifications/cancelled" {
-            self.cancel(&message["params"]["requestId"]);
-        }
-        let cue = self.cue(&method, &message);
-        *self.counts.borrow_mut().entry(cue.clone()).or_default() += 1;
-        let key = message.get("id").map(Value::to_string);
-        let mut cx = Cx::new(self, sink, Some(message));
-        cx.count = self.counts.borrow()[&cue];
-        if let Some(key) = &key {
-            self.running.borrow_mut().insert(key.clone(), cx.cancelled.clone());
-        }
-        tokio::task::spawn_local(async move {
-            match (&cx.stage.recorded, cx.stage.reaction(&cue)) {
-                (Some(recorded), _) => {
-                    if let Some(request) = cx.request.clone().filter(|_| key.is_some()) {
-                        replay(&cx, recorded, &request).await;
-                    }
-                }
-                (None, Some(reaction)) => play(&cx, reaction.actions()).await,
-                (None, None) => play(&cx, &[Action::Default]).await,
-            }
-            if let Some(key) = &key {
-                cx.stage.running.borrow_mut().remove(key);
-            }
-            cx.sink.finish(key.is_some()).await;
-        });
-    }
-
-    /// The most particular reaction there is: tool, method, then `*`.
-    fn cue(&self, method: &str, message: &Value) -> Cue {
-        let params = &message["params"];
-        let named = |key: &str| params[key].as_str().unwrap_or_default().to_owned();
-        let particular = match method {
-            "tools/call" => Some(Cue::Call(named("name"))),
-            "resources/read" => Some(Cue::Read(named("uri"))),
-            "prompts/get" => Some(Cue::Get(named("name"))),
-            _ => None,
-        };
-        let exact = Cue::On(method.to_owned());
-        match particular.filter(|cue| self.reaction(cue).is_some()) {
-            Some(cue) => cue,
-            None if self.reaction(&exact).is_some() || answers::knows(method) => exact,
-            None => Cue::On("*".to_owned()),
-        }
-    }
-
-    fn cancel(self: &Rc<Self>, id: &Value) {
-        let key = id.to_string();
-        if let Some(token) = self.running.borrow().get(&key) {
-            token.cancel();
-        }
-        let ended = {
-            let mut listeners = self.listeners.borrow_mut();
-            let at = listeners.iter().position(|(listener, _)| listener == id);
-            at.map(|at| listeners.remove(at))
-        };
-        if let Some((id, sink)) = ended {
-            tokio::task::spawn_local(async move {
-                sink.answer(answers::listen_end(&id)).await;
-            });
-        }
-    }
-
     /// Ends the play with this exit code; what is queued is written first.
     pub(crate) fn exit(&self, code: i32) {
         self.exit.send_replace(Some(code));
     }
 }
 
-impl crate::mock::template::Scope for Stage {
+impl Scope for Stage {
     fn lookup(&self, path: &str) -> Option<Value> {
         let (root, rest) = path.split_once('.').unwrap_or((path, ""));
         match root {
@@ -245,14 +97,12 @@ impl crate::mock::template::Scope for Stage {
             "saved" => {
                 let saved = self.saved.borrow();
                 let (name, rest) = rest.split_once('.').unwrap_or((rest, ""));
-                crate::mock::template::follow(saved.get(name)?, rest)
+                template::follow(saved.get(name)?, rest)
             }
             _ => None,
         }
     }
 }
-
-// Where a reaction's output goes: the standard streams, or one HTTP exchange.
 
 /// Where a reaction's output goes.
 #[derive(Clone)]
@@ -291,7 +141,7 @@ impl Sink {
     }
 
     /// The reaction is over; `expected` says whether the host waits for an answer.
-    pub(crate) async fn finish(&self, expected: bool) {
+    pub(crate) fn finish(&self, expected: bool) {
         if let Self::Http(exchange) = self {
             exchange.finish(expected);
         }
@@ -301,6 +151,122 @@ impl Sink {
     pub(crate) async fn close(&self, stream: Stream) {
         if let Self::Stdio(pipes) = self {
             pipes.close(stream).await;
+        }
+    }
+}
+
+/// What a reaction plays in: the stage, the message it reacts to, where its output goes.
+#[derive(Clone)]
+pub(crate) struct Cx {
+    pub(crate) stage: Rc<Stage>,
+    pub(crate) sink: Sink,
+    pub(crate) request: Option<Rc<Value>>,
+    pub(crate) cancelled: CancellationToken,
+    pub(crate) count: u64,
+    index: Option<u64>,
+}
+
+/// Whether the reaction goes on.
+pub(crate) type Flow = ControlFlow<()>;
+pub(crate) const GO_ON: Flow = ControlFlow::Continue(());
+pub(crate) const OVER: Flow = ControlFlow::Break(());
+
+impl Cx {
+    pub(crate) fn new(stage: &Rc<Stage>, sink: &Sink, request: Option<Value>) -> Self {
+        Self {
+            stage: Rc::clone(stage),
+            sink: sink.clone(),
+            request: request.map(Rc::new),
+            cancelled: CancellationToken::new(),
+            count: 0,
+            index: None,
+        }
+    }
+
+    /// A text with its placeholders replaced.
+    pub(crate) fn text(&self, text: &str) -> String {
+        template::text(&Value::String(text.to_owned()), self)
+    }
+
+    /// A number written as such, as a placeholder, or as text; 0 when it is none.
+    pub(crate) fn number(&self, template: &Value) -> u64 {
+        let value = template::value(template, self);
+        let text = value.as_str().and_then(|text| text.trim().parse().ok());
+        value.as_f64().or(text).unwrap_or(0.0) as u64
+    }
+
+    pub(crate) fn counting(&self, index: u64) -> Self {
+        Self { index: Some(index), ..self.clone() }
+    }
+
+    fn id(&self) -> String {
+        self.lookup("id").unwrap_or_default().to_string()
+    }
+
+    pub(crate) async fn answer(&self, result: &str) {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, self.id());
+        self.sink.answer(text).await;
+    }
+
+    pub(crate) async fn refuse(&self, error: &str) {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, self.id());
+        self.sink.answer(text).await;
+    }
+
+    pub(crate) async fn line(&self, to: Stream, text: &str) {
+        self.sink.bytes(to, format!("{text}\n").as_bytes(), 0, 0).await;
+    }
+
+    /// The parameters of a message behind its method.
+    pub(crate) fn params(&self, params: Option<&Value>) -> String {
+        let text = params.map(|params| format!(r#","params":{}"#, template::json(params, self)));
+        text.unwrap_or_default()
+    }
+
+    /// Keeps a value as `${saved.NAME}`.
+    pub(crate) fn save(&self, name: &str, value: Value) {
+        self.stage.saved.borrow_mut().insert(name.to_owned(), value);
+    }
+
+    /// The number of the next request to the host.
+    pub(crate) fn next_asked(&self) -> u64 {
+        self.stage.asked.set(self.stage.asked.get() + 1);
+        self.stage.asked.get()
+    }
+
+    /// Waits; `OVER` when the host cancelled meanwhile and the script obeys.
+    pub(crate) async fn pause(&self, millis: u64) -> Flow {
+        let sleep = tokio::time::sleep(Duration::from_millis(millis));
+        if self.stage.script.cancellation == Cancellation::Ignore {
+            sleep.await;
+            return GO_ON;
+        }
+        tokio::select! {
+            () = sleep => GO_ON,
+            () = self.cancelled.cancelled() => OVER,
+        }
+    }
+}
+
+impl Scope for Cx {
+    fn lookup(&self, path: &str) -> Option<Value> {
+        let (root, rest) = path.split_once('.').unwrap_or((path, ""));
+        let request = self.request.as_deref();
+        let params = || request.map(|request| &request["params"]);
+        match root {
+            "i" => self.index.map(Value::from),
+            "count" => Some(self.count.into()),
+            "id" | "method" => request?.get(root).cloned(),
+            "message" => template::follow(request?, rest),
+            "params" => template::follow(params()?, rest),
+            "arguments" => template::follow(&params()?["arguments"], rest),
+            "header" => match &self.sink {
+                Sink::Http(exchange) => exchange.asked_header(rest),
+                Sink::Stdio(_) => None,
+            },
+            "name" | "uri" => params()?.get(root).cloned(),
+            "token" => params()?["_meta"].get("progressToken").cloned(),
+            _ => self.stage.lookup(path),
         }
     }
 }
