@@ -222,7 +222,7 @@ impl Work<'_> {
         name: &str,
         default: Option<&str>,
         whole: Range<usize>,
-        (base, depth): (usize, usize),
+        place: (usize, usize),
     ) {
         if !is_variable(name) {
             return self.refuse(whole, Cause::NoName(name.to_owned()));
@@ -237,11 +237,7 @@ impl Work<'_> {
                     self.out.secrets.push(Secret::new(value));
                 }
             }
-            (_, Some(_)) if depth >= MAX_DEPTH => self.refuse(whole, Cause::TooMuch),
-            (_, Some(default)) => {
-                self.out.via.push(format!("default of {name}"));
-                self.run(default, base, depth + 1);
-            }
+            (_, Some(default)) => self.default(name, default, whole, place),
             (Some(_), None) => self.refuse(whole, Cause::Empty(name.to_owned())),
             (None, None) => self.refuse(whole, Cause::Unset(name.to_owned())),
         }
@@ -252,7 +248,7 @@ impl Work<'_> {
         (scheme, name): (&str, &str),
         default: Option<&str>,
         whole: Range<usize>,
-        (base, depth): (usize, usize),
+        place: (usize, usize),
     ) {
         match (self.scope.env.sources.get(scheme, name), default) {
             (Ok(value), _) => {
@@ -260,13 +256,26 @@ impl Work<'_> {
                 self.out.via.push(format!("{scheme}:{name}"));
                 self.out.secrets.push(value);
             }
-            (Err(_), Some(_)) if depth >= MAX_DEPTH => self.refuse(whole, Cause::TooMuch),
             (Err(_), Some(default)) => {
-                self.out.via.push(format!("default of {scheme}:{name}"));
-                self.run(default, base, depth + 1);
+                self.default(&format!("{scheme}:{name}"), default, whole, place);
             }
             (Err(why), None) => self.refuse(whole, Cause::NoSecret(scheme.to_owned(), why)),
         }
+    }
+
+    /// Expands the default of what is not there; it begins at this byte, at this depth.
+    fn default(
+        &mut self,
+        of: &str,
+        default: &str,
+        whole: Range<usize>,
+        (base, depth): (usize, usize),
+    ) {
+        if depth >= MAX_DEPTH {
+            return self.refuse(whole, Cause::TooMuch);
+        }
+        self.out.via.push(format!("default of {of}"));
+        self.run(default, base, depth + 1);
     }
 
     fn input(&mut self, id: &str, whole: Range<usize>) {

@@ -5,30 +5,11 @@ use crate::base::text::inspect;
 use crate::config::{ServerConfig, TransportConfig};
 
 /// Variables that make a loader or an interpreter run code of their own.
-const HOOKS: [&str; 22] = [
-    "LD_PRELOAD",
-    "LD_AUDIT",
-    "LD_LIBRARY_PATH",
-    "GCONV_PATH",
-    "NODE_OPTIONS",
-    "PYTHONSTARTUP",
-    "PYTHONHOME",
-    "PYTHONINSPECT",
-    "PERL5OPT",
-    "PERL5LIB",
-    "RUBYOPT",
-    "RUBYLIB",
-    "JAVA_TOOL_OPTIONS",
-    "_JAVA_OPTIONS",
-    "JDK_JAVA_OPTIONS",
-    "BASH_ENV",
-    "ENV",
-    "ZDOTDIR",
-    "PROMPT_COMMAND",
-    "DOTNET_STARTUP_HOOKS",
-    "GIT_SSH_COMMAND",
-    "GIT_EXTERNAL_DIFF",
-];
+const HOOKS: &str = "\
+    LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH GCONV_PATH NODE_OPTIONS PYTHONSTARTUP PYTHONHOME \
+    PYTHONINSPECT PERL5OPT PERL5LIB RUBYOPT RUBYLIB JAVA_TOOL_OPTIONS _JAVA_OPTIONS \
+    JDK_JAVA_OPTIONS BASH_ENV ENV ZDOTDIR PROMPT_COMMAND DOTNET_STARTUP_HOOKS GIT_SSH_COMMAND \
+    GIT_EXTERNAL_DIFF";
 
 /// Whether a variable is a hook of a loader or an interpreter. `ENV` names a file to shells, and
 /// the kind of a deployment to everything else.
@@ -37,27 +18,16 @@ pub fn is_hook(variable: &str, value: &str) -> bool {
     if upper == "ENV" && !value.contains(['/', '\\', '$']) {
         return false;
     }
-    HOOKS.contains(&upper.as_str()) || upper.starts_with("DYLD_") || upper.starts_with("LD_AUDIT")
+    HOOKS.split(' ').any(|hook| hook == upper)
+        || upper.starts_with("DYLD_")
+        || upper.starts_with("LD_AUDIT")
 }
 
 /// Programs that raise privileges.
 const PRIVILEGE: [&str; 6] = ["sudo", "doas", "su", "pkexec", "runas", "gsudo"];
 
 /// Programs that take a line of shell, with the options that introduce it.
-const SHELLS: [&str; 12] = [
-    "sh",
-    "bash",
-    "zsh",
-    "dash",
-    "ksh",
-    "fish",
-    "cmd",
-    "powershell",
-    "pwsh",
-    "busybox",
-    "env",
-    "xargs",
-];
+const SHELLS: &str = "sh bash zsh dash ksh fish cmd powershell pwsh busybox env xargs";
 
 /// Programs that fetch a package and run it.
 const FETCHERS: [&str; 7] = ["npx", "bunx", "uvx", "pipx", "dlx", "pnpx", "deno"];
@@ -111,7 +81,7 @@ fn command_dangers(command: &str, args: &[String], out: &mut Vec<String>) {
         // A shell counts as the program, or behind a wrapper such as `sudo` or `env`.
         let runs =
             i == 0 || words.get(..i).is_some_and(|before| before.iter().all(|w| is_wrapper(w)));
-        if runs && SHELLS.contains(&name.as_str()) && line.is_some() {
+        if runs && SHELLS.split(' ').any(|shell| shell == name) && line.is_some() {
             out.push(format!("`{name}` runs a line of shell"));
         }
         if runs && FETCHERS.contains(&name.as_str()) {

@@ -15,25 +15,14 @@ use crate::base::secret::MASK;
 const SECRET_OBJECTS: [&str; 5] = ["env", "headers", "http_headers", "requestInit", "oauth"];
 
 /// Words that make a key, an option or a query parameter a secret.
-const SECRET_WORDS: [&str; 12] = [
-    "token",
-    "secret",
-    "password",
-    "passwd",
-    "apikey",
-    "api_key",
-    "api-key",
-    "authorization",
-    "credential",
-    "private_key",
-    "passphrase",
-    "cookie",
-];
+const SECRET_WORDS: &str = "\
+    token secret password passwd apikey api_key api-key authorization credential private_key \
+    passphrase cookie";
 
 /// Whether a key, an option or a parameter is called like something secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    SECRET_WORDS.iter().any(|word| name.contains(word))
+    SECRET_WORDS.split(' ').any(|word| name.contains(word))
         || matches!(name.trim_start_matches('-'), "key" | "auth" | "pat" | "bearer")
 }
 
@@ -279,27 +268,12 @@ fn hide_rest(text: &str, start: usize, hidden: &mut Vec<Range<usize>>) {
 // credential. Plain words, numbers, paths, regions and addresses without a user do not.
 
 /// Words that make the last part of a name a secret's: `API_KEY`, `githubToken`.
-const WORDS: [&str; 16] = [
-    "token",
-    "key",
-    "apikey",
-    "secret",
-    "password",
-    "passwd",
-    "pass",
-    "passphrase",
-    "auth",
-    "authorization",
-    "credential",
-    "credentials",
-    "cookie",
-    "bearer",
-    "pat",
-    "dsn",
-];
+const WORDS: &str = "\
+    token key apikey secret password passwd pass passphrase auth authorization credential \
+    credentials cookie bearer pat dsn";
 
 /// Those of them that make it one wherever they stand: `PASSWORD_FILE_CONTENT`.
-const STRONG: [&str; 5] = ["secret", "password", "passwd", "passphrase", "authorization"];
+const STRONG: &str = "secret password passwd passphrase authorization";
 
 /// How tokens of well-known services begin.
 const PREFIXES: [&str; 37] = [
@@ -332,15 +306,15 @@ pub(crate) fn looks_secret(value: &str) -> bool {
 
 fn named_secret(name: &str, value: &str) -> bool {
     let words = words(name);
-    let is = |word: &String, list: &[&str]| {
-        list.contains(&word.as_str()) || list.iter().any(|w| w.len() > 5 && word.contains(w))
+    let is = |word: &String, list: &str| {
+        list.split(' ').any(|w| word == w || (w.len() > 5 && word.contains(w)))
     };
     let last = words.iter().rev().find(|word| !word.chars().all(|c| c.is_ascii_digit()));
-    if last.is_some_and(|word| is(word, &WORDS)) || words.iter().any(|word| is(word, &STRONG)) {
+    if last.is_some_and(|word| is(word, WORDS)) || words.iter().any(|word| is(word, STRONG)) {
         return true;
     }
     // `TOKEN_LIMIT=4096` and `AUTH_MODE=none` are settings; `TOKEN_PROD=a1b2c3` is none.
-    words.iter().any(|word| is(word, &WORDS)) && !is_plain(value)
+    words.iter().any(|word| is(word, WORDS)) && !is_plain(value)
 }
 
 /// The words of a name, in lower case: at separators and where capitals begin.

@@ -9,6 +9,7 @@ use super::{EditError, named, parsed};
 use crate::base::ServerName;
 use crate::base::secret::MASK;
 use crate::config::json_schema;
+use crate::config::keys::{PROCESS, URLS};
 use crate::config::mask::{self, behind_scheme, masked_address, masked_arguments};
 
 /// An entry as it may be shown.
@@ -179,11 +180,11 @@ pub const NAME: &str = "name";
 pub fn schema(entry: &Value) -> Value {
     let whole = json_schema();
     let has = |key: &str| entry.get(key).is_some();
-    let remote = has("url") || has("httpUrl") || has("serverUrl");
+    let remote = URLS.into_iter().any(has);
     let process = has("command") || has("launch") || !remote;
     let other: &[&str] = match (process, remote) {
         (true, false) => &["url", "headers"],
-        (false, true) => &["command", "launch", "args", "env", "envFile", "cwd", "inheritEnv"],
+        (false, true) => &PROCESS,
         _ => &[],
     };
     let spelling = ["transport", "id", "httpUrl", "serverUrl", "dependsOn"];
