@@ -23,9 +23,7 @@ use std::time::Duration;
 use rmcp::ServiceExt as _;
 
 use crate::base::ServerName;
-use crate::config::{
-    McpConfig, RestartConfig, RestartPolicy, ServerConfig, StdioConfig, TransportConfig,
-};
+use crate::config::{McpConfig, RestartConfig, RestartPolicy, ServerConfig};
 use crate::mock::MockOptions;
 
 /// The demo servers, in the order of the deck.
@@ -63,9 +61,8 @@ fn run_atlas() -> ExitCode {
 pub fn config(exe: &Path) -> McpConfig {
     let mut config = McpConfig::default();
     for name in NAMES {
-        let name = ServerName::new(name);
-        let mut server = ServerConfig::new(name.clone(), TransportConfig::Stdio(child(exe, &name)));
-        match name.as_str() {
+        let mut server = ServerConfig::stdio(name, exe.to_string_lossy(), ["demo-server", name]);
+        match name {
             "crew" => server.dependencies.push(ServerName::new("atlas")),
             "gremlin" => {
                 server.request_timeout = Duration::from_secs(10);
@@ -75,20 +72,9 @@ pub fn config(exe: &Path) -> McpConfig {
             }
             _ => {}
         }
-        config.servers.insert(name, server);
+        config.servers.insert(server.name.clone(), server);
     }
     config
-}
-
-fn child(exe: &Path, name: &ServerName) -> StdioConfig {
-    StdioConfig {
-        command: exe.to_string_lossy().into_owned(),
-        args: vec!["demo-server".to_owned(), name.as_str().to_owned()],
-        env: indexmap::IndexMap::new(),
-        cwd: None,
-        inherit_env: false,
-        limits: crate::config::ProcessLimits::default(),
-    }
 }
 
 #[cfg(test)]

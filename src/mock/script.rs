@@ -8,6 +8,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::deck::files::jsonc;
+
 /// Everything a mock server is and does. Every field has a default; `{}` is a polite server
 /// without tools.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -159,16 +161,8 @@ impl Script {
     /// When it is no script.
     pub fn parse(text: &str, origin: &str) -> Result<Self, ScriptError> {
         let invalid = |message: String| ScriptError::Invalid { origin: origin.to_owned(), message };
-        let value = if let Ok(value) = serde_json::from_str(text) {
-            value
-        } else {
-            let options = jsonc_parser::ParseOptions::default();
-            jsonc_parser::cst::CstRootNode::parse(text, &options)
-                .map_err(|error| invalid(error.to_string()))?
-                .to_serde_value()
-                .unwrap_or_default()
-        };
-        serde_json::from_value(value).map_err(|error| invalid(error.to_string()))
+        let value = serde_json::from_str(text).or_else(|_| jsonc(text)).map_err(invalid)?;
+        serde_json::from_value::<Self>(value).map_err(|error| invalid(error.to_string()))
     }
 
     /// The lists it begins with; a script that has reactions to calls but no tools offers these.

@@ -11,14 +11,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::SafeText;
 use crate::base::human::count;
-use crate::base::text::json as safe;
 use crate::chat::event::word;
 use crate::chat::replay::{Choice, Compared, Replay};
 use crate::chat::{Agent, ChatEvent, Conversation, Model, TurnLimits};
 use crate::cli::load::Source;
 use crate::cli::output::Exit;
 use crate::cli::{deck, output};
-use crate::config::{McpConfig, ProcessLimits, ServerConfig, StdioConfig, TransportConfig};
+use crate::config::{McpConfig, ServerConfig};
 use crate::host::Origin;
 use crate::host::policy::Principal;
 
@@ -31,20 +30,11 @@ pub(super) fn read(file: &Path) -> Result<(Replay, Source), String> {
     let replay = Replay::read(file).map_err(|error| format!("{shown}: {error}"))?;
     let exe = std::env::current_exe().map_err(|error| error.to_string())?;
     let path = std::path::absolute(file).map_err(|error| error.to_string())?;
-    let mut config = McpConfig::default();
-    for name in &replay.servers {
+    let played = replay.servers.iter().map(|name| {
         let words = ["mock", &path.to_string_lossy(), "--server", name.as_str()];
-        let child = StdioConfig {
-            command: exe.to_string_lossy().into_owned(),
-            args: words.map(str::to_owned).to_vec(),
-            env: indexmap::IndexMap::new(),
-            cwd: None,
-            inherit_env: false,
-            limits: ProcessLimits::default(),
-        };
-        let server = ServerConfig::new(name.clone(), TransportConfig::Stdio(child));
-        config.servers.insert(name.clone(), server);
-    }
+        ServerConfig::stdio(name.as_str(), exe.to_string_lossy(), words)
+    });
+    let config: McpConfig = played.collect();
     Ok((replay, config.into()))
 }
 
@@ -79,7 +69,7 @@ pub(super) async fn ask(
     if as_json {
         let model = agent.model();
         let whole = json!({"model": model.name(), "differing": differing, "turns": rows});
-        return output::print(&(safe::pretty(&whole) + "\n"), exit);
+        return output::json(&whole, exit);
     }
     output::print(&table(&rows, differing), exit)
 }
