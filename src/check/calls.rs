@@ -10,6 +10,7 @@ use crate::check::Finding;
 use crate::check::expect::{Expectations, ResultExpectation, SampleCall, Target};
 use crate::check::subject::brief;
 use crate::deck::{SavedCall, SavedCalls, SavedTarget};
+use crate::host::naming;
 
 /// A call with everything it needs.
 #[derive(Clone, Debug, PartialEq)]
@@ -153,15 +154,12 @@ fn settle(name: &str, call: &SavedCall, known: &[String]) -> Result<(String, Pla
     Ok((server, call))
 }
 
-/// The server that a full name begins with (the longest of them), and the rest of the name; a bare
-/// name belongs to the only server there is.
-pub fn owner(name: &str, known: &[String]) -> Option<(String, String)> {
-    let rest = |server: &str| name.strip_prefix(server)?.strip_prefix(['.', ':', '/']);
-    let found = known.iter().filter_map(|server| Some((server, rest(server)?)));
-    let longest = found.max_by_key(|(server, _)| server.len());
-    longest
-        .map(|(server, rest)| (server.clone(), rest.to_owned()))
-        .or_else(|| only(known).map(|server| (server, name.to_owned())))
+/// The server that a full name begins with, and the rest of the name; a bare name belongs to the
+/// only server there is.
+fn owner(name: &str, known: &[String]) -> Option<(String, String)> {
+    let (server, rest) = naming::owner(name, known.iter().map(String::as_str))
+        .or_else(|| Some((known.first().filter(|_| known.len() == 1)?.as_str(), name)))?;
+    Some((server.to_owned(), rest.to_owned()))
 }
 
 fn only(known: &[String]) -> Option<String> {

@@ -18,6 +18,7 @@ use super::subject::{Entry, Subject, brief};
 use super::{Finding, Severity, rule};
 use crate::base::text::nearest;
 use crate::config::diagnostics::child;
+use crate::host::CallOutcome;
 use crate::host::validate::{Validator, Verdict};
 
 /// Name of the file beside the configuration.
@@ -514,7 +515,7 @@ impl ResultExpectation {
     pub fn judge(&self, target: &Target, result: &Value, took: Duration) -> Vec<Finding> {
         let mut wrong: Vec<String> = Vec::new();
         let failed = result.get("isError").and_then(Value::as_bool).unwrap_or(false);
-        let text = text_of(result);
+        let text = CallOutcome::text_of(result);
         if failed != self.is_error.unwrap_or(false) {
             wrong.push(if failed {
                 format!("the tool failed: {}", brief(&text, 200))
@@ -576,18 +577,6 @@ pub(super) fn misfit(pointer: &str, message: &str) -> String {
 /// A finding about a sample call.
 pub fn sample(target: &Target, message: String) -> Finding {
     finding("expect/sample", target.place(), message)
-}
-
-/// The texts of a result, of a prompt's messages or of a resource, joined by line breaks.
-pub fn text_of(result: &Value) -> String {
-    let list = |key: &str| result.get(key).and_then(Value::as_array).into_iter().flatten();
-    let messages = list("messages").filter_map(|message| message.get("content"));
-    let blocks = list("content").chain(messages).chain(list("contents"));
-    let text = |block: &'_ Value| {
-        let inner = block.pointer("/resource/text").or_else(|| block.get("text"));
-        inner.and_then(Value::as_str).map(str::to_owned)
-    };
-    blocks.filter_map(text).collect::<Vec<_>>().join("\n")
 }
 
 /// Where `value` lacks something of `subset`: pointer and message.

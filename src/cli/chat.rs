@@ -30,7 +30,6 @@ use super::deck::{self, Job, Need};
 use super::output::{Done, Exit};
 use super::{load, output};
 use crate::base::SafeText;
-use crate::base::text::json as safe;
 use crate::chat::event::word;
 use crate::chat::files::with_files;
 use crate::chat::llm::Usage;
@@ -216,7 +215,7 @@ async fn turn(
     let open = AtomicBool::new(false);
     let tell = |event: ChatEvent| {
         if as_json {
-            output::print(&(safe::compact(&event) + "\n"), Exit::Ok);
+            output::json_line(&event, Exit::Ok);
         } else {
             show(&event, &open);
         }

@@ -5,25 +5,23 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use super::args::{Common, ConfigArgs};
-use super::output::{Done, Exit};
+use super::output::{Done, Exit, problems};
 use super::{load, output};
 use crate::base::SafeText;
-use crate::base::text::json as safe;
 use crate::config::print::origin_in_words;
 use crate::config::{
-    Detail, Diagnostic, InputNeed, Loaded, Severity, effective, effective_text, hazards, render_all,
+    Detail, Diagnostic, InputNeed, Loaded, Severity, effective, effective_text, hazards,
 };
 
 /// `mcpdeck config`
 pub fn config(common: &Common, args: &ConfigArgs) -> Done {
-    let env = load::environment(common).map_err(|diagnostics| problems(&diagnostics))?;
-    let files = load::files(common, &env);
+    let (env, files) = load::here(common)?;
     let loaded = match load::load_files(&files, &env) {
         Ok(loaded) => loaded,
         Err(diagnostics) if args.json => {
             let object =
                 json!({"files": spelled(&files), "servers": {}, "diagnostics": diagnostics});
-            return Err(output::print(&(safe::pretty(&object) + "\n"), Exit::Usage));
+            return Err(output::json(&object, Exit::Usage));
         }
         Err(diagnostics) => return Err(problems(&diagnostics)),
     };
@@ -41,7 +39,7 @@ pub fn config(common: &Common, args: &ConfigArgs) -> Done {
             .map(|pointer| (pointer.clone(), json!(origin_in_words(&loaded, pointer))))
             .collect();
         object["diagnostics"] = json!(all);
-        return Ok(output::print(&(safe::pretty(&object) + "\n"), exit));
+        return Ok(output::json(&object, exit));
     }
     let exit = output::print(&config_text(&loaded, args), exit);
     if !all.is_empty() {
@@ -52,14 +50,6 @@ pub fn config(common: &Common, args: &ConfigArgs) -> Done {
 
 fn spelled(files: &[std::path::PathBuf]) -> Vec<std::borrow::Cow<'_, str>> {
     files.iter().map(|file| crate::base::text::path::spelled(file)).collect()
-}
-
-/// Tells problems on stderr, each with its line.
-pub fn problems(diagnostics: &[Diagnostic]) -> Exit {
-    use std::io::Write as _;
-    let text = render_all(diagnostics);
-    let _ = writeln!(std::io::stderr().lock(), "{}", text.trim_end());
-    Exit::Usage
 }
 
 /// The configuration in effect as commented JSON, with the origin of each value, and what to be

@@ -2,7 +2,7 @@
 
 use super::again::Again;
 use super::args::{Common, OneServer};
-use super::known::{Kind, Known};
+use super::known::Known;
 use super::load::{self, LeftOut, Source};
 use super::output::{Done, Exit, Progress};
 use super::{output, recording, signals};
@@ -13,7 +13,8 @@ use crate::check::run::{Signals, is_settled};
 use crate::config::{Environment, McpConfig};
 use crate::deck::Deck;
 use crate::error::{Error, ErrorCode};
-use crate::host::{Host, HostView, ServerState, Startup};
+use crate::host::policy::TargetKind;
+use crate::host::{Host, HostView, ServerState, Startup, naming};
 use crate::telemetry::Telemetry;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -23,7 +24,7 @@ pub enum Need {
     /// These, and what they depend on; all when none is named.
     Servers(Vec<String>),
     /// The one whose name begins this; else the one that is known to have it; else all.
-    Owner(Kind, String),
+    Owner(TargetKind, String),
 }
 
 /// A command over a host.
@@ -152,10 +153,12 @@ fn needed(source: &Source, need: Need, known: Option<&Known>) -> (Vec<String>, b
         Need::Servers(names) => return (names, false),
         Need::Owner(kind, name) => (kind, name),
     };
-    if kind != Kind::Resource
-        && let Some(server) = owner(source, &name)
+    let left_out = source.left_out.iter().map(|(name, _)| name);
+    let servers = source.config.servers.keys().chain(left_out).map(ServerName::as_str);
+    if kind != TargetKind::Resource
+        && let Some((server, _)) = naming::owner(&name, servers)
     {
-        return (vec![server], false);
+        return (vec![server.to_owned()], false);
     }
     let known = known.filter(|_| source.left_out.is_empty());
     let owner = known.and_then(|known| known.owner(&source.config, kind, &name));
@@ -177,15 +180,6 @@ pub fn refused(diagnostics: Vec<crate::config::Diagnostic>) -> Error {
     let mut error = Error::new(ErrorCode::Configuration, "the configuration cannot be used");
     error.diagnostics = diagnostics;
     error
-}
-
-/// The server that `name` names by its prefix (decision D3), or the only one there is.
-fn owner(source: &Source, name: &str) -> Option<String> {
-    let has =
-        |server: &str| name.strip_prefix(server).is_some_and(|r| r.starts_with(['.', ':', '/']));
-    let left_out = source.left_out.iter().map(|(name, _)| name);
-    let names = source.config.servers.keys().chain(left_out).map(ServerName::as_str);
-    names.filter(|server| has(server)).max_by_key(|s| s.len()).map(str::to_owned)
 }
 
 /// Waits until every server is ready or has failed; says on a terminal what it waits for.

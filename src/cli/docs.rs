@@ -7,7 +7,7 @@ use clap::CommandFactory;
 use super::args::{Cli, ExplainArgs, SchemaKind};
 use super::output::{Done, Exit};
 use super::{complete, output};
-use crate::base::text::{json, nearest};
+use crate::base::text::nearest;
 use crate::check::answers::Answers;
 use crate::check::expect::Expectations;
 use crate::check::{report, rule};
@@ -15,14 +15,16 @@ use crate::deck::lock::Lock;
 
 /// `mcpdeck explain [RULE]`
 pub fn explain(args: &ExplainArgs) -> Done {
-    let Some(wanted) = &args.rule else {
-        let all: serde_json::Value = rule::all().map(rule_json).collect();
-        let text = if args.json { json::pretty(&all) + "\n" } else { all_text() };
-        return Ok(output::print(&text, Exit::Ok));
-    };
-    let found = rule::parse(wanted).map_err(|message| output::refuse(&message))?;
-    let text = if args.json { json::pretty(&rule_json(found)) + "\n" } else { rule_text(found) };
-    Ok(output::print(&text, Exit::Ok))
+    let wanted = args.rule.as_deref().map(rule::parse).transpose();
+    Ok(match wanted.map_err(|message| output::refuse(&message))? {
+        Some(rule) if args.json => output::json(&rule_json(rule), Exit::Ok),
+        Some(rule) => output::print(&rule_text(rule), Exit::Ok),
+        None if args.json => {
+            let all: serde_json::Value = rule::all().map(rule_json).collect();
+            output::json(&all, Exit::Ok)
+        }
+        None => output::print(&all_text(), Exit::Ok),
+    })
 }
 
 fn rule_text(rule: &rule::Rule) -> String {
@@ -121,7 +123,7 @@ pub fn schema(which: SchemaKind) -> Exit {
         SchemaKind::Policy => crate::deck::policy::policy_schema(),
         SchemaKind::Recording => crate::deck::recording::json_schema(),
     };
-    output::print(&(json::pretty(&schema) + "\n"), Exit::Ok)
+    output::json(&schema, Exit::Ok)
 }
 
 // What is too long for `--help`: topics of `mcpdeck help TOPIC`, which the manual page holds too.

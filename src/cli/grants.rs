@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::args::{Common, parse_duration};
 use super::output::{Done, Exit};
-use super::{configuration, load, output};
+use super::{load, output};
 use crate::base::text::json as safe;
 use crate::base::{Clock, SafeText, Timestamp};
 use crate::deck::policy::GrantStore;
@@ -91,8 +91,7 @@ fn parse_glob(text: &str) -> Result<String, String> {
 
 /// `mcpdeck grants`
 pub fn grants(common: &Common, args: &GrantsArgs) -> Done {
-    let env = load::environment(common).map_err(|all| configuration::problems(&all))?;
-    let files = load::files(common, &env);
+    let (env, files) = load::here(common)?;
     let store = files.last().and_then(|file| GrantStore::of(file, &env)).ok_or_else(|| {
         output::refuse("there is no configuration, or no folder in which grants are kept")
     })?;

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::args::ImportArgs;
-use super::configuration::problems;
-use super::output::{self, Done, Exit};
+use super::output::{self, Done, Exit, problems};
 use crate::base::{SafeText, ServerName};
 use crate::config::edit::write_with_backup;
 use crate::config::import::{Conflict, Host, Imported, merged, places, preview, read};

@@ -16,6 +16,7 @@ use crate::base::{SafeText, ServerName};
 use crate::cli::values::{PARAMETERS, declared, types, word};
 use crate::config::{Environment, McpConfig, ServerConfig, TransportConfig};
 use crate::deck::{files, trust};
+use crate::host::policy::TargetKind;
 use crate::host::{HostView, ServerState, ServerView};
 use crate::mcp::Capabilities;
 
@@ -29,17 +30,6 @@ const NOTED: Duration = Duration::from_secs(600);
 const MOST: usize = 500;
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 4 << 20;
-
-/// What is looked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A tool, by its bare name.
-    Tool,
-    /// A prompt, by its bare name.
-    Prompt,
-    /// A resource, by its URI.
-    Resource,
-}
 
 /// What servers offered.
 pub struct Known {
@@ -69,7 +59,7 @@ impl Known {
     pub fn owner(
         &self,
         config: &McpConfig,
-        kind: Kind,
+        kind: TargetKind,
         name: &str,
     ) -> Option<(ServerName, Duration)> {
         let mut oldest = Duration::ZERO;
@@ -279,11 +269,12 @@ impl Offers {
     }
 
     /// Whether there was such a thing.
-    pub fn has(&self, kind: Kind, name: &str) -> bool {
+    pub fn has(&self, kind: TargetKind, name: &str) -> bool {
         let list = match kind {
-            Kind::Tool => &self.tools,
-            Kind::Prompt => &self.prompts,
-            Kind::Resource => &self.resources,
+            TargetKind::Tool => self.tools.as_slice(),
+            TargetKind::Prompt => &self.prompts,
+            TargetKind::Resource => &self.resources,
+            TargetKind::Server => &[],
         };
         list.iter().any(|offer| offer.name == name)
     }

@@ -7,6 +7,7 @@ use clap::{CommandFactory, Parser};
 use parking_lot::Mutex;
 
 use super::args::{Cli, Common, OneServer, Verb};
+use super::output::{Exit, problems};
 use crate::base::text::{nearest, quoted};
 use crate::base::{Redactor, SafeText, Secret, ServerName};
 use crate::config::{
@@ -153,6 +154,16 @@ pub fn files(common: &Common, env: &Environment) -> Vec<PathBuf> {
     } else {
         common.config.clone()
     }
+}
+
+/// The surroundings of this process with those variables, and the files to read.
+///
+/// # Errors
+/// As [`environment`], which is told already.
+pub fn here(common: &Common) -> Result<(Environment, Vec<PathBuf>), Exit> {
+    let env = environment(common).map_err(|found| problems(&found))?;
+    let files = files(common, &env);
+    Ok((env, files))
 }
 
 /// The surroundings of this process, and the variables of `--env-file`.

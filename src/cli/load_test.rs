@@ -12,14 +12,13 @@ use tokio::time::Instant;
 use super::again::Again;
 use super::args::{Common, LoadArgs};
 use super::deck::{self, Job, Need};
-use super::known::Kind;
 use super::operate::{self, Prepared, Words};
 use super::outcome::{Format, Printer};
 use super::output::{self, Exit};
 use crate::base::SafeText;
-use crate::base::text::json as safe;
 use crate::check::answers::Script;
 use crate::error::Error;
+use crate::host::policy::TargetKind;
 use crate::host::{CallOptions, CallOutcome, Host, Origin};
 use crate::telemetry::Telemetry;
 
@@ -65,7 +64,7 @@ impl Tally {
 pub fn load_test(common: &Common, args: &LoadArgs, telemetry: &Telemetry) -> Exit {
     let format = Format::from(args.json);
     let printer = Printer { noun: "tool", target: &args.name, format, file: None };
-    let (one, need) = (&args.one, Need::Owner(Kind::Tool, args.name.clone()));
+    let (one, need) = (&args.one, Need::Owner(TargetKind::Tool, args.name.clone()));
     let job = Job { common, one, need, answers: Script::default(), telemetry };
     let again = Again { common, one };
     let done = operate::words(&args.arguments).and_then(|words| {
@@ -123,7 +122,7 @@ fn print(args: &LoadArgs, name: &str, tally: &Tally, took: Duration) -> Exit {
             "callsPerSecond": rate, "succeeded": calls - failed, "failed": failed,
             "latencyMs": latency, "errors": errors,
         });
-        return output::print(&(safe::compact(&object) + "\n"), exit);
+        return output::json_line(&object, exit);
     }
     let (name, seconds) = (SafeText::line(name), took.as_secs_f64());
     let mut text = format!("{name}: {calls} calls, {} at once, {seconds:.2} s\n", args.parallel);

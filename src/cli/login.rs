@@ -8,9 +8,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::args::{Common, LoginArgs, OneServer};
-use super::configuration::problems;
 use super::deck::interrupted;
-use super::output::{Done, Exit};
+use super::output::{Done, Exit, problems};
 use super::{load, output, signals};
 use crate::base::{SafeText, ServerName};
 use crate::config::{Environment, HttpConfig, McpConfig};

@@ -11,7 +11,6 @@ use super::load::LeftOut;
 use super::output::Exit;
 use super::values::{PARAMETERS, declared, types, word};
 use super::{deck, load, login, outcome, output};
-use crate::base::text::json as safe;
 use crate::base::{SafeText, ServerName};
 use crate::check::answers::Script;
 use crate::config::{Environment, TransportKind};
@@ -51,14 +50,13 @@ fn show(
     let done = deck::run(job, async |scene| {
         let (view, left_out) = (scene.host.snapshot(), scene.left_out);
         complain_of_lists(&view);
-        let text = if as_json {
-            let mut object = object(&view);
-            add_left_out(&mut object, left_out);
-            safe::compact(&object) + "\n"
-        } else {
-            text(&view, left_out)
-        };
-        output::print(&text, exit_of(&view, left_out))
+        let exit = exit_of(&view, left_out);
+        if !as_json {
+            return output::print(&text(&view, left_out), exit);
+        }
+        let mut object = object(&view);
+        add_left_out(&mut object, left_out);
+        output::json_line(&object, exit)
     });
     done.unwrap_or_else(|error| failure(&error, as_json))
 }
@@ -70,7 +68,7 @@ fn failure(error: &crate::error::Error, json: bool) -> Exit {
         return deck::exit_of(error);
     }
     let object = json!({"servers": [], "error": outcome::error_json(error)});
-    output::print(&(safe::compact(&object) + "\n"), deck::exit_of(error))
+    output::json_line(&object, deck::exit_of(error))
 }
 
 /// Servers whose entry cannot be used stand among those that did not start.

@@ -10,17 +10,16 @@ use serde_json::{Value, json};
 use super::again::Again;
 use super::args::{AskArgs, CallArgs, Common, OneServer, PromptArgs, ReadArgs, RequestArgs};
 use super::deck::{Job, Need, Scene};
-use super::known::Kind;
 use super::outcome::{Aside, Format, Printer};
 use super::output::Exit;
 use super::{deck, look, output, values};
-use crate::base::text::json as safe;
 use crate::base::{SafeText, ServerName};
 use crate::check::answers::Script;
 use crate::check::jsonc::Written;
 use crate::deck::saved::FILE_NAME;
 use crate::deck::{SavedCall, SavedCalls, SavedTarget};
 use crate::error::{Error, ErrorCode};
+use crate::host::policy::TargetKind;
 use crate::host::{CallOptions, CallOutcome, Host, Origin, Validation, naming};
 use crate::telemetry::Telemetry;
 
@@ -91,7 +90,7 @@ fn again(mut operation: Operation<'_>, name: &str, mut words: Words) -> Result<E
 fn tool(operation: Operation<'_>, name: &str, words: Words) -> Exit {
     let printer = operation.printer("tool", name);
     let (options, again) = (operation.options(), operation.again());
-    operation.run(printer, Need::Owner(Kind::Tool, name.to_owned()), async |host| {
+    operation.run(printer, Need::Owner(TargetKind::Tool, name.to_owned()), async |host| {
         let prepared = prepare(host, again, (name, &words))?;
         let Prepared { canonical, server, arguments, takes } = prepared;
         let options = CallOptions { server: Some(server), ..options.clone() };
@@ -237,7 +236,7 @@ fn resource_of(operation: Operation<'_>, uri: &str, server: Option<&str>) -> Exi
     let printer = operation.printer("uri", uri);
     let need = match server {
         Some(server) => Need::Servers(vec![server.to_owned()]),
-        None => Need::Owner(Kind::Resource, uri.to_owned()),
+        None => Need::Owner(TargetKind::Resource, uri.to_owned()),
     };
     let options = CallOptions { server: server.map(ServerName::new), ..operation.options() };
     let again = operation.again();
@@ -294,7 +293,7 @@ pub fn prompt(common: &Common, args: &PromptArgs, telemetry: &Telemetry) -> Exit
 fn prompt_of(operation: Operation<'_>, name: &str, words: Words) -> Exit {
     let printer = operation.printer("prompt", name);
     let (options, again) = (operation.options(), operation.again());
-    operation.run(printer, Need::Owner(Kind::Prompt, name.to_owned()), async |host| {
+    operation.run(printer, Need::Owner(TargetKind::Prompt, name.to_owned()), async |host| {
         let (server, prompt) = found((host, again), name, host.find_prompt(name))?;
         let all = prompt.arguments.iter();
         let properties: serde_json::Map<String, Value> =
@@ -408,7 +407,7 @@ fn list_saved(common: &Common, args: &CallArgs) -> Exit {
     };
     if args.ask.json {
         let object = json!({"path": crate::base::text::path::spelled(&path), "calls": saved.calls});
-        return output::print(&(safe::compact(&object) + "\n"), Exit::Ok);
+        return output::json_line(&object, Exit::Ok);
     }
     if saved.calls.is_empty() {
         output::complain(&format!("{} has no calls", path.display()));

@@ -201,7 +201,7 @@ impl Printer<'_> {
             times: (aside.took, Duration::ZERO),
             denied: &aside.denied,
         };
-        output::print(&(safe::compact(&object) + "\n"), exit)
+        output::json_line(&object, exit)
     }
 }
 

@@ -6,10 +6,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::args::ColorChoice;
 use crate::base::SafeText;
+use crate::base::text::json;
+use crate::config::{Diagnostic, render_all};
 use crate::host::{HostView, ServerState, ServerView, StartStep, StepStatus};
 
 /// Writes the answer of a command to stdout and gives `exit`.
@@ -18,6 +21,16 @@ use crate::host::{HostView, ServerState, ServerView, StartStep, StepStatus};
 /// failure, such as a full disk behind a redirection, is told and counts as a failure.
 pub fn print(text: &str, exit: Exit) -> Exit {
     print_bytes(text.as_bytes(), exit)
+}
+
+/// As [`print`], a value as JSON on several lines.
+pub fn json(value: &impl Serialize, exit: Exit) -> Exit {
+    print(&(json::pretty(value) + "\n"), exit)
+}
+
+/// As [`print`], a value as JSON on one line.
+pub fn json_line(value: &impl Serialize, exit: Exit) -> Exit {
+    print(&(json::compact(value) + "\n"), exit)
 }
 
 /// As [`print`], for what need not be text.
@@ -49,6 +62,13 @@ pub fn note(message: &str) {
 /// Says why the arguments or the configuration cannot be used.
 pub fn refuse(message: &str) -> Exit {
     complain(message);
+    Exit::Usage
+}
+
+/// Tells problems of a configuration on stderr, each with its line.
+pub fn problems(diagnostics: &[Diagnostic]) -> Exit {
+    let text = render_all(diagnostics);
+    let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());
     Exit::Usage
 }
 

@@ -10,9 +10,8 @@ use serde_json::json;
 
 use super::args::Common;
 use super::output::{Done, Exit};
-use super::{configuration, load, output};
+use super::{load, output};
 use crate::base::file::read_text;
-use crate::base::text::json as safe;
 use crate::base::{Clock, SafeText};
 use crate::deck::policy::Offline;
 use crate::deck::recording::{Line, Recording};
@@ -119,9 +118,8 @@ pub fn policy(common: &Common, args: &PolicyArgs) -> Done {
 }
 
 fn open(common: &Common) -> Result<Offline, Exit> {
-    let env = load::environment(common).map_err(|d| configuration::problems(&d))?;
-    let files = load::files(common, &env);
-    let loaded = load::load_files(&files, &env).map_err(|d| configuration::problems(&d))?;
+    let (env, files) = load::here(common)?;
+    let loaded = load::load_files(&files, &env).map_err(|d| output::problems(&d))?;
     Offline::open(&files, &env, loaded.config, Clock::system().now())
         .map_err(|problems| output::refuse(&SafeText::block(&problems.join("\n"))))
 }
@@ -148,7 +146,7 @@ fn why(decision: &Decision, json: bool) -> Exit {
     if json {
         let mut object = json!(decision);
         object["why"] = decision.words().into();
-        return output::print(&(safe::pretty(&object) + "\n"), exit);
+        return output::json(&object, exit);
     }
     let text = format!("{}: {}", word(decision.effect), decision.words());
     output::print(&format!("{}\n", SafeText::line(&text)), exit)
@@ -178,7 +176,7 @@ fn test(offline: &Offline, file: &Path, (who, profile): (&str, &str), json: bool
         });
         let rows: Vec<_> = rows.collect();
         let object = json!({"calls": calls.len(), "blocked": denied, "asked": asked, "rows": rows});
-        return Ok(output::print(&(safe::pretty(&object) + "\n"), exit));
+        return Ok(output::json(&object, exit));
     }
     let mut out = String::new();
     for (origin, tool, effect, why) in &blocked {
@@ -202,7 +200,7 @@ fn suggest(file: &Path, profile: &str) -> Done {
     let resources = resources.map(|glob| json!({ "resources": glob }));
     let allow: Vec<_> = tools.chain(prompts).chain(resources).collect();
     let object = json!({"policy": {"profiles": {profile: {"allow": allow}}}});
-    Ok(output::print(&(safe::pretty(&object) + "\n"), Exit::Ok))
+    Ok(output::json(&object, Exit::Ok))
 }
 
 /// What clients asked for in a recording.

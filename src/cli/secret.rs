@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::args::Common;
 use super::output::{Done, Exit};
-use super::{configuration, load, output};
+use super::{load, output};
 use crate::base::text::json as safe;
 use crate::base::{SafeText, Secret};
 use crate::config::Environment;
@@ -57,7 +57,7 @@ pub enum SecretVerb {
 
 /// `mcpdeck secret`
 pub fn secret(common: &Common, args: &SecretArgs) -> Done {
-    let env = load::environment(common).map_err(|all| configuration::problems(&all))?;
+    let (env, _) = load::here(common)?;
     let store = SecretStore::of(&env)
         .ok_or_else(|| output::refuse("there is no folder in which secrets could be kept"))?;
     let done = match &args.verb {

@@ -2,24 +2,23 @@
 //! back; starts nothing.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
 use super::args::{Chosen, Common, TrustArgs, TrustVerb};
-use super::configuration::problems;
-use super::output::{Done, Exit};
+use super::output::{Done, Exit, problems};
 use super::{load, output};
-use crate::base::text::json as safe;
 use crate::base::{SafeText, ServerName};
 use crate::config::Environment;
 use crate::deck::trust::{Gate, Passed, Review, TrustStore, Verdict};
 
 /// `mcpdeck trust`
 pub fn trust(common: &Common, args: &TrustArgs) -> Done {
-    let env = load::environment(common).map_err(|diagnostics| problems(&diagnostics))?;
+    let (env, files) = load::here(common)?;
     let store = TrustStore::of(&env)
         .ok_or_else(|| output::refuse("there is no folder in which approvals could be kept"))?;
-    let passed = read(common, &env, &store)?;
+    let passed = read(&files, &env, &store)?;
     let reviews = store.review(&passed.reviewed);
     match &args.verb {
         None | Some(TrustVerb::List) => Ok(list(&reviews, args.json)),
@@ -39,9 +38,8 @@ pub fn trust(common: &Common, args: &TrustArgs) -> Done {
     }
 }
 
-fn read(common: &Common, env: &Environment, store: &TrustStore) -> Result<Passed, Exit> {
-    let files = load::files(common, env);
-    let loaded = load::load_files(&files, env).map_err(|d| problems(&d))?;
+fn read(files: &[PathBuf], env: &Environment, store: &TrustStore) -> Result<Passed, Exit> {
+    let loaded = load::load_files(files, env).map_err(|d| problems(&d))?;
     let wrong: Vec<_> = loaded.diagnostics.iter().filter(|d| d.is_error()).cloned().collect();
     if !wrong.is_empty() {
         // The other servers can be approved all the same.
@@ -55,7 +53,7 @@ fn list(reviews: &[Review], json: bool) -> Exit {
     let exit = if open { Exit::Failed } else { Exit::Ok };
     if json {
         let servers: Vec<Value> = reviews.iter().map(as_json).collect();
-        return output::print(&(safe::pretty(&json!({ "servers": servers })) + "\n"), exit);
+        return output::json(&json!({ "servers": servers }), exit);
     }
     let mut out = String::new();
     for review in reviews {

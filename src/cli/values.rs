@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::base::text::nearest;
+use crate::mcp::capabilities::kind_of;
 
 /// Builds the arguments from words: at most one JSON object first, then `key=value` pairs that add
 /// to it or replace.
@@ -268,17 +269,6 @@ fn parse(text: &str, wanted: &[&str]) -> Result<Value, String> {
 /// `1.0` is an integer (JSON Schema 2020-12, section 4.2.3).
 fn is_whole(value: &Value) -> bool {
     value.as_f64().is_some_and(|n| n.fract() == 0.0 && n.is_finite())
-}
-
-fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "text",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
-    }
 }
 
 #[cfg(test)]

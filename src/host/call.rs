@@ -265,7 +265,12 @@ impl CallOutcome {
     /// resource's `contents`, one after the other on lines of their own. What is no text (pictures,
     /// blobs, `structuredContent`) is left out.
     pub fn text(&self) -> String {
-        let list = |key: &str| self.result[key].as_array().map(Vec::as_slice).unwrap_or_default();
+        Self::text_of(&self.result)
+    }
+
+    /// The same of a result alone.
+    pub(crate) fn text_of(result: &serde_json::Value) -> String {
+        let list = |key: &str| result[key].as_array().map(Vec::as_slice).unwrap_or_default();
         let messages = list("messages").iter().filter_map(|message| message.get("content"));
         let blocks = list("content").iter().chain(messages).chain(list("contents"));
         let text = |block: &serde_json::Value| {

@@ -101,6 +101,16 @@ pub fn hashed(name: &str, of: &str) -> String {
     out
 }
 
+/// The server that a name begins with, the longest of them, and the rest of the name.
+pub fn owner<'a, 's>(
+    asked: &'a str,
+    servers: impl IntoIterator<Item = &'s str>,
+) -> Option<(&'s str, &'a str)> {
+    let rest = |server: &str| asked.strip_prefix(server)?.strip_prefix(['.', ':', '/']);
+    let found = servers.into_iter().filter_map(|server| Some((server, rest(server)?)));
+    found.max_by_key(|(server, _)| server.len())
+}
+
 pub(super) fn split<'a>(asked: &'a str, server: &ServerName) -> Option<&'a str> {
     asked.strip_prefix(server.as_str())?.strip_prefix(['.', ':', '/'])
 }

@@ -490,7 +490,7 @@ fn block(object: &Map<String, Value>, key: &str) -> Option<SafeText> {
     object.get(key)?.as_str().map(SafeText::block)
 }
 
-pub(super) const fn kind_of(value: &Value) -> &'static str {
+pub(crate) const fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

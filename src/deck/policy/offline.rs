@@ -8,6 +8,7 @@ use crate::base::Timestamp;
 use crate::config::{Environment, McpConfig};
 use crate::deck::policy::file::TrustedFile;
 use crate::deck::policy::{GrantStore, PinFile, PolicyFile, load, state_path};
+use crate::host::naming;
 use crate::host::policy::{
     Action, Decision, Digest, Grants, Pins, Policy, Principal, ServerDigests, Target, TargetKind,
 };
@@ -60,14 +61,10 @@ impl Offline {
         asked: &str,
     ) -> Decision {
         let servers = self.config.servers.keys().map(crate::base::ServerName::as_str);
-        let within = |server: &&str| {
-            asked.strip_prefix(server).is_some_and(|rest| rest.starts_with(['.', ':', '/']))
-        };
-        let own = servers.filter(within).max_by_key(|server| server.len());
-        let (server, name) = match (kind, own) {
+        let (server, name) = match (kind, naming::owner(asked, servers)) {
             (TargetKind::Resource, _) | (_, None) => ("", asked),
             (TargetKind::Server, Some(_)) => (asked, ""),
-            (_, Some(server)) => (server, asked.get(server.len() + 1..).unwrap_or_default()),
+            (_, Some(own)) => own,
         };
         let pinned = self.policy.pins.servers.get(server);
         let tool = pinned.and_then(|pinned| pinned.tools.get(name));
