@@ -208,7 +208,7 @@ fn of_recording(recording: Recording) -> std::io::Result<Vec<Recorded>> {
     let mut out = Vec::new();
     for line in recording {
         let Line::Frame(frame) = line? else { continue };
-        let (Some(method), Some(target)) = (frame.method, frame.target) else { continue };
+        let (Some(method), Some(target)) = (&frame.method, &frame.target) else { continue };
         if (frame.direction, frame.kind) != (Direction::Out, MessageKind::Request) {
             continue;
         }

@@ -16,6 +16,7 @@ mod write;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -58,11 +59,11 @@ pub enum Line {
     /// What this is.
     Header(Header),
     /// A fact about the host or a server.
-    Fact(Record),
+    Fact(Arc<Record>),
     /// A message, or a line that is none.
-    Frame(TrafficRecord),
+    Frame(Arc<TrafficRecord>),
     /// A line of a log.
-    Log(LogRecord),
+    Log(Arc<LogRecord>),
     /// What the person said to a model.
     Chat {
         /// When.
@@ -160,7 +161,10 @@ impl Line {
 /// A recording that is read line by line; compressed ones (gzip) too.
 pub struct Recording {
     header: Header,
-    lines: Box<dyn BufRead + Send>,
+    blocks: Blocks,
+    /// The block that is read, and where its next line begins.
+    text: Vec<u8>,
+    at: usize,
     number: usize,
 }
 
@@ -170,14 +174,9 @@ impl Recording {
     /// # Errors
     /// When the file cannot be read, or is no recording of a version that is known.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let mut file = BufReader::new(File::open(path)?);
-        let is_gzip = file.fill_buf()?.starts_with(&[0x1f, 0x8b]);
-        let lines: Box<dyn BufRead + Send> = if is_gzip {
-            Box::new(BufReader::new(flate2::bufread::MultiGzDecoder::new(file)))
-        } else {
-            Box::new(file)
-        };
-        let mut recording = Self { header: Header::default(), lines, number: 0 };
+        let blocks = Blocks::open(path)?;
+        let mut recording =
+            Self { header: Header::default(), blocks, text: Vec::new(), at: 0, number: 0 };
         recording.header = header(recording.next())?;
         Ok(recording)
     }
@@ -186,35 +185,23 @@ impl Recording {
     pub fn header(&self) -> &Header {
         &self.header
     }
-
-    /// The next line as it stands, without its end; `None` at the end.
-    fn text(&mut self) -> Option<io::Result<Vec<u8>>> {
-        let mut text = Vec::new();
-        let mut limited = (&mut self.lines).take(LONGEST as u64 + 1);
-        match limited.read_until(b'\n', &mut text) {
-            Ok(0) => None,
-            // A line without an end was being written when the program was killed.
-            Ok(_) if text.last() != Some(&b'\n') => {
-                (text.len() > LONGEST).then(|| Err(invalid("a line is longer than 64 MiB")))
-            }
-            Ok(_) => {
-                self.number += 1;
-                Some(Ok(text))
-            }
-            Err(error) => Some(Err(error)),
-        }
-    }
 }
 
 impl Iterator for Recording {
     type Item = io::Result<Line>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let text = match self.text()? {
-            Ok(text) => text,
-            Err(error) => return Some(Err(error)),
-        };
-        let line = serde_json::from_slice(&text);
+        while self.at == self.text.len() {
+            match self.blocks.next_block().transpose()? {
+                Ok((_, text)) => (self.text, self.at) = (text, 0),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        let rest = &self.text[self.at..];
+        let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
+        self.at += end;
+        self.number += 1;
+        let line = serde_json::from_slice(&rest[..end]);
         Some(line.map_err(|error| invalid(format!("line {}: {error}", self.number))))
     }
 }

@@ -169,7 +169,7 @@ impl Recorded {
                         }
                     };
                     let sent = match frame.kind {
-                        MessageKind::Junk => Sent::Junk(frame.body.into()),
+                        MessageKind::Junk => Sent::Junk(frame.body.to_string()),
                         _ => Sent::Message(message),
                     };
                     push(&mut exchanges, to, frame.at, sent);
@@ -178,7 +178,7 @@ impl Recorded {
                     push(&mut exchanges, newest, log.at, Sent::Stderr(log.text.to_string()));
                 }
                 Line::Fact(record) => {
-                    let Fact::Exited { exit, .. } = record.fact else { continue };
+                    let Fact::Exited { exit, .. } = &record.fact else { continue };
                     open.clear();
                     if !exit.expected {
                         let how = exit.describe();

@@ -301,13 +301,7 @@ impl Inner {
             news
         };
         if let Some(file) = &self.pins {
-            let kept = file.change(|kept: &mut PinFile| {
-                let mut pins = Pins { enforced: true, servers: std::mem::take(&mut kept.servers) };
-                let news = observe(&mut pins);
-                kept.servers.clone_from(&pins.servers);
-                (news, pins)
-            });
-            match kept {
+            match change(file, observe) {
                 Ok(pins) => state.pins = pins,
                 Err(problem) => notices.push(problem),
             }
@@ -333,17 +327,27 @@ impl Inner {
 
     fn review(&self, accept: impl FnOnce(&mut Pins)) -> Result<(), String> {
         match &self.pins {
-            Some(file) => file.change(|kept: &mut PinFile| {
-                let mut pins = Pins { enforced: true, servers: std::mem::take(&mut kept.servers) };
-                accept(&mut pins);
-                kept.servers = pins.servers;
-                (true, ())
-            })?,
+            Some(file) => {
+                change(file, |pins| {
+                    accept(pins);
+                    true
+                })?;
+            }
             None => accept(&mut self.state.lock().pins),
         }
         self.look();
         Ok(())
     }
+}
+
+/// Changes what was reviewed, in its file; `change` says whether there is anything to write.
+fn change(file: &TrustedFile, change: impl FnOnce(&mut Pins) -> bool) -> Result<Pins, String> {
+    file.change(|kept: &mut PinFile| {
+        let mut pins = Pins { enforced: true, servers: std::mem::take(&mut kept.servers) };
+        let news = change(&mut pins);
+        kept.servers.clone_from(&pins.servers);
+        (news, pins)
+    })
 }
 
 type Servers = [(

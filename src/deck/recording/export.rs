@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -59,7 +60,7 @@ pub(super) struct Contents {
     pub(super) operations: Operations,
     /// Request and answer of each operation.
     pub(super) bodies: HashMap<u64, [String; 2]>,
-    pub(super) facts: Vec<Record>,
+    pub(super) facts: Vec<Arc<Record>>,
     pub(super) frames: u64,
     pub(super) missed: u64,
 }
@@ -112,11 +113,11 @@ fn contents(
                 contents.frames += 1;
                 match contents.operations.frame(&frame) {
                     Step::Began(number) if with_bodies => {
-                        contents.bodies.insert(number, [frame.body.into(), String::new()]);
+                        contents.bodies.insert(number, [frame.body.to_string(), String::new()]);
                     }
                     Step::Ended(number) => {
                         if let Some([_, answer]) = contents.bodies.get_mut(&number) {
-                            *answer = frame.body.into();
+                            *answer = frame.body.to_string();
                         }
                     }
                     _ => {}

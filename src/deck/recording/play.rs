@@ -12,7 +12,7 @@ use super::{Blocks, Header, Line, Operations, header, invalid};
 use crate::base::{Batch, LogLevel, LogRecord, ServerName, Timestamp, Weighed};
 use crate::error::ErrorCode;
 use crate::host::metrics::{Ending, Metrics, ServerMetrics};
-use crate::host::{CallView, Fact, HostView, Record};
+use crate::host::{CallView, Fact, HostView};
 use crate::mcp::{CallId, Direction, MessageKind, TrafficRecord};
 
 /// Messages, and lines of logs, that are there before a moment.
@@ -163,36 +163,7 @@ pub struct Player {
     at: Timestamp,
     /// The first line that did not happen yet: its block, and its number there.
     line: (usize, usize),
-    cached: Option<(usize, Arc<[Entry]>)>,
-}
-
-/// A line that is shared.
-#[derive(Debug)]
-enum Entry {
-    Fact(Record),
-    Frame(Arc<TrafficRecord>),
-    Log(Arc<LogRecord>),
-    Other,
-}
-
-impl Entry {
-    fn new(line: Line) -> Self {
-        match line {
-            Line::Fact(record) => Self::Fact(record),
-            Line::Frame(record) => Self::Frame(Arc::new(record)),
-            Line::Log(record) => Self::Log(Arc::new(record)),
-            _ => Self::Other,
-        }
-    }
-
-    fn at(&self) -> Timestamp {
-        match self {
-            Self::Fact(record) => record.at,
-            Self::Frame(record) => record.at,
-            Self::Log(record) => record.at,
-            Self::Other => Timestamp(0),
-        }
-    }
+    cached: Option<(usize, Arc<[Line]>)>,
 }
 
 impl Player {
@@ -289,18 +260,18 @@ impl Player {
         self.at = to.clamp(self.at, self.scan.until.max(self.at));
         while self.line.0 < self.scan.index.len() {
             let entries = self.entries(self.line.0)?;
-            let happened = |entry: &&Entry| entry.at() <= self.at;
+            let happened = |line: &&Line| line.at().unwrap_or_default() <= self.at;
             let rest = entries.get(self.line.1..).unwrap_or_default();
             for entry in rest.iter().take_while(happened) {
                 self.line.1 += 1;
                 match entry {
-                    Entry::Fact(record) => {
+                    Line::Fact(record) => {
                         changed = true;
                         self.scan.view.apply(record);
                     }
-                    Entry::Frame(record) => add(&mut news.frames, record),
-                    Entry::Log(record) => add(&mut news.logs, record),
-                    Entry::Other => {}
+                    Line::Frame(record) => add(&mut news.frames, record),
+                    Line::Log(record) => add(&mut news.logs, record),
+                    _ => {}
                 }
             }
             if self.line.1 < entries.len() {
@@ -335,9 +306,9 @@ impl Player {
             let (mut older, mut older_logs) = (Vec::new(), Vec::new());
             for entry in self.entries(before)?.iter() {
                 match entry {
-                    Entry::Frame(record) => older.push(Arc::clone(record)),
-                    Entry::Log(record) => older_logs.push(Arc::clone(record)),
-                    Entry::Fact(_) | Entry::Other => {}
+                    Line::Frame(record) => older.push(Arc::clone(record)),
+                    Line::Log(record) => older_logs.push(Arc::clone(record)),
+                    _ => {}
                 }
             }
             bytes += older.iter().map(|item| item.bytes()).sum::<usize>();
@@ -361,10 +332,10 @@ impl Player {
             (all, (block, _)) if block >= all => (all - 1, usize::MAX),
             (_, line) => line,
         };
-        let is_one = |entry: &&Entry| match entry {
-            Entry::Frame(_) => which == 0,
-            Entry::Log(_) => which == 1,
-            Entry::Fact(_) | Entry::Other => false,
+        let is_one = |line: &&Line| match line {
+            Line::Frame(_) => which == 0,
+            Line::Log(_) => which == 1,
+            _ => false,
         };
         let entries = self.entries(block)?;
         let within = entries.iter().take(line).filter(is_one).count() as u64;
@@ -381,15 +352,14 @@ impl Player {
         Ok(())
     }
 
-    fn entries(&mut self, block: usize) -> io::Result<Arc<[Entry]>> {
+    fn entries(&mut self, block: usize) -> io::Result<Arc<[Line]>> {
         if let Some((of, entries)) = &self.cached
             && *of == block
         {
             return Ok(Arc::clone(entries));
         }
         let text = self.scan.blocks.block(self.scan.index[block].place)?;
-        let entries: Arc<[Entry]> =
-            lines(&text).map(|line| whole(line).map(Entry::new)).collect::<io::Result<_>>()?;
+        let entries: Arc<[Line]> = lines(&text).map(whole).collect::<io::Result<_>>()?;
         self.cached = Some((block, Arc::clone(&entries)));
         Ok(entries)
     }

@@ -9,17 +9,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use regex::Regex;
-use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Blocks, Header, Line, Recording, VERSION};
-use crate::base::{Clock, LogRecord, Timestamp};
+use crate::base::{Clock, Timestamp};
 use crate::config::print;
 use crate::host::{Host, Record};
-use crate::mcp::TrafficRecord;
 
 /// Size at which a file is put aside and another begun, in bytes; the one before is kept.
 const ROTATE: u64 = 1 << 30;
@@ -115,19 +113,6 @@ struct Source<'a> {
     latest: Timestamp,
 }
 
-/// One line, as it is written.
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "camelCase")]
-enum Written<'a> {
-    Header(&'a Header),
-    Fact(Arc<Record>),
-    Frame(Arc<TrafficRecord>),
-    Log(Arc<LogRecord>),
-    Chat { at: Timestamp, text: String },
-    Missed { facts: u64, frames: u64, logs: u64 },
-    End { at: Timestamp },
-}
-
 impl<'a> Source<'a> {
     fn of(host: &'a Host, said: mpsc::Receiver<(Timestamp, String)>) -> Self {
         let facts = host.subscribe();
@@ -148,12 +133,12 @@ impl<'a> Source<'a> {
             let records = logs.read(self.log, BATCH);
             (self.frame, self.log) = (frames.next, records.next);
             let missed_now =
-                Written::Missed { facts: missed, frames: frames.missed, logs: records.missed };
+                Line::Missed { facts: missed, frames: frames.missed, logs: records.missed };
             if std::mem::take(&mut missed) + frames.missed + records.missed > 0 {
                 lines.push((Timestamp(0), missed_now));
             }
-            lines.extend(frames.items.into_iter().map(|item| (item.at, Written::Frame(item))));
-            lines.extend(records.items.into_iter().map(|item| (item.at, Written::Log(item))));
+            lines.extend(frames.items.into_iter().map(|item| (item.at, Line::Frame(item))));
+            lines.extend(records.items.into_iter().map(|item| (item.at, Line::Log(item))));
             let was_idle = lines.is_empty();
             lines.sort_by_key(|(at, _)| *at);
             let since = self.host.clock().now().0.saturating_sub(GATHER.as_micros() as u64);
@@ -167,14 +152,14 @@ impl<'a> Source<'a> {
             if output.flush()? {
                 // A file can be read alone: what the view is made of stands in each.
                 for fact in self.host.journal().into_iter().filter(|fact| fact.seq <= self.seq) {
-                    output.line(&Written::Fact(fact))?;
+                    output.line(&Line::Fact(fact))?;
                 }
             }
             if !was_idle && (is_last || self.frame < traffic.span().end) {
                 continue;
             }
             if is_last {
-                output.line(&Written::End { at: self.host.clock().now() })?;
+                output.line(&Line::End { at: self.host.clock().now() })?;
                 return output.flush().map(drop);
             }
             // While lines wait, this looks again by itself and does not listen: to wake it, or only
@@ -204,7 +189,7 @@ impl<'a> Source<'a> {
 
     /// Takes the facts that are kept, and subscribes to those that follow: at first, and after
     /// more came than could wait here. Gives how many are lost.
-    fn catch_up(&mut self, lines: &mut Vec<(Timestamp, Written<'_>)>) -> u64 {
+    fn catch_up(&mut self, lines: &mut Vec<(Timestamp, Line)>) -> u64 {
         self.facts = self.host.subscribe();
         let begins = self.seq == 0;
         let mut missed = 0;
@@ -215,7 +200,7 @@ impl<'a> Source<'a> {
         missed
     }
 
-    fn take_facts(&mut self, lines: &mut Vec<(Timestamp, Written<'_>)>) -> u64 {
+    fn take_facts(&mut self, lines: &mut Vec<(Timestamp, Line)>) -> u64 {
         let mut missed = 0;
         loop {
             match self.facts.try_recv() {
@@ -227,21 +212,21 @@ impl<'a> Source<'a> {
     }
 
     /// Takes a fact that is new; gives how many before it are lost.
-    fn take(&mut self, fact: Arc<Record>, lines: &mut Vec<(Timestamp, Written<'_>)>) -> u64 {
+    fn take(&mut self, fact: Arc<Record>, lines: &mut Vec<(Timestamp, Line)>) -> u64 {
         if fact.seq <= self.seq {
             return 0;
         }
         let missed = fact.seq - self.seq - 1;
         self.seq = fact.seq;
         self.latest = self.latest.max(fact.at);
-        lines.push((self.latest, Written::Fact(fact)));
+        lines.push((self.latest, Line::Fact(fact)));
         missed
     }
 }
 
 /// A message to a model.
-fn chat((at, text): (Timestamp, String)) -> (Timestamp, Written<'static>) {
-    (at, Written::Chat { at, text })
+fn chat((at, text): (Timestamp, String)) -> (Timestamp, Line) {
+    (at, Line::Chat { at, text })
 }
 
 /// The file that is written, which begins anew when it is full.
@@ -274,13 +259,12 @@ impl Output {
     }
 
     fn begin(&mut self) -> io::Result<()> {
-        let header = self.header.clone();
         self.bytes = 0;
-        self.line(&Written::Header(&header))?;
+        self.line(&Line::Header(self.header.clone()))?;
         self.file.flush()
     }
 
-    fn line(&mut self, line: &Written<'_>) -> io::Result<()> {
+    fn line(&mut self, line: &Line) -> io::Result<()> {
         self.text.clear();
         serde_json::to_writer(&mut self.text, line)?;
         self.text.push(b'\n');
@@ -547,7 +531,7 @@ mod tests {
         let mut output = Output::create(&path, Value::Null).unwrap();
         output.most = 1_000;
         for at in 0..60 {
-            output.line(&Written::End { at: Timestamp(at) }).unwrap();
+            output.line(&Line::End { at: Timestamp(at) }).unwrap();
             output.flush().unwrap();
         }
         output.close().unwrap();
