@@ -13,7 +13,18 @@ use crate::config::Diagnostic;
 
 /// Stable code of an error; the spelling is part of every machine-readable output.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
 )]
 pub enum ErrorCode {
     /// The configuration cannot be used.
@@ -45,6 +56,7 @@ pub enum ErrorCode {
     /// A policy refuses the call.
     PolicyBlocked,
     /// A fault of the host itself.
+    #[default]
     Internal,
 }
 
@@ -94,6 +106,18 @@ pub struct Violation {
     pub keyword: String,
 }
 
+impl Violation {
+    /// Where it is: `/` for the whole value.
+    pub(crate) fn place(&self) -> &str {
+        place(&self.pointer)
+    }
+}
+
+/// A JSON pointer as it is shown: `/` for the whole value.
+pub(crate) const fn place(pointer: &str) -> &str {
+    if pointer.is_empty() { "/" } else { pointer }
+}
+
 /// An error of the engine. Clone-able and serialisable, because front ends keep and show it.
 ///
 /// One pointer wide, so that results stay small; its fields are those of [`ErrorBody`], reached
@@ -103,7 +127,7 @@ pub struct Violation {
 pub struct Error(Box<ErrorBody>);
 
 /// The fields of an [`Error`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorBody {
     /// Stable code.
@@ -181,22 +205,7 @@ impl RpcError {
 impl Error {
     /// An error with a code and a message.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self(Box::new(ErrorBody {
-            code,
-            server: None,
-            request: None,
-            message: message.into(),
-            help: None,
-            candidates: Vec::new(),
-            violations: Vec::new(),
-            diagnostics: Vec::new(),
-            rpc: None,
-            answered: false,
-            unauthorized: false,
-            retry_after: None,
-            denial: None,
-            raw: None,
-        }))
+        Self(Box::new(ErrorBody { code, message: message.into(), ..ErrorBody::default() }))
     }
 
     /// Most bytes of raw text that are kept.
@@ -284,8 +293,7 @@ impl fmt::Display for Error {
             write!(f, " (candidates: {})", self.candidates.join(", "))?;
         }
         for violation in &self.violations {
-            let at = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
-            write!(f, "\n  {at}: {}", violation.message)?;
+            write!(f, "\n  {}: {}", violation.place(), violation.message)?;
         }
         if let Some(help) = &self.help {
             // After a list of places the advice would read as part of the last one.

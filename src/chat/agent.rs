@@ -629,8 +629,7 @@ fn refused(catalog: &Catalog, call: &ToolCall, error: &Error) -> String {
         _ => outside.message,
     };
     for violation in &outside.violations {
-        let at = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
-        let _ = write!(text, "\n{at}: {}", violation.message);
+        let _ = write!(text, "\n{}: {}", violation.place(), violation.message);
     }
     text
 }

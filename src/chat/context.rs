@@ -1,5 +1,6 @@
 //! What fits a model: estimates of tokens, and what is shortened when it does not. Pure.
 
+use crate::base::text::cut;
 use crate::chat::llm::{Message, Prompt, Reply};
 
 /// Part of the context above which something is shortened, in percent; the rest is for the answer.
@@ -91,12 +92,11 @@ pub fn shorten(text: &mut String, keep: usize) {
     if text.len() <= keep {
         return;
     }
-    let (head, tail) = (keep * 3 / 4, keep / 4);
-    let head = (0..=head).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    let tail = (text.len() - tail..=text.len()).find(|at| text.is_char_boundary(*at));
+    let head = cut(text, keep * 3 / 4);
+    let tail = (text.len() - keep / 4..=text.len()).find(|at| text.is_char_boundary(*at));
     let tail = tail.unwrap_or(text.len());
-    let left_out = tail - head;
-    *text = format!("{}\n[{left_out} bytes left out]\n{}", &text[..head], &text[tail..]);
+    let left_out = tail - head.len();
+    *text = format!("{head}\n[{left_out} bytes left out]\n{}", &text[tail..]);
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use super::subject::{Entry, Subject, brief};
 use super::{Finding, Severity, rule};
 use crate::base::text::nearest;
 use crate::config::diagnostics::child;
+use crate::error::place;
 use crate::host::CallOutcome;
 use crate::host::validate::{Validator, Verdict};
 
@@ -570,8 +571,7 @@ impl ResultExpectation {
 
 /// Where a value does not fit, and why.
 pub(super) fn misfit(pointer: &str, message: &str) -> String {
-    let at = if pointer.is_empty() { "/" } else { pointer };
-    format!("{}: {}", brief(at, 120), brief(message, 200))
+    format!("{}: {}", brief(place(pointer), 120), brief(message, 200))
 }
 
 /// A finding about a sample call.

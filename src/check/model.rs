@@ -14,9 +14,21 @@ use crate::config::{Diagnostic, Position, Severity};
 ///
 /// Ordered by weight: the worst of several is their maximum.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    JsonSchema,
+    strum::IntoStaticStr,
 )]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Verdict {
     /// Nothing is wrong that weighs enough.
     #[default]
@@ -31,13 +43,8 @@ pub enum Verdict {
 
 impl Verdict {
     /// The word shown.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Violated => "violated",
-            Self::Incomplete => "incomplete",
-            Self::Usage => "usage",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     /// The exit code of the program.

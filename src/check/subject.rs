@@ -163,7 +163,6 @@ impl Subject {
             server_info: session.map(|s| Arc::clone(&s.server_info)),
             capabilities: session.map(|s| Arc::clone(&s.capabilities)),
             instructions: session.and_then(|s| s.instructions.as_ref()).map(ToString::to_string),
-            authorization: Value::Null,
             tools: lists.tools.iter().map(|t| Arc::clone(&t.raw)).collect(),
             prompts: lists.prompts.iter().map(|p| Arc::clone(&p.raw)).collect(),
             resources: lists.resources.iter().map(|r| Arc::clone(&r.raw)).collect(),
@@ -174,8 +173,7 @@ impl Subject {
             protocol: view.findings.iter().cloned().collect(),
             protocol_counts: view.finding_counts.clone(),
             exit: view.exit.clone(),
-            denied: BTreeMap::new(),
-            interrupted: None,
+            ..Self::default()
         }
     }
 }

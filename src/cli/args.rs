@@ -302,12 +302,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 fn parse_severity(text: &str) -> Result<Severity, String> {
-    match text {
-        "note" => Ok(Severity::Note),
-        "warning" => Ok(Severity::Warning),
-        "error" => Ok(Severity::Error),
-        _ => Err("write note, warning or error".to_owned()),
-    }
+    text.parse().map_err(|_| "write note, warning or error".to_owned())
 }
 
 #[cfg(test)]

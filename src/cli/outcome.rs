@@ -122,7 +122,7 @@ impl Printer<'_> {
             ("argument ", &outcome.guard_warnings),
         ] {
             for violation in all {
-                output::complain(&format!("{what}{}: {}", place(violation), violation.message));
+                output::complain(&format!("{what}{}: {}", violation.place(), violation.message));
             }
         }
         for finding in &outcome.findings {
@@ -239,14 +239,10 @@ impl Serialize for Object<'_> {
 /// What was found about one call.
 fn findings_of(outcome: &CallOutcome) -> Vec<Value> {
     let schema = outcome.output_violations.iter().map(|violation| {
-        let message = format!("structuredContent {}: {}", place(violation), violation.message);
+        let message = format!("structuredContent {}: {}", violation.place(), violation.message);
         json!({"kind": "output-schema", "message": message, "pointer": violation.pointer})
     });
     schema.chain(outcome.findings.iter().map(finding_json)).collect()
-}
-
-fn place(violation: &Violation) -> &str {
-    if violation.pointer.is_empty() { "/" } else { &violation.pointer }
 }
 
 /// A finding as the JSON of every command shows it.

@@ -12,17 +12,30 @@ use crate::config::source::Source;
 
 /// How much a problem weighs.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, strum::Display,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+    strum::Display,
+    strum::EnumString,
 )]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
-#[derive(schemars::JsonSchema)]
 pub enum Severity {
     /// Worth knowing; nothing has to change.
     Note,
     /// Probably a mistake; the file is still used.
     Warning,
     /// The file (or the server it names) cannot be used.
+    #[default]
     Error,
 }
 
@@ -80,7 +93,7 @@ pub struct Mark {
 }
 
 /// One problem of a configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
     /// Stable id, for example `config/unknown-key`.
     pub rule: String,
@@ -106,17 +119,7 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// A problem that belongs to no place in a file.
     pub fn new(rule: &str, severity: Severity, message: impl Into<String>) -> Self {
-        Self {
-            rule: rule.to_owned(),
-            severity,
-            at: Position::default(),
-            pointer: String::new(),
-            server: None,
-            message: message.into(),
-            snippet: String::new(),
-            mark: Mark::default(),
-            help: None,
-        }
+        Self { rule: rule.to_owned(), severity, message: message.into(), ..Self::default() }
     }
 
     /// Whether it keeps the file, or the server it names, from being used.

@@ -120,15 +120,9 @@ pub(crate) fn read(source: &Source, env: &Environment) -> FileContent {
     let ids: Vec<String> = inputs.iter().map(|input| input.id.clone()).collect();
     let is_plain = |i: &&InputConfig| i.kind != InputKind::PromptString { password: true };
     let plain: Vec<String> = inputs.iter().filter(is_plain).map(|input| input.id.clone()).collect();
-    let scope = Scope {
-        env,
-        workspace: env.workspace_of(source.file()),
-        inputs: &ids,
-        commands: &commands,
-        local: &[],
-        plain: &plain,
-        stand_in: None,
-    };
+    let workspace = env.workspace_of(source.file());
+    let scope =
+        Scope { workspace, inputs: &ids, commands: &commands, plain: &plain, ..Scope::of(env) };
     let folder = env.absolute(&project_of(source.file()));
     for entry in found {
         let server = server(&entry, &mut problems, (&scope, &folder), &mut out);

@@ -24,27 +24,15 @@ impl Refusal {
     }
 }
 
+/// The requests that have a polite answer.
+const METHODS: &str = "\
+    initialize server/discover ping tools/list tools/call prompts/list prompts/get resources/list \
+    resources/templates/list resources/read resources/subscribe resources/unsubscribe \
+    completion/complete logging/setLevel subscriptions/listen";
+
 /// Whether the method has a polite answer.
 pub(crate) fn knows(method: &str) -> bool {
-    method.starts_with("notifications/")
-        || matches!(
-            method,
-            "initialize"
-                | "server/discover"
-                | "ping"
-                | "tools/list"
-                | "tools/call"
-                | "prompts/list"
-                | "prompts/get"
-                | "resources/list"
-                | "resources/templates/list"
-                | "resources/read"
-                | "resources/subscribe"
-                | "resources/unsubscribe"
-                | "completion/complete"
-                | "logging/setLevel"
-                | "subscriptions/listen"
-        )
+    method.starts_with("notifications/") || METHODS.split(' ').any(|known| known == method)
 }
 
 /// The result of a request as JSON text.

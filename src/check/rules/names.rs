@@ -102,20 +102,8 @@ pub(super) fn shape(name: &str) -> String {
 // Annotations of tools that contradict each other or the tool's own name.
 
 /// Verbs of names that change or remove something for good.
-const DESTRUCTIVE: [&str; 12] = [
-    "delete",
-    "remove",
-    "drop",
-    "destroy",
-    "erase",
-    "wipe",
-    "kill",
-    "truncate",
-    "uninstall",
-    "purge",
-    "terminate",
-    "revoke",
-];
+const DESTRUCTIVE: &str =
+    "delete remove drop destroy erase wipe kill truncate uninstall purge terminate revoke";
 /// Verbs of names that change something.
 const WRITING: [&str; 10] =
     ["write", "create", "update", "insert", "edit", "send", "move", "rename", "upload", "set"];
@@ -129,7 +117,7 @@ fn contradiction(tool: &Entry<'_>) -> Option<Finding> {
     let hints = tool.raw.get("annotations")?;
     let hint = |key: &str| hints.get(key).and_then(Value::as_bool);
     let verb = first_word(tool.id());
-    let destructive = DESTRUCTIVE.contains(&verb.as_str());
+    let destructive = DESTRUCTIVE.split(' ').any(|word| word == verb);
     let writing = WRITING.contains(&verb.as_str());
     let message = match (hint("readOnlyHint"), hint("destructiveHint")) {
         (Some(true), Some(true)) => "`readOnlyHint` and `destructiveHint` are both true".to_owned(),
@@ -178,27 +166,20 @@ pub fn bytes(subject: &Subject) -> u64 {
 
 /// Compares one server with its budget.
 pub(super) fn context(subject: &Subject, budgets: &Budgets) -> Option<Finding> {
-    let bytes = bytes(subject);
-    let tokens = bytes / BYTES_PER_TOKEN;
-    (tokens > budgets.context_tokens).then(|| {
-        let message = format!(
-            "{} tools take {bytes} bytes of context, about {tokens} tokens (estimated); the budget is {}",
-            subject.tools.len(),
-            budgets.context_tokens
-        );
-        finding("context/budget", "tools", message)
-    })
+    let what = format!("{} tools take", subject.tools.len());
+    over(&what, bytes(subject), budgets.context_tokens, "tools")
 }
 
 /// Compares all servers with the budget of the whole.
 pub(super) fn total(subjects: &[Subject], budgets: &Budgets) -> Option<Finding> {
-    let bytes: u64 = subjects.iter().map(bytes).sum();
+    let bytes = subjects.iter().map(bytes).sum();
+    over("all servers together take", bytes, budgets.total_context_tokens, "")
+}
+
+fn over(what: &str, bytes: u64, budget: u64, place: &str) -> Option<Finding> {
     let tokens = bytes / BYTES_PER_TOKEN;
-    (tokens > budgets.total_context_tokens).then(|| {
-        let message = format!(
-            "all servers together take {bytes} bytes of context, about {tokens} tokens (estimated); the budget is {}",
-            budgets.total_context_tokens
-        );
-        finding("context/budget", "", message)
-    })
+    let message = format!(
+        "{what} {bytes} bytes of context, about {tokens} tokens (estimated); the budget is {budget}"
+    );
+    (tokens > budget).then(|| finding("context/budget", place, message))
 }
