@@ -80,6 +80,27 @@ pub struct Signals {
     pub force: CancellationToken,
 }
 
+/// How often somebody who waits is told the time.
+pub(crate) const TICK: Duration = Duration::from_secs(1);
+
+impl Signals {
+    /// Stops every server, at once when a person wants that; does `each` every second meanwhile.
+    pub async fn shut_down(&self, host: &Host, mut each: impl FnMut()) {
+        let mut tick = tokio::time::interval(TICK);
+        let stopping = host.shutdown();
+        tokio::pin!(stopping);
+        loop {
+            tokio::select! {
+                _ = &mut stopping => return,
+                () = self.force.cancelled() => break,
+                _ = tick.tick() => each(),
+            }
+        }
+        host.force_shutdown();
+        stopping.await;
+    }
+}
+
 /// Runs the check. `watch` sees the view whenever it changes.
 pub async fn run(
     mut plan: Plan,

@@ -9,7 +9,7 @@ use super::{output, recording, signals};
 use crate::base::human::Dur;
 use crate::base::{SafeText, ServerName};
 use crate::check::answers::Script;
-use crate::check::run::{Signals, is_settled};
+use crate::check::run::{TICK, is_settled};
 use crate::config::{Environment, McpConfig};
 use crate::deck::Deck;
 use crate::error::{Error, ErrorCode};
@@ -119,7 +119,7 @@ pub fn run_over(
         let recorder = match recording::start(job.common, &host) {
             Ok(recorder) => recorder,
             Err(message) => {
-                stop(&host, &signals).await;
+                signals.shut_down(&host, || ()).await;
                 return Err(Error::new(ErrorCode::Configuration, message));
             }
         };
@@ -139,7 +139,7 @@ pub fn run_over(
             } => exit,
             () = signals.stop.cancelled() => interrupted(),
         };
-        stop(&host, &signals).await;
+        signals.shut_down(&host, || ()).await;
         recording::finish(job.common, recorder).await;
         Ok(exit)
     });
@@ -187,7 +187,7 @@ async fn started(host: &Host, config: &McpConfig) {
     let mut progress = Progress::new();
     let mut view = host.view();
     // So that the time it shows goes on.
-    let mut tick = tokio::time::interval(Duration::from_secs(1));
+    let mut tick = tokio::time::interval(TICK);
     loop {
         let now = view.borrow_and_update().clone();
         let all = &config.servers;
@@ -201,24 +201,6 @@ async fn started(host: &Host, config: &McpConfig) {
         tokio::select! {
             changed = view.changed() => if changed.is_err() { break },
             _ = tick.tick() => {}
-        }
-    }
-}
-
-/// Stops every server; a second signal forces it.
-pub async fn stop(host: &Host, signals: &Signals) {
-    let stopping = host.shutdown();
-    tokio::pin!(stopping);
-    let force = async {
-        // After an interruption the second signal forces; before one, the first stops the wait.
-        signals.stop.cancelled().await;
-        signals.force.cancelled().await;
-    };
-    tokio::select! {
-        _ = &mut stopping => {}
-        () = force => {
-            host.force_shutdown();
-            stopping.await;
         }
     }
 }

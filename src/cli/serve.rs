@@ -175,7 +175,7 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Done {
         let recorder = match recording::start(common, &host) {
             Ok(recorder) => recorder,
             Err(message) => {
-                deck::stop(&host, &signals).await;
+                signals.shut_down(&host, || ()).await;
                 return Err(output::refuse(&message));
             }
         };
@@ -207,7 +207,7 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Done {
                 }
             }
         };
-        deck::stop(&host, &signals).await;
+        signals.shut_down(&host, || ()).await;
         recording::finish(common, recorder).await;
         served.map(|()| Exit::Ok).map_err(|message| output::refuse(&SafeText::line(&message)))
     });

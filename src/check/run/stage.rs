@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -11,7 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::doctor::name_of;
-use super::{Plan, Signals};
+use super::{Plan, Signals, TICK};
 use crate::base::ServerName;
 use crate::check::Finding;
 use crate::check::calls::{Called, PlannedCall};
@@ -23,9 +22,6 @@ use crate::host::{
     CallOptions, CallOutcome, Host, HostView, Origin, ServerState, ServerView, StepStatus,
     Validation,
 };
-
-/// How often `watch` is asked although nothing changed, so that it can show the time.
-const TICK: Duration = Duration::from_secs(1);
 
 /// What was seen while the servers ran.
 #[derive(Default)]
@@ -102,23 +98,11 @@ pub(super) async fn play(
     }
     // Whatever runs still is given up before the servers go.
     drop(work);
-    let stopping = host.shutdown();
-    tokio::pin!(stopping);
-    watch(&Arc::clone(&view.borrow()));
-    loop {
-        tokio::select! {
-            _ = &mut stopping => break,
-            () = signals.force.cancelled() => {
-                host.force_shutdown();
-                stopping.await;
-                break;
-            }
-            _ = tick.tick() => {
-                let now = Arc::clone(&view.borrow());
-                watch(&now);
-            }
-        }
-    }
+    let each = || {
+        let now = Arc::clone(&view.borrow());
+        watch(&now);
+    };
+    signals.shut_down(host, each).await;
     let now = Arc::clone(&view.borrow_and_update());
     settle(&now, plan, &mut seen);
     seen.last = now;
