@@ -1,8 +1,8 @@
 //! Changing a configuration file the way a careful person does: only what is meant changes,
 //! every other byte (comments, order, unknown keys, line ends) stays.
 //!
-//! [`apply`] is pure, text to text; [`save`] replaces the file atomically, keeps a copy of the
-//! old one in the user's own folder and gives an [`Undo`].
+//! [`apply`] is pure, text to text; [`write_with_backup`] replaces the file atomically, keeps a copy
+//! of the old one in the user's own folder and gives an [`Undo`].
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ pub mod put;
 mod save;
 mod splice;
 
-pub use save::{Undo, read, save, write_with_backup};
+pub use save::{Undo, read, write_with_backup};
 
 use splice::{Doc, insert, remove_at, replace_range};
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use mcpdeck::base::ServerName;
-use mcpdeck::config::edit::{Edit, EditError, apply, save};
+use mcpdeck::config::edit::{Edit, EditError, Undo, apply, read, write_with_backup};
 use mcpdeck::config::{Environment, load_text};
 use serde_json::{Value, json};
 
@@ -228,6 +228,13 @@ fn place() -> (tempfile::TempDir, PathBuf, Environment) {
     let file = dir.path().join("mcp.json");
     let env = Environment { state_dir: Some(dir.path().join("state")), ..Environment::default() };
     (dir, file, env)
+}
+
+fn save(file: &Path, edits: &[Edit], env: &Environment) -> Result<Undo, EditError> {
+    let before = read(file)?;
+    let start = before.clone().unwrap_or_default();
+    let after = edits.iter().try_fold(start, |text, edit| apply(&text, edit))?;
+    write_with_backup(file, before, after, env)
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Writing an edited file: all edits or none, atomically, with a copy of the old one.
+//! Writing an edited file: atomically, with a copy of the old one.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::base::atomic::{Readers, alone, replace};
 use crate::base::file::read_text;
 use crate::config::Environment;
-use crate::config::edit::{Edit, EditError, apply};
+use crate::config::edit::EditError;
 use crate::config::source::MAX_FILE_BYTES;
 
 /// Copies kept of one file.
@@ -24,20 +24,6 @@ pub struct Undo {
     pub backup: Option<PathBuf>,
 }
 
-/// Applies edits to a file, all or none, and replaces it atomically. A file that does not exist
-/// is made.
-///
-/// # Errors
-/// [`EditError`]; the file is then as it was.
-pub fn save(path: &Path, edits: &[Edit], env: &Environment) -> Result<Undo, EditError> {
-    alone(path, || {
-        let before = read(path)?;
-        let start = before.clone().unwrap_or_default();
-        let after = edits.iter().try_fold(start, |text, edit| apply(&text, edit))?;
-        write(path, before, after, env)
-    })
-}
-
 /// The text of a file; nothing when it does not exist yet.
 ///
 /// # Errors
@@ -46,7 +32,8 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
     read_text(path, MAX_FILE_BYTES)
 }
 
-/// Replaces a file by a text made elsewhere (an import), with backup and undo.
+/// Replaces a file atomically by its edited text, with backup and undo. A file that does not exist
+/// is made.
 ///
 /// # Errors
 /// [`EditError::ChangedSince`] when the file is not as `before` says any more, [`EditError::Io`].
@@ -60,26 +47,18 @@ pub fn write_with_backup(
         if read(path).map_err(|error| unsaved(path, &error))? != before {
             return Err(EditError::ChangedSince(path.to_path_buf()));
         }
-        write(path, before, after, env)
-    })
-}
-
-fn write(
-    path: &Path,
-    before: Option<String>,
-    after: String,
-    env: &Environment,
-) -> Result<Undo, EditError> {
-    let copy = match (&before, &env.state_dir) {
-        (Some(text), Some(state)) if *text != after => {
-            Some(backup(state, path, text).map_err(|error| unsaved(state, &error))?)
+        let copy = match (&before, &env.state_dir) {
+            (Some(text), Some(state)) if *text != after => {
+                Some(backup(state, path, text).map_err(|error| unsaved(state, &error))?)
+            }
+            _ => None,
+        };
+        if before.as_ref() != Some(&after) {
+            replace(path, after.as_bytes(), Readers::Default)
+                .map_err(|error| unsaved(path, &error))?;
         }
-        _ => None,
-    };
-    if before.as_ref() != Some(&after) {
-        replace(path, after.as_bytes(), Readers::Default).map_err(|error| unsaved(path, &error))?;
-    }
-    Ok(Undo { path: path.to_path_buf(), before, after, backup: copy })
+        Ok(Undo { path: path.to_path_buf(), before, after, backup: copy })
+    })
 }
 
 /// Names the place that could not be read or written, and what to do.
