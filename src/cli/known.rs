@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::base::file::{StateFile, file_key};
 use crate::base::{SafeText, ServerName};
 use crate::cli::values::{PARAMETERS, declared, types, word};
-use crate::config::{Environment, McpConfig, ServerConfig, TransportConfig};
+use crate::config::{Environment, McpConfig, Origins, ServerConfig};
 use crate::deck::{files, trust};
 use crate::host::policy::TargetKind;
 use crate::host::{HostView, ServerState, ServerView};
@@ -282,24 +282,9 @@ impl Offers {
 
 /// Everything of an entry on which its lists may depend.
 fn digest(server: &ServerConfig, salt: &str) -> String {
-    let mut parts = vec![salt.to_owned(), server.transport.kind().as_str().to_owned()];
-    let secrets = match &server.transport {
-        TransportConfig::Stdio(stdio) => {
-            parts.extend([stdio.command.clone(), stdio.args.len().to_string()]);
-            parts.extend(stdio.args.iter().cloned());
-            parts.push(format!("{:?} {}", stdio.cwd, stdio.inherit_env));
-            &stdio.env
-        }
-        TransportConfig::Http(http)
-        | TransportConfig::Sse(http)
-        | TransportConfig::WebSocket(http) => {
-            parts.push(http.url.to_string());
-            &http.headers
-        }
-    };
-    parts.extend(secrets.iter().flat_map(|(name, value)| [name.clone(), value.expose().into()]));
-    parts.push(format!("{:?} {:?} {:?}", server.protocol, server.tools, server.roots));
-    trust::digest(&parts.iter().map(String::as_str).collect::<Vec<_>>())
+    let runs = trust::Content::of(server, &Origins::new(), salt).hash;
+    let seen = format!("{:?} {:?} {:?}", server.protocol, server.tools, server.roots);
+    trust::digest(&[salt, &runs, &seen])
 }
 
 /// What can be typed and read: a name with characters that do not show is kept from nobody, but

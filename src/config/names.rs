@@ -1,6 +1,7 @@
 //! Names of servers: equal ones are refused (requirement C4), look-alikes are pointed out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
 
 use crate::config::hazards::is_hidden;
 
@@ -18,45 +19,26 @@ pub fn skeleton(name: &str) -> String {
     drawn.collect::<String>().replace("rn", "m").replace("vv", "w").replace("cl", "d")
 }
 
-/// The ASCII letter a character is mistaken for; the common ones, not the whole of Unicode.
+/// An ASCII letter, then the characters that are mistaken for it; the common ones, not the whole of
+/// Unicode.
+const ALIKE: &str = "\
+    aаα bвβ cсϲ dԁ eеҽ gɡ hһ iіιı jј kкκ mм nпη oοоօ0ОΟO pрρ sѕ tтτ uυս vνѵ wѡω xхχ yуγ AАΑ \
+    BВΒ CС EЕΕ HНΗ KКΚ MМΜ PРΡ SЅ TТΤ XХΧ lІΙI1|ӏⅼ -‐‑‒–—−";
+
+/// Those characters, each with its letter.
+static LETTERS: LazyLock<HashMap<char, char>> = LazyLock::new(|| {
+    let of = |word: &'static str| {
+        let letter = word.chars().next().unwrap_or_default();
+        word.chars().skip(1).map(move |c| (c, letter))
+    };
+    ALIKE.split(' ').flat_map(of).collect()
+});
+
+/// The ASCII letter a character is mistaken for.
 pub(crate) fn look(c: char) -> char {
     match c {
-        'а' | 'α' => 'a',
-        'в' | 'β' => 'b',
-        'с' | 'ϲ' => 'c',
-        'ԁ' => 'd',
-        'е' | 'ҽ' => 'e',
-        'ɡ' => 'g',
-        'һ' => 'h',
-        'і' | 'ι' | 'ı' => 'i',
-        'ј' => 'j',
-        'к' | 'κ' => 'k',
-        'м' => 'm',
-        'п' | 'η' => 'n',
-        'ο' | 'о' | 'օ' | '0' | 'О' | 'Ο' | 'O' => 'o',
-        'р' | 'ρ' => 'p',
-        'ѕ' => 's',
-        'т' | 'τ' => 't',
-        'υ' | 'ս' => 'u',
-        'ν' | 'ѵ' => 'v',
-        'ѡ' | 'ω' => 'w',
-        'х' | 'χ' => 'x',
-        'у' | 'γ' => 'y',
-        'А' | 'Α' => 'A',
-        'В' | 'Β' => 'B',
-        'С' => 'C',
-        'Е' | 'Ε' => 'E',
-        'Н' | 'Η' => 'H',
-        'К' | 'Κ' => 'K',
-        'М' | 'Μ' => 'M',
-        'Р' | 'Ρ' => 'P',
-        'Ѕ' => 'S',
-        'Т' | 'Τ' => 'T',
-        'Х' | 'Χ' => 'X',
-        'І' | 'Ι' | 'I' | '1' | '|' | 'ӏ' | 'ⅼ' => 'l',
         '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xfee0).map_or(c, look),
-        '‐' | '‑' | '‒' | '–' | '—' | '−' => '-',
-        _ => c,
+        _ => LETTERS.get(&c).copied().unwrap_or(c),
     }
 }
 

@@ -269,7 +269,7 @@ pub struct Content {
 
 impl Content {
     /// The content of an entry.
-    fn of(server: &ServerConfig, origins: &Origins, salt: &str) -> Self {
+    pub(crate) fn of(server: &ServerConfig, origins: &Origins, salt: &str) -> Self {
         let base = child("/servers", server.name.as_str());
         let word = |key: &str, value: &str| {
             let written = origins.get(&format!("{base}/{key}")).and_then(|o| o.template());
