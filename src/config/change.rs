@@ -28,25 +28,9 @@ pub struct ConfigChange {
 /// Settings that say what the host does with a server rather than what the server is: they are
 /// taken into use as they change, and the server runs on. All others need another process, another
 /// connection or another handshake.
-pub const FOLLOWED: [&str; 17] = [
-    "start",
-    "idleStop",
-    "timeout",
-    "startupTimeout",
-    "shutdownTimeout",
-    "stop",
-    "restart",
-    "retry",
-    "breaker",
-    "onTimeout",
-    "cache",
-    "tools",
-    "guard",
-    "approvals",
-    "roots",
-    "logLevel",
-    "dev",
-];
+pub const FOLLOWED: &str = "\
+    start idleStop timeout startupTimeout shutdownTimeout stop restart retry breaker onTimeout \
+    cache tools guard approvals roots logLevel dev";
 
 impl ConfigChange {
     /// The difference from `old` to `new`.
@@ -57,8 +41,9 @@ impl ConfigChange {
                 None => out.added.push(name.clone()),
                 Some(before) => {
                     let fields = changed_settings(before, server);
-                    let (followed, changed): (Vec<_>, Vec<_>) =
-                        fields.into_iter().partition(|f| FOLLOWED.contains(&f.as_str()));
+                    let (followed, changed): (Vec<_>, Vec<_>) = fields
+                        .into_iter()
+                        .partition(|field| FOLLOWED.split(' ').any(|name| name == field));
                     if !changed.is_empty() {
                         out.changed.push((name.clone(), changed));
                         continue;
