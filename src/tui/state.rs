@@ -114,20 +114,21 @@ pub fn save_new(name: &Path, content: &[u8]) -> io::Result<PathBuf> {
             0 => name.to_path_buf(),
             n => name.with_file_name(format!("{stem}-{n}{suffix}")),
         };
-        match std::fs::OpenOptions::new().write(true).create_new(true).open(&path) {
-            Ok(mut file) => {
-                let written = file.write_all(content);
-                drop(file);
-                if written.is_err() {
-                    let _ = std::fs::remove_file(&path);
-                }
-                return written.map(|()| path);
-            }
+        match create(&path, content) {
+            Ok(()) => return Ok(path),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
     }
     Err(io::Error::from(io::ErrorKind::AlreadyExists))
+}
+
+/// Writes a file that is not there yet; what could not be written whole is taken away again.
+fn create(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(path)?;
+    let written = file.write_all(content).and_then(|()| file.sync_all());
+    drop(file);
+    written.inspect_err(|_| _ = std::fs::remove_file(path))
 }
 
 /// `path` with `~` at its beginning replaced by the home directory.
@@ -144,24 +145,13 @@ pub fn write_file(path: &Path, content: &[u8], existing: Existing) -> io::Result
     if path.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"));
     }
-    let target = match existing {
-        Existing::Keep => path.to_owned(),
-        Existing::Replace => path.with_file_name(format!(
-            ".{}.{:08x}.new",
-            path.file_name().unwrap_or_default().to_string_lossy(),
-            fastrand::u32(..)
-        )),
-    };
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(&target)?;
-    let written = file.write_all(content).and_then(|()| file.sync_all());
-    drop(file);
-    let done = written.and_then(|()| match existing {
-        Existing::Keep => Ok(()),
-        Existing::Replace => std::fs::rename(&target, path),
-    });
-    if let Err(error) = done {
-        let _ = std::fs::remove_file(&target);
-        return Err(error);
+    if existing == Existing::Keep {
+        create(path, content)?;
+    } else {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let new = path.with_file_name(format!(".{name}.{:08x}.new", fastrand::u32(..)));
+        create(&new, content)?;
+        std::fs::rename(&new, path).inspect_err(|_| _ = std::fs::remove_file(&new))?;
     }
     Ok(content.len() as u64)
 }
