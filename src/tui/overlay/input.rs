@@ -102,10 +102,6 @@ impl InputDialog {
 
     pub(super) fn act(&mut self, action: Action, out: &mut Out) -> Verdict {
         match action {
-            Action::Up => self.step(-1),
-            Action::Down => self.step(1),
-            Action::PageUp => self.step(-(CHOICES as isize)),
-            Action::PageDown => self.step(CHOICES as isize),
             Action::Keep if self.keyring => {
                 self.keep = match self.keep {
                     Keep::Memory => Keep::Keyring,
@@ -131,7 +127,7 @@ impl InputDialog {
                 }
                 return Verdict::Close;
             }
-            _ => {}
+            action => self.step(action.steps(CHOICES as isize).unwrap_or_default()),
         }
         Verdict::Stay
     }

@@ -69,16 +69,12 @@ impl Palette {
     pub(super) fn act(&mut self, action: Action, height: usize) -> Verdict {
         let page = height.max(2) as isize - 1;
         match action {
-            Action::Up => self.step(-1, height),
-            Action::Down => self.step(1, height),
-            Action::PageUp => self.step(-page, height),
-            Action::PageDown => self.step(page, height),
             Action::Back | Action::Palette => return Verdict::Close,
             Action::Open => return self.pick(),
             Action::RenameFilter | Action::RemoveFilter => return self.change(action),
             Action::UndoFilter => return Verdict::Pick(Pick::Filter(FilterPick::Undo)),
             Action::QuitNow | Action::Help => return Verdict::Pass,
-            _ => {}
+            action => self.step(action.steps(page).unwrap_or_default(), height),
         }
         Verdict::Stay
     }
