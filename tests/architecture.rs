@@ -127,20 +127,16 @@ fn every_file_says_what_it_owns() {
 }
 
 /// Largest circle of files within a folder: what is there today. A number only goes down.
-const CIRCLES: &[(&str, usize)] = &[("tui", 6)];
+const CIRCLES: &[(&str, usize)] = &[("tui", 4)];
 
 /// Types whose methods lie in more than three files today, and in how many. A number only goes down.
-const SPREAD: &[(&str, &str, usize)] = &[("tui", "App", 9)];
+const SPREAD: &[(&str, &str, usize)] = &[("tui", "App", 4)];
 
 /// Words that only some places may hold: the word, where it is forbidden, and the files (or folders)
 /// that have it all the same. The lists only get shorter.
 const CONFINED: &[(&str, &[&str], &[&str])] = &[
     // The view changes in `HostView::apply` alone (invariant 4).
-    (
-        "make_mut",
-        &[""],
-        &["host/view", "host/dev/view.rs", "host/server/slot.rs", "tui/app/incoming.rs"],
-    ),
+    ("make_mut", &[""], &["host/view", "host/dev/view.rs", "host/server/slot.rs", "tui/model.rs"]),
     // `update` is pure (invariant 5).
     ("now()", UPDATE, &[]),
     ("current_dir", UPDATE, &[]),

@@ -1,44 +1,47 @@
 //! The dashboard's state and its one way to change: `update`. Pure: it does nothing outside, reads
 //! no clock, draws nothing; what it wants done comes back as effects.
 
+use std::path::PathBuf;
+
+use crate::tui::app::appearance::Appearance;
+use crate::tui::app::moment::Moment;
+use crate::tui::app::panes::Panes;
+use crate::tui::app::pointer::Pointer;
+use crate::tui::app::screens::{Open, Screens};
+use crate::tui::call::export::Origin;
 use crate::tui::effect::Effect;
-use crate::tui::glyph::{ASCII, Glyphs, UNICODE};
-use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::graphics::Support;
+use crate::tui::keymap::Scope;
 use crate::tui::layout::Layout;
 use crate::tui::message::{Message, UserFiles};
 use crate::tui::model::Model;
-use crate::tui::overlay::Overlay;
-use crate::tui::pane::catalog::CatalogPane;
-use crate::tui::pane::{
-    Pane, PaneId, Toast, Ui, cache, config, inbox, lists, logs, metrics, servers, traffic,
-};
+use crate::tui::overlay::{Ask, Confirm, Named, Overlay, Palette, Reader, Subject, reader_width};
+use crate::tui::pane::{Cx, Out, Pane, PaneId, Ui, servers};
+use crate::tui::pick::Choice;
 use crate::tui::prefs::Prefs;
 use crate::tui::prelude::*;
-use crate::tui::theme::{ColorDepth, Theme};
+use crate::tui::screen::Screen;
+use crate::tui::theme::ColorDepth;
+use crate::tui::widget::Doc;
 
-pub mod answers;
-mod availability;
-pub mod calls;
+mod answers;
+mod appearance;
+mod calls;
+mod chrome;
 mod command;
 mod incoming;
-mod input;
-mod render;
-mod screen;
+mod keys;
+mod moment;
+mod panes;
+mod playback;
+mod pointer;
+mod screens;
 mod server_list;
+mod terminal;
 
+pub use crate::tui::pane::Redraw;
+pub use calls::Calls;
 pub use server_list::ServerList;
-
-/// Whether and how soon a frame is wanted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Redraw {
-    /// Nothing changed.
-    #[default]
-    None,
-    /// Telemetry changed: with the next of 30 frames a second.
-    Soon,
-    /// The person did something: with the next of 60 frames a second.
-    Now,
-}
 
 /// Where the keys go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,47 +51,6 @@ pub enum Focus {
     /// The pane.
     #[default]
     Pane,
-}
-
-/// The panes, each a field of its own: whatever goes over all of them is written from one table.
-macro_rules! panes {
-    ($($id:ident $field:ident: $pane:ty = $new:expr;)*) => {
-        /// The panes, each a field of its own.
-        pub struct Panes {
-            $($field: $pane,)*
-        }
-
-        impl Default for Panes {
-            fn default() -> Self {
-                Self { $($field: $new,)* }
-            }
-        }
-
-        impl Panes {
-            /// One of them.
-            pub fn get(&self, id: PaneId) -> &dyn Pane {
-                match id { $(PaneId::$id => &self.$field,)* }
-            }
-
-            /// One of them, to change.
-            pub fn get_mut(&mut self, id: PaneId) -> &mut dyn Pane {
-                match id { $(PaneId::$id => &mut self.$field,)* }
-            }
-        }
-    };
-}
-
-panes! {
-    Servers servers: servers::ServersPane = servers::ServersPane::default();
-    Tools tools: CatalogPane = CatalogPane::new(&lists::TOOLS);
-    Resources resources: CatalogPane = CatalogPane::new(&lists::RESOURCES);
-    Prompts prompts: CatalogPane = CatalogPane::new(&lists::PROMPTS);
-    Traffic traffic: traffic::TrafficPane = traffic::TrafficPane::default();
-    Logs logs: logs::LogsPane = logs::LogsPane::default();
-    Metrics metrics: metrics::MetricsPane = metrics::MetricsPane::default();
-    Cache cache: cache::CachePane = cache::CachePane::default();
-    Inbox inbox: inbox::InboxPane = inbox::InboxPane::default();
-    Config config: config::ConfigPane = config::ConfigPane::default();
 }
 
 /// How the dashboard is set up.
@@ -105,54 +67,49 @@ pub struct Setup {
     /// Files of the user.
     pub user: UserFiles,
     /// The home directory, to shorten paths.
-    pub home: Option<std::path::PathBuf>,
+    pub home: Option<PathBuf>,
     /// The folder the program was started in.
-    pub folder: std::path::PathBuf,
+    pub folder: PathBuf,
     /// Offer the tour.
     pub tour: bool,
     /// Calls of the past and saved calls.
-    pub calls: calls::Calls,
+    pub calls: Calls,
     /// Where the servers come from, for what is copied.
-    pub origin: crate::tui::call::export::Origin,
+    pub origin: Origin,
     /// What the terminal can draw.
-    pub graphics: crate::tui::graphics::Support,
+    pub graphics: Support,
+}
+
+/// A message in the footer for a moment.
+struct Toast {
+    shown: Timestamp,
+    text: Ink,
+    role: Role,
 }
 
 /// The dashboard.
 pub struct App {
     /// What is known of the engine.
     pub model: Model,
-    pub(super) size: Rect,
-    pub(super) pane: PaneId,
-    pub(super) focus: Focus,
-    pub(super) panes: Panes,
-    pub(super) servers: ServerList,
-    pub(super) overlays: Vec<Overlay>,
-    pub(super) toast: Option<(Timestamp, Toast)>,
+    size: Rect,
+    pane: PaneId,
+    focus: Focus,
+    panes: Panes,
+    servers: ServerList,
+    overlays: Vec<Overlay>,
+    /// Open screens over the panes, and those that are kept.
+    screens: Screens,
+    toast: Option<Toast>,
     /// Now, also where the screen shows another moment of a recording.
-    pub(super) wall: Timestamp,
-    pub(super) keymap: Arc<Keymap>,
-    pub(super) theme: Theme,
-    pub(super) glyphs: &'static Glyphs,
-    pub(super) setup: Setup,
-    /// What is wrong with a file of the person; the old one stays in use.
-    pub(super) user_problem: Option<Ink>,
-    pub(super) redraw: Redraw,
-    pub(super) stale: bool,
-    pub(super) calls: calls::Calls,
-    pub(super) answers: answers::Answers,
+    wall: Timestamp,
+    look: Appearance,
+    setup: Setup,
+    redraw: Redraw,
+    stale: bool,
     /// What is wanted done since the last message came.
     effects: Vec<Effect>,
-    /// Open screens over the panes; the last has the keys.
-    stack: Vec<screen::Open>,
-    /// The chat, which outlives its screen.
-    chat: Option<crate::tui::chat::ChatScreen>,
-    moment: input::Moment,
-    pub(super) last_click: Option<(Timestamp, Position)>,
-    /// Where the button of the mouse is held down.
-    pub(super) pressed: Option<Position>,
-    /// What is marked with the mouse.
-    drag: Option<input::Drag>,
+    moment: Moment,
+    pointer: Pointer,
 }
 
 impl App {
@@ -160,10 +117,10 @@ impl App {
     pub const TOAST: Duration = Duration::from_secs(4);
 
     /// The dashboard before anything happened.
-    pub fn new(setup: Setup, now: Timestamp) -> Self {
-        let glyphs: &'static Glyphs = if setup.ascii { &ASCII } else { &UNICODE };
-        let mut setup = setup;
-        let calls = std::mem::take(&mut setup.calls);
+    pub fn new(mut setup: Setup, now: Timestamp) -> Self {
+        let (calls, origin) = (std::mem::take(&mut setup.calls), setup.origin.clone());
+        let screens = Screens::new(calls, origin, setup.folder.clone());
+        let user = std::mem::take(&mut setup.user);
         let mut app = Self {
             model: Model::at(now),
             size: Rect::default(),
@@ -172,31 +129,23 @@ impl App {
             panes: Panes::default(),
             servers: ServerList::default(),
             overlays: Vec::new(),
+            screens,
             toast: None,
             wall: now,
-            keymap: Arc::new(Keymap::builtin()),
-            theme: Theme::builtin().adapted(setup.depth),
-            glyphs,
+            look: Appearance::new(setup.ascii, setup.depth, setup.graphics, user),
             setup,
-            user_problem: None,
             redraw: Redraw::Now,
             stale: true,
-            calls,
-            answers: answers::Answers::default(),
             effects: Vec::new(),
-            stack: Vec::new(),
-            chat: None,
-            moment: input::Moment::default(),
-            last_click: None,
-            pressed: None,
-            drag: None,
+            moment: Moment::default(),
+            pointer: Pointer::default(),
         };
         app.adopt_user_files();
         app.adopt_prefs();
         if app.setup.tour && !app.setup.prefs.toured {
             // Shown once, however it is left.
             app.setup.prefs.toured = true;
-            app.open_tour(0);
+            app.push_overlay(Overlay::Reader(Reader::of(Subject::Tour(0))));
         }
         app
     }
@@ -207,8 +156,12 @@ impl App {
             Message::Input(event) => self.input(event),
             message => self.incoming(message),
         }
-        self.call_work();
-        self.answer_work();
+        let look = self.look.cx(&self.model, self.overlays.is_empty()).look();
+        let area = self.layout().map(|layout| layout.screen());
+        self.on_screens(|screens, _, out| {
+            screens.calls.work(screens.open_call(), &look, area, out);
+            screens.answers.work(screens.open_request(), out);
+        });
         std::mem::take(&mut self.effects)
     }
 
@@ -219,10 +172,11 @@ impl App {
 
     /// When the screen changes by itself: a relative time, a toast that goes.
     pub fn wake(&self) -> Option<Timestamp> {
-        let toast = self.toast.as_ref().map(|(shown, _)| shown.plus(Self::TOAST));
+        let toast = self.toast.as_ref().map(|toast| toast.shown.plus(Self::TOAST));
         // The time of a recording passes when it is played.
         let shown = self.model.wake().filter(|_| self.model.playback.is_none());
-        [toast, shown, self.call_wake()].into_iter().flatten().min()
+        let calls = self.screens.calls.wake(self.model.now, self.screens.open_call());
+        [toast, shown, calls].into_iter().flatten().min()
     }
 
     /// Brings panes up to date before a frame.
@@ -231,16 +185,23 @@ impl App {
         self.redraw = Redraw::None;
         self.refresh_readers();
         self.sync();
-        self.prepare_screen();
+        let (calls, server) = (&self.screens.calls, self.screens.open_server());
+        let dev =
+            server.and_then(|server| calls.dev_words(&server, &self.model, &self.look.keymap));
+        if let Some(screen) = self.screens.call_screen() {
+            screen.dev = dev;
+        }
+        self.on_screen(|screen, cx, area, _| screen.prepare(cx, area));
+        self.redraw = Redraw::None;
         if let Some(Overlay::Consent(consent)) = self.overlays.last_mut() {
             consent.look(self.size);
         }
-        self.note_moment();
+        self.moment.note(self.decision(), self.model.now);
     }
 
     /// Brings lists up to date: before a frame, and before a key that follows another one faster
     /// than frames do.
-    pub(super) fn sync(&mut self) {
+    fn sync(&mut self) {
         self.stale = false;
         self.on_pane(|pane, ui| pane.sync(ui));
         if let Some(layout) = self.layout() {
@@ -251,24 +212,77 @@ impl App {
         }
     }
 
+    /// Builds texts again whose subject may have changed.
+    fn refresh_readers(&mut self) {
+        let width = reader_width(self.size);
+        let area = Rect { width, ..self.size };
+        let ui = self.look.ui(&self.model, area);
+        for overlay in &mut self.overlays {
+            if let Overlay::Palette(palette) = overlay
+                && palette.is_watched
+            {
+                palette.renew(self.model.watched_choices());
+            }
+            let Overlay::Reader(reader) = overlay else { continue };
+            reader.doc = match &reader.subject {
+                Subject::BlackBox(name) => servers::black_box(ui, name),
+                Subject::Info(name) => servers::info(ui, name),
+                Subject::Tour(page) => servers::tour::page(*page, ui),
+                Subject::Fixed | Subject::Help => continue,
+            };
+        }
+    }
+
     /// Does something with the pane that is shown, where there is room for one.
     fn on_pane<R>(&mut self, act: impl FnOnce(&mut dyn Pane, Ui<'_>) -> R) -> Option<R> {
         let area = self.layout()?.main;
-        let ui = Ui { model: &self.model, area, glyphs: self.glyphs, keymap: &self.keymap };
+        let ui = self.look.ui(&self.model, area);
         Some(act(self.panes.get_mut(self.pane), ui))
     }
 
-    pub(super) fn layout(&self) -> Option<Layout> {
+    /// Does something with the screens over the panes, and what they want.
+    fn on_screens<R>(&mut self, act: impl FnOnce(&mut Screens, &mut Model, &mut Out) -> R) -> R {
+        let mut out = Out::default();
+        let done = act(&mut self.screens, &mut self.model, &mut out);
+        self.absorb(out);
+        done
+    }
+
+    /// Lets the topmost screen do something, and does what it wants.
+    fn on_screen<R: Default>(
+        &mut self,
+        act: impl FnOnce(&mut dyn Screen, &Cx<'_>, Rect, &mut Out) -> R,
+    ) -> R {
+        let area = self.screen_area();
+        let cx = self.look.cx(&self.model, true);
+        let Some(screen) = self.screens.top_mut() else { return R::default() };
+        let mut out = Out::default();
+        let done = act(screen, &cx, area, &mut out);
+        self.mark(Redraw::Now);
+        self.absorb(out);
+        done
+    }
+
+    fn layout(&self) -> Option<Layout> {
         Layout::compute(self.size, self.setup.prefs.server_list)
     }
 
-    pub(super) fn mark(&mut self, redraw: Redraw) {
+    fn screen_area(&self) -> Rect {
+        self.layout().map_or(self.size, |layout| layout.screen())
+    }
+
+    fn mark(&mut self, redraw: Redraw) {
         self.redraw = self.redraw.max(redraw);
         self.stale = true;
     }
 
+    /// Whether a screen lies over the panes.
+    pub fn has_screen(&self) -> bool {
+        self.screens.open().is_some()
+    }
+
     /// Where keys are looked up now, innermost first.
-    pub(super) fn scopes(&self) -> Vec<Scope> {
+    fn scopes(&self) -> Vec<Scope> {
         let mut scopes = Vec::with_capacity(4);
         if let Some(overlay) = self.overlays.last() {
             scopes.extend_from_slice(overlay.scopes());
@@ -285,5 +299,162 @@ impl App {
         }
         scopes.push(Scope::Global);
         scopes
+    }
+
+    /// Whether a line is typed over the panes or in one.
+    fn is_typing(&self) -> bool {
+        match self.overlays.last() {
+            Some(overlay) => overlay.is_typing(),
+            None => self.panes.get(self.pane).is_typing(),
+        }
+    }
+
+    /// A text of ours with the keys that work in the pane or the screen that is shown.
+    fn spelled(&self, text: &str) -> Ink {
+        let pane = || self.panes.get(self.pane).scopes().to_vec();
+        let mut scopes = self.screens.scopes().unwrap_or_else(pane);
+        scopes.push(Scope::Global);
+        self.look.keymap.spelled(&scopes, text)
+    }
+
+    /// The server a command is for: the selected one of the pane, or the scope.
+    fn target_server(&self) -> Option<ServerName> {
+        let in_pane = self.focus == Focus::Pane;
+        let chosen = in_pane.then(|| self.panes.get(self.pane).server(&self.model)).flatten();
+        let chosen = chosen.or_else(|| self.model.scope.clone());
+        let mut servers = self.model.view.servers.keys();
+        // With one server there is no question which is meant.
+        chosen.or_else(|| servers.next().filter(|_| self.model.view.servers.len() == 1).cloned())
+    }
+
+    // What panes, overlays and screens ask for.
+
+    /// Takes over what a pane, an overlay or a screen asked for.
+    fn absorb(&mut self, out: Out) {
+        if out.redraw > Redraw::None {
+            self.mark(out.redraw);
+        }
+        if out.opened {
+            // What pointed to the inbox goes: here it would only hide the keys.
+            self.drop_toast(Role::Attention);
+            self.mark(Redraw::Now);
+        }
+        for effect in out.effects {
+            self.absorb_effect(effect);
+        }
+        if let Some(overlay) = out.overlay {
+            self.push_overlay(overlay);
+        }
+        if let Some((text, role)) = out.toast {
+            self.toast(text, role);
+        }
+        if let Some((text, role)) = out.hint {
+            self.toast(self.spelled(text), role);
+        }
+        if let Some(todo) = out.todo {
+            self.open_todo(&todo);
+        }
+        if let Some((server, ids)) = out.deny_all {
+            self.ask_to_deny_all(&server, &ids);
+        }
+        if let Some((server, list, wire)) = out.call {
+            self.open_call(&server, list, &wire);
+        }
+        if out.remember {
+            self.remember();
+        }
+    }
+
+    /// Does what was asked for that the dashboard does itself; the rest goes outside.
+    fn absorb_effect(&mut self, effect: Effect) {
+        match &effect {
+            Effect::Say(text) => return self.toast(self.spelled(text), Role::Warning),
+            Effect::Choose(title, choices) => return self.choose(title.clone(), choices.clone()),
+            Effect::AskLine(line, proposed) => {
+                let ask = Ask::new(Named::Call(*line), proposed, Vec::new());
+                return self.push_overlay(Overlay::Ask(ask));
+            }
+            Effect::Close => {
+                self.screens.pop();
+                return self.mark(Redraw::Now);
+            }
+            Effect::OpenResource(uri) => {
+                let Some(server) = self.screens.open_server() else { return };
+                return self.open_link(&server, uri);
+            }
+            Effect::Copy(text) => {
+                self.toast(ink!("copied {}", count(text.chars().count(), "character")), Role::Ok);
+            }
+            Effect::Record(record) => self.screens.calls.history.apply(record),
+            Effect::SaveCall(name, call) => {
+                self.screens.calls.saved.set(name.clone(), (**call).clone());
+            }
+            Effect::KeepAnswer(answer) => self.screens.answers.kept.set((**answer).clone()),
+            Effect::Answer(..) | Effect::OpenUrl(..) if !self.was_read() => return,
+            Effect::Answer(id, _) => self.answer_sent(*id),
+            _ => {}
+        }
+        self.effects.push(effect);
+    }
+
+    fn toast(&mut self, text: Ink, role: Role) {
+        self.toast = Some(Toast { shown: self.wall, text, role });
+        self.mark(Redraw::Now);
+    }
+
+    /// Takes a message of this kind away, when it is the one that is shown.
+    fn drop_toast(&mut self, role: Role) {
+        self.toast.take_if(|toast| toast.role == role);
+    }
+
+    fn push_overlay(&mut self, overlay: Overlay) {
+        self.overlays.push(overlay);
+        self.mark(Redraw::Now);
+    }
+
+    /// Lays a text over the panes.
+    fn read(&mut self, title: Ink, doc: Doc) {
+        self.push_overlay(Overlay::Reader(Reader::new(title, doc)));
+    }
+
+    /// Asks before something is done.
+    fn confirm(&mut self, title: Ink, lines: Vec<Ink>, yes: Vec<Effect>) {
+        self.push_overlay(Overlay::Confirm(Confirm::new(title, lines, yes)));
+    }
+
+    /// Lets the person choose.
+    fn choose(&mut self, title: Ink, choices: Vec<Choice>) {
+        self.push_overlay(Overlay::Palette(Palette::new(title, choices)));
+    }
+
+    /// Opens a screen over the others.
+    fn push_screen(&mut self, open: Open) {
+        self.on_screens(|screens, _, out| screens.push(open, out));
+    }
+
+    // The files and preferences of the person.
+
+    fn adopt_user_files(&mut self) {
+        let theme = self.setup.theme.as_deref().or(self.setup.prefs.theme.as_deref());
+        self.look.adopt(theme);
+        if let Some(problem) = self.look.problem.clone() {
+            self.toast(problem, Role::Warning);
+        }
+    }
+
+    fn adopt_prefs(&mut self) {
+        let prefs = &self.setup.prefs;
+        if let Some(pane) = prefs.pane.as_deref().and_then(PaneId::by_title) {
+            self.pane = pane;
+        }
+        self.model.scope = prefs.scope.as_deref().map(ServerName::new);
+        for id in PaneId::ALL {
+            let text = prefs.filters.get(&id.name().to_lowercase());
+            if let (Some(text), Some(filter)) = (text, self.panes.get_mut(id).filter_mut()) {
+                filter.set(text);
+            }
+        }
+        self.panes.logs.read_prefs(prefs);
+        self.panes.traffic.read_prefs(prefs);
     }
 }

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashMap};
 use crossterm::event::{KeyEvent, KeyModifiers};
 
 use crate::tui::chord::Chord;
-use crate::tui::pane::PaneId;
 use crate::tui::prelude::*;
 use crate::tui::toml_place;
 use crate::tui::user_command::UserCommand;
@@ -91,9 +90,9 @@ impl Scope {
         Self::ALL.into_iter().find(|scope| scope.name() == name)
     }
 
-    /// The pane whose own keys these are, when they are one's.
-    pub fn pane(self) -> Option<PaneId> {
-        PaneId::by_title(self.name())
+    /// Whether these are the own keys of a pane.
+    pub fn is_pane(self) -> bool {
+        (Self::Servers..=Self::Config).contains(&self)
     }
 
     /// The kind of screen it belongs to.
@@ -199,9 +198,8 @@ impl Keymap {
                 .map_err(|e: toml::de::Error| wrong(line(None), e.message().into()))?;
             let command = UserCommand { name: name.clone(), ..command };
             let chord = command.key.parse().map_err(|e| wrong(line(Some("key")), e))?;
-            let scope = Scope::by_name(&command.scope).filter(|scope| {
-                scope.pane().is_some() || matches!(scope, Scope::Global | Scope::List)
-            });
+            let scope = Scope::by_name(&command.scope)
+                .filter(|scope| scope.is_pane() || matches!(scope, Scope::Global | Scope::List));
             let scope = scope.ok_or_else(|| {
                 let what = format!(
                     "a command is bound in `global`, `list` or a pane, not in `{}`",

@@ -153,6 +153,38 @@ impl Model {
         self.refused.iter().chain(&self.view.rejected)
     }
 
+    /// Takes messages; `oldest` is the first record the ring still holds.
+    pub fn take_traffic(&mut self, batch: Batch<TrafficRecord>, oldest: u64) {
+        let mut operations = self.playback.is_none().then(|| Arc::make_mut(&mut self.operations));
+        for record in &batch.items {
+            self.activity.count(&record.server, record.at);
+            self.watched.take(record);
+            if let Some(operations) = &mut operations {
+                operations.frame(record);
+            }
+        }
+        self.traffic.take(batch, oldest);
+    }
+
+    /// Takes a newer view.
+    pub fn take_view(&mut self, view: Arc<HostView>) {
+        if let Some(scope) = &self.scope {
+            // A scope remembered from the last run waits for its server; one that was here and
+            // left gives the screen back to all.
+            let was_here = self.view.servers.contains_key(scope);
+            if was_here && !view.servers.contains_key(scope) {
+                self.scope = None;
+            }
+        }
+        for (name, server) in &view.servers {
+            let before = self.view.servers.get(name);
+            if server.exit.is_some() && before.is_some_and(|before| before.exit != server.exit) {
+                Arc::make_mut(&mut self.operations).lost(name, view.at);
+            }
+        }
+        self.view = view;
+    }
+
     /// One of our calls has ended: it is in flight no more, whatever an older snapshot says.
     pub fn call_ended(&mut self, id: CallId) {
         self.calls.retain(|call| call.id != id);

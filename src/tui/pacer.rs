@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::tui::app::Redraw;
+use crate::tui::pane::Redraw;
 
 /// Shortest time between frames the person asked for.
 const INPUT: Duration = Duration::from_micros(16_666);

@@ -1,16 +1,14 @@
 //! What a pane is, and what it may see and ask for.
 
 use crate::tui::effect::Effect;
-use crate::tui::glyph::Glyphs;
-use crate::tui::graphics::Graphics;
-use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::overlay::{Confirm, Overlay};
+use crate::tui::pick::Choice;
 use crate::tui::prelude::*;
-use crate::tui::screen::Screen;
-use crate::tui::theme::Theme;
-use crate::tui::widget::look::Look;
 use crate::tui::widget::{Keep, TextInput};
+
+pub use crate::tui::context::{Cx, Gesture, Ui};
 
 named! {
     /// The panes, in the order of their keys, with the titles on their tabs.
@@ -75,89 +73,44 @@ impl PaneId {
         KEYS[self as usize].1
     }
 
+    /// The pane whose own keys these are, when they are one's.
+    pub fn of(scope: Scope) -> Option<Self> {
+        Self::by_title(scope.name())
+    }
+
     /// The pane of this title, in any case.
     pub fn by_title(title: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|pane| pane.name().eq_ignore_ascii_case(title))
     }
 }
 
-/// What drawing sees.
-#[derive(Clone, Copy)]
-pub struct Cx<'a> {
-    /// The state of the engine.
-    pub model: &'a Model,
-    /// Colours.
-    pub theme: &'a Theme,
-    /// Signs.
-    pub glyphs: &'a Glyphs,
-    /// Keys in use.
-    pub keymap: &'a Keymap,
-    /// How pictures are drawn.
-    pub graphics: Graphics,
-    /// Whether the keys go to what is drawn.
-    pub focused: bool,
-}
-
-impl Cx<'_> {
-    /// How a role looks.
-    pub const fn style(&self, role: Role) -> Style {
-        self.theme.style(role)
-    }
-
-    /// Styles of forms and results. Pictures are pixels only where nothing lies over them.
-    pub fn look(&self) -> Look {
-        let graphics = if self.focused { self.graphics } else { self.graphics.as_blocks() };
-        Look::of(self.theme, self.glyphs.ellipsis == "~", graphics)
-    }
-
-    /// A text of ours with the keys that work in these scopes.
-    pub fn spelled(&self, scopes: &[Scope], text: &'static str) -> Ink {
-        self.keymap.spelled(&[scopes, &[Scope::List, Scope::Global]].concat(), text)
-    }
-
-    /// How the selected row looks; `here` says whether the keys go to its list within the pane.
-    pub const fn selection(&self, here: bool) -> Style {
-        if self.focused && here {
-            self.style(Role::Selection)
-        } else {
-            self.style(Role::SelectionInactive)
-        }
-    }
-}
-
-/// What reacting sees.
-#[derive(Clone, Copy)]
-pub struct Ui<'a> {
-    /// The state of the engine.
-    pub model: &'a Model,
-    /// The region of the pane.
-    pub area: Rect,
-    /// Signs.
-    pub glyphs: &'a Glyphs,
-    /// Keys in use.
-    pub keymap: &'a Keymap,
-}
-
-impl Ui<'_> {
-    /// A text of ours with the keys that work in these scopes.
-    pub fn spelled(&self, scopes: &[Scope], text: &'static str) -> Ink {
-        self.keymap.spelled(&[scopes, &[Scope::List, Scope::Global]].concat(), text)
-    }
+/// Whether and how soon a frame is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Redraw {
+    /// Nothing changed.
+    #[default]
+    None,
+    /// Telemetry changed: with the next of 30 frames a second.
+    Soon,
+    /// The person did something: with the next of 60 frames a second.
+    Now,
 }
 
 /// What reacting asks for.
 #[derive(Default)]
 pub struct Out {
+    /// How soon the screen is to be drawn again.
+    pub redraw: Redraw,
+    /// A screen was opened over the panes.
+    pub opened: bool,
     /// To be done outside.
     pub effects: Vec<Effect>,
     /// To be laid over the panes.
     pub overlay: Option<Overlay>,
     /// A notice to show.
-    pub toast: Option<Toast>,
+    pub toast: Option<(Ink, Role)>,
     /// A notice to show, with keys named in braces.
     pub hint: Option<(&'static str, Role)>,
-    /// To be opened over the panes.
-    pub screen: Option<Box<dyn Screen>>,
     /// Something that waits for the person, to be opened.
     pub todo: Option<crate::tui::model::Todo>,
     /// Requests of a server that are to be denied together.
@@ -174,19 +127,34 @@ impl Out {
         self.effects.push(effect);
     }
 
+    /// Shows a notice.
+    pub fn toast(&mut self, text: Ink, role: Role) {
+        self.toast = Some((text, role));
+    }
+
     /// Tells something that needs no action.
     pub fn say(&mut self, text: Ink) {
-        self.toast = Some(Toast { text, role: Role::Ok });
+        self.toast(text, Role::Ok);
     }
 
     /// Tells something that went wrong.
     pub fn warn(&mut self, text: Ink) {
-        self.toast = Some(Toast { text, role: Role::Warning });
+        self.toast(text, Role::Warning);
+    }
+
+    /// Wants a frame.
+    pub fn mark(&mut self, redraw: Redraw) {
+        self.redraw = self.redraw.max(redraw);
     }
 
     /// Tells something that names keys: `{action}` becomes the key it has.
     pub const fn tell(&mut self, text: &'static str, role: Role) {
         self.hint = Some((text, role));
+    }
+
+    /// Lets the person choose.
+    pub fn choose(&mut self, title: Ink, choices: Vec<Choice>) {
+        self.effect(Effect::Choose(title, choices));
     }
 
     /// Asks before something is done.
@@ -202,40 +170,6 @@ impl Out {
     /// Copies text; the dashboard says so.
     pub fn copy(&mut self, text: String) {
         self.effect(Effect::Copy(text));
-    }
-}
-
-/// A message in the footer for a moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Toast {
-    /// What is said.
-    pub text: Ink,
-    /// How it looks.
-    pub role: Role,
-}
-
-/// What the mouse did inside a pane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gesture {
-    /// One click.
-    Click(Position),
-    /// The second of two clicks.
-    DoubleClick(Position),
-    /// The wheel, in rows.
-    Scroll {
-        /// Where.
-        at: Position,
-        /// Rows; up is negative.
-        delta: isize,
-    },
-}
-
-impl Gesture {
-    /// Where it happened.
-    pub const fn position(self) -> Position {
-        match self {
-            Self::Click(at) | Self::DoubleClick(at) | Self::Scroll { at, .. } => at,
-        }
     }
 }
 

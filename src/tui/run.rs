@@ -22,8 +22,7 @@ use crate::deck::{DeckBuilder, DeckEvent};
 use crate::error::{Error, ErrorCode};
 use crate::host::Host;
 use crate::host::approvals::Drafter;
-use crate::tui::app::calls::Calls;
-use crate::tui::app::{App, Redraw, Setup};
+use crate::tui::app::{App, Calls, Redraw, Setup};
 #[cfg(unix)]
 use crate::tui::attached::Remote;
 use crate::tui::call::export::Origin;

@@ -3,14 +3,15 @@
 
 use crossterm::event::KeyEvent;
 
+use crate::tui::context::{Cx, Gesture};
 use crate::tui::effect::Effect;
 use crate::tui::graphics::Placement;
 use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::look::Look;
 use crate::tui::message::Message;
-use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::pane::Out;
 use crate::tui::prelude::*;
 use crate::tui::widget::KeyLine;
-use crate::tui::widget::look::Look;
 
 /// Title of a help, and the scopes it lists, each under a heading.
 pub type Help = (&'static str, &'static [(Scope, &'static str)]);

@@ -1,13 +1,12 @@
 //! Small parts panes are drawn with. They draw into a buffer and own no application state.
 
+use crate::tui::context::Cx;
 use crate::tui::find;
-use crate::tui::pane::Cx;
 use crate::tui::prelude::*;
 
 pub mod browser;
 pub mod doc;
 pub mod key_line;
-pub mod look;
 pub mod pen;
 pub mod stream;
 pub mod text_input;

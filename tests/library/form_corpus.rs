@@ -12,8 +12,9 @@ use mcpdeck::base::text::SafeText;
 use mcpdeck::deck::history::History;
 use mcpdeck::tui::action::Action;
 use mcpdeck::tui::call::{CallScreen, Subject, SubjectKind};
+use mcpdeck::tui::look::Look;
 use mcpdeck::tui::form::FormState;
-use mcpdeck::tui::form::draw::Look;
+use mcpdeck::tui::keymap::Keymap;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::Value;
@@ -51,13 +52,14 @@ fn screen(schema: &Value) -> CallScreen {
 }
 
 fn press(screen: &mut CallScreen, script: &str) {
+    let keymap = Keymap::builtin();
     let mut rest = script;
     while let Some(c) = rest.chars().next() {
         let (key, used) = match (c, rest[c.len_utf8()..].split_once('>')) {
             ('<', Some((name, _))) => (named(name), name.len() + 2),
             _ => (KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE), c.len_utf8()),
         };
-        screen.key(key, Timestamp(1));
+        screen.key(key, &keymap, Timestamp(1));
         rest = &rest[used..];
     }
 }
@@ -82,12 +84,12 @@ fn named(name: &str) -> KeyEvent {
 }
 
 fn draw_small(screen: &mut CallScreen) {
-    let area = Rect::new(0, 0, 60, 20);
+    let (area, keymap) = (Rect::new(0, 0, 60, 20), Keymap::builtin());
     for row in 0..=screen.form.rows().len().min(60) {
         screen.form.select(row);
         screen.lay_out(area, &Look::default());
         let mut buf = Buffer::empty(area);
-        screen.draw(&Look::default(), Timestamp(2), area, &mut buf);
+        screen.draw(&keymap, &Look::default(), Timestamp(2), area, &mut buf);
     }
 }
 

@@ -1,8 +1,7 @@
-//! The call screens of the dashboard: opened from the lists, kept while the person is elsewhere,
-//! fed with what happens to their calls. Turns what they want into effects.
+//! The call screens of the dashboard: kept while the person is elsewhere, fed with what happens to
+//! their calls. Which of them is open is told by whoever keeps the stack of screens.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 
 use crate::base::logs::{LogRecord, LogSource};
 use crate::deck::history::History;
@@ -10,24 +9,25 @@ use crate::deck::saved::{SavedCall, SavedCalls, SavedTarget};
 use crate::error::Error;
 use crate::host::call::CallView;
 use crate::host::dev::{BuildEnd, DevView};
-use crate::host::{CallOutcome, ServerState, ServerView};
+use crate::host::{CallOutcome, HostView, ServerState, ServerView};
 use crate::mcp::capabilities::ListKind;
 use crate::mcp::traffic::{Direction, TrafficRecord};
 use crate::mcp::{CallId, Progress};
-use crate::tui::app::screen::Open;
-use crate::tui::app::{App, Redraw};
-use crate::tui::call::export::Start;
 use crate::tui::call::{CallScreen, Subject, SubjectKind};
-use crate::tui::effect::{Effect, Existing};
-use crate::tui::form::Checked;
+use crate::tui::effect::Effect;
 use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::look::Look;
 use crate::tui::message::{CallPurpose, CallToken, FormToken, ViewToken};
 use crate::tui::model::Model;
-use crate::tui::overlay::{Confirm, Overlay};
-use crate::tui::pane::PaneId;
+use crate::tui::pane::{Out, Redraw};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::prelude::*;
-use crate::tui::result::{Compared, Content, ResultView};
+use crate::tui::result::{Compared, ResultView};
+
+/// Time between frames while a call runs and nothing else happens.
+const TICK: Duration = Duration::from_millis(100);
+/// Most calls of the past that are listed.
+const PAST: usize = 500;
 
 /// All call screens.
 #[derive(Default)]
@@ -47,137 +47,72 @@ impl Calls {
     }
 
     /// The number of the screen of a subject, as it was left when it was open before.
-    fn show(&mut self, subject: Subject, keymap: &Arc<Keymap>, now: Timestamp) -> usize {
+    pub(super) fn show(&mut self, subject: Subject, now: Timestamp) -> usize {
         let key = subject.key();
         let found = self.screens.iter().position(|screen| screen.subject.key() == key);
-        let index = found.unwrap_or_else(|| {
-            let mut screen = CallScreen::new(subject.clone(), &self.history, now);
-            screen.number = self.screens.len();
-            self.screens.push(screen);
-            self.screens.len() - 1
-        });
-        if found.is_some() {
+        if let Some(index) = found {
             self.screens[index].redefine(subject);
+            return index;
         }
-        self.screens[index].keymap = Arc::clone(keymap);
-        index
-    }
-}
-
-impl App {
-    /// Does what a call screen wants.
-    pub(super) fn wanted(&mut self, wanted: Vec<Effect>) {
-        for effect in wanted {
-            self.absorb_effect(effect);
-        }
+        let mut screen = CallScreen::new(subject, &self.history, now);
+        screen.number = self.screens.len();
+        self.screens.push(screen);
+        self.screens.len() - 1
     }
 
     /// Keeps half-filled forms for another run of the program.
-    pub(super) fn keep_drafts(&mut self) {
-        for screen in &mut self.calls.screens {
-            self.effects.extend(screen.draft());
-        }
+    pub(super) fn keep_drafts(&mut self, out: &mut Out) {
+        out.effects.extend(self.screens.iter_mut().flat_map(CallScreen::draft));
     }
-
-    // What call screens want done elsewhere: checks and pictures of the open one; files that are to be
-    // written; links that are followed; resources that changed on their server.
 
     /// Work for other threads: comparisons of every screen, one check and one picture at a time of
     /// the open one.
-    pub(super) fn call_work(&mut self) {
-        for (index, screen) in self.calls.screens.iter_mut().enumerate() {
+    pub(super) fn work(
+        &mut self,
+        open: Option<usize>,
+        look: &Look,
+        area: Option<Rect>,
+        out: &mut Out,
+    ) {
+        for (index, screen) in self.screens.iter_mut().enumerate() {
             while let Some((run, job)) = screen.compare_job() {
                 let token = ViewToken { screen: index as u64, run };
-                self.effects.push(Effect::Compare(token, Box::new(job)));
+                out.effect(Effect::Compare(token, Box::new(job)));
             }
         }
-        let Some(open) = self.open_call_number() else { return };
-        let look = self.cx(self.overlays.is_empty()).look();
-        let area = self.layout().map(|layout| layout.screen());
-        let Some(screen) = self.calls.screens.get_mut(open) else { return };
-        if let Some(job) = screen.pending_check() {
-            self.effects.push(Effect::Check(FormToken(open as u64), Box::new(job)));
+        let Some(open) = open else { return };
+        let Some(screen) = self.screens.get_mut(open) else { return };
+        if let Some(job) = screen.form.pending_check() {
+            out.effect(Effect::Check(FormToken(open as u64), Box::new(job)));
         }
-        let Some(area) = area else { return };
-        if screen.has_pictures() {
-            screen.lay_out(area, &look);
-            if let Some((run, job)) = screen.picture_job() {
-                let token = ViewToken { screen: open as u64, run };
-                self.effects.push(Effect::Picture(token, Box::new(job)));
-            }
+        let Some(area) = area.filter(|_| screen.has_pictures()) else { return };
+        screen.lay_out(area, look);
+        if let Some((run, job)) = screen.picture_job() {
+            let token = ViewToken { screen: open as u64, run };
+            out.effect(Effect::Picture(token, Box::new(job)));
         }
     }
 
-    /// Opens the screen of a subject. What is copied there names the configuration, unless the
-    /// program finds it by itself in this folder.
-    pub(super) fn show_call(&mut self, subject: Subject) {
-        let number = self.calls.show(subject, &self.keymap, self.model.now);
-        self.push_screen(Open::Call(number));
-        let files: Vec<PathBuf> = self.model.files.iter().map(|f| f.path.clone()).collect();
-        let is_here = |path: &PathBuf| {
-            *path == self.setup.folder.join("mcp.json") || path.as_os_str() == "mcp.json"
-        };
-        let found = matches!(files.as_slice(), [only] if is_here(only));
-        let mut origin = self.setup.origin.clone();
-        if let Start::Files(named) = &mut origin.start {
-            *named = if found { Vec::new() } else { files };
-        }
-        if let Some(screen) = self.call_screen() {
-            screen.origin = origin;
-        }
+    /// The view of a result.
+    pub(super) fn view_of(&mut self, token: ViewToken) -> Option<&mut ResultView> {
+        self.screens.get_mut(token.screen as usize)?.view_of(token.run)
     }
 
-    pub(super) fn call_checked(&mut self, token: FormToken, found: Checked) {
-        let index = token.0 as usize;
-        let Some(screen) = self.calls.screens.get_mut(index) else { return };
-        let wanted = screen.checked(found);
-        self.mark(Redraw::Now);
-        // A call that waited is only made from the screen the person still looks at.
-        if self.open_call_number() == Some(index) {
-            self.wanted(wanted);
-        }
-    }
-
-    /// Hands a view of a result what was found out for it elsewhere.
-    pub(super) fn of_view(&mut self, token: ViewToken, hand: impl FnOnce(&mut ResultView)) {
-        let screen = self.calls.screens.get_mut(token.screen as usize);
-        if let Some(view) = screen.and_then(|screen| screen.view_of(token.run)) {
-            hand(view);
-            self.mark(Redraw::Soon);
-        }
-    }
-
-    pub(super) fn compared(&mut self, token: ViewToken, found: Compared) {
-        if let Some(screen) = self.calls.screens.get_mut(token.screen as usize) {
+    pub(super) fn compared(&mut self, token: ViewToken, found: Compared, out: &mut Out) {
+        if let Some(screen) = self.screens.get_mut(token.screen as usize) {
             screen.compared(token.run, found);
-            self.mark(Redraw::Now);
+            out.mark(Redraw::Now);
         }
-    }
-
-    pub(super) fn ask_to_replace(&mut self, path: PathBuf, content: Content) {
-        let shown = path.display().to_string();
-        let yes = vec![Effect::SaveAs { path, content, existing: Existing::Replace }];
-        let title = ink!("replace the file?");
-        let lines = vec![Ink::line(&shown), ink!("Its present content is lost.")];
-        self.push_overlay(Overlay::Confirm(Confirm::new(title, lines, yes)));
-    }
-
-    /// Follows a link of a result: to the resources of its server, with that one read. Only the
-    /// server is asked; nothing is fetched from anywhere else.
-    pub(super) fn open_link(&mut self, server: &ServerName, uri: &str) {
-        let view = self.model.server(server);
-        let listed = view.and_then(|view| subject_of(view, ListKind::Resources, uri));
-        let limits = view.map(|view| view.limits).unwrap_or_default();
-        let subject = listed.unwrap_or_else(|| Subject { limits, ..Subject::uri(server, uri) });
-        self.show(PaneId::Resources);
-        self.panes.resources.go_to(server, uri);
-        self.show_call(subject);
-        self.read_if_new();
     }
 
     /// Resources changed on servers: those that are looked at are read again or marked.
-    pub(super) fn resources_updated(&mut self, records: &[Arc<TrafficRecord>]) {
-        if self.calls.screens.is_empty() {
+    pub(super) fn resources_updated(
+        &mut self,
+        records: &[Arc<TrafficRecord>],
+        now: Timestamp,
+        out: &mut Out,
+    ) {
+        if self.screens.is_empty() {
             return;
         }
         for record in records {
@@ -186,50 +121,44 @@ impl App {
             let Some(uri) = is_update.then(|| updated_uri(&record.body)).flatten() else {
                 continue;
             };
-            for index in 0..self.calls.screens.len() {
-                let screen = &mut self.calls.screens[index];
-                if screen.subject.server == record.server {
-                    screen.now_is(self.model.now);
-                    let wanted = screen.resource_updated(&uri);
-                    self.wanted(wanted);
-                    self.mark(Redraw::Soon);
-                }
+            for screen in self.screens.iter_mut().filter(|s| s.subject.server == record.server) {
+                screen.now_is(now);
+                out.effects.extend(screen.resource_updated(&uri));
+                out.mark(Redraw::Soon);
             }
         }
     }
 
-    /// Time went on: completions, elapsed time.
-    pub(super) fn call_tick(&mut self, now: Timestamp) {
-        let running = self.calls.screens.iter().any(|screen| screen.in_flight() > 0);
-        let open = self.open_call_number();
-        if running && open.is_some() {
-            self.mark(Redraw::Soon);
+    /// Time went on: completions, elapsed time. Forms that were left are kept too, a moment later
+    /// than they were typed.
+    pub(super) fn tick(&mut self, now: Timestamp, open: Option<usize>, out: &mut Out) {
+        if open.is_some() && self.screens.iter().any(|screen| screen.in_flight() > 0) {
+            out.mark(Redraw::Soon);
         }
-        // Forms that were left are kept too, a moment later than they were typed.
-        for index in 0..self.calls.screens.len() {
-            let screen = &mut self.calls.screens[index];
+        for (index, screen) in self.screens.iter_mut().enumerate() {
             if open == Some(index) || screen.wake().is_some_and(|at| now >= at) {
-                let wanted = screen.tick(now);
-                self.wanted(wanted);
+                out.effects.extend(screen.tick(now));
             }
         }
     }
 
-    /// When the open screen needs to know the time.
-    pub(super) fn call_wake(&self) -> Option<Timestamp> {
-        let open = self.open_call_number().and_then(|open| self.calls.screens.get(open));
-        let runs = open.is_some_and(|screen| screen.in_flight() > 0);
-        let running = runs.then(|| self.model.now.plus(TICK));
-        self.calls.screens.iter().filter_map(CallScreen::wake).chain(running).min()
+    /// When the screens need to know the time.
+    pub(super) fn wake(&self, now: Timestamp, open: Option<usize>) -> Option<Timestamp> {
+        let runs = open.and_then(|open| self.screens.get(open)).is_some_and(|s| s.in_flight() > 0);
+        let running = runs.then(|| now.plus(TICK));
+        self.screens.iter().filter_map(CallScreen::wake).chain(running).min()
     }
 
-    /// A call has ended; gives whether it was one of these screens'.
-    pub(super) fn call_ended(&mut self, token: CallToken, result: Result<CallOutcome, Error>) {
-        if let Some(id) = self.calls.ids.remove(&token) {
-            self.model.call_ended(id);
-        }
-        let open = self.open_call_number();
-        let Some(screen) = self.calls.screens.get_mut(token.screen) else { return };
+    /// A call has ended.
+    pub(super) fn ended(
+        &mut self,
+        token: CallToken,
+        result: Result<CallOutcome, Error>,
+        open: Option<usize>,
+        out: &mut Out,
+    ) {
+        let Some(screen) = self.screens.get_mut(token.screen) else { return };
+        out.mark(Redraw::Now);
         match (token.what, result) {
             (CallPurpose::Completion(ticket), Ok(outcome)) => {
                 screen.suggested(ticket, &outcome.result);
@@ -237,60 +166,53 @@ impl App {
             // A server that cannot complete is no reason to disturb typing.
             (CallPurpose::Completion(_), Err(_)) => {}
             (CallPurpose::Run(run), result) => {
-                let label = screen.subject.label.clone();
-                let refresh = screen.is_refresh(run);
-                let elsewhere = open != Some(token.screen);
                 let failed = result.as_ref().err().map(|error| error.code);
-                let wanted = screen.ended(run, result);
-                if elsewhere && !refresh {
+                if open != Some(token.screen) && !screen.is_refresh(run) {
+                    let label = &screen.subject.label;
                     match failed {
-                        None => self.toast(ink!("{} finished", &label), Role::Ok),
-                        Some(code) => self.toast(ink!("{} failed: {}", &label, code), Role::Error),
+                        None => out.say(ink!("{} finished", label)),
+                        Some(code) => out.toast(ink!("{} failed: {}", label, code), Role::Error),
                     }
                 }
-                self.wanted(wanted);
+                out.effects.extend(screen.ended(run, result));
             }
         }
-        self.mark(Redraw::Now);
     }
 
     /// A call made progress.
-    pub(super) fn call_progress(&mut self, token: CallToken, progress: Progress) {
-        self.calls.ids.insert(token, progress.call);
-        let screen = self.calls.screens.get_mut(token.screen);
+    pub(super) fn progress(&mut self, token: CallToken, progress: Progress, out: &mut Out) {
+        self.ids.insert(token, progress.call);
+        let screen = self.screens.get_mut(token.screen);
         if let (Some(screen), CallPurpose::Run(run)) = (screen, token.what) {
             screen.progress(run, progress);
-            self.mark(Redraw::Soon);
+            out.mark(Redraw::Soon);
         }
     }
 
     /// What the engine knows of calls in flight.
-    pub(super) fn calls_followed(&mut self, views: &[CallView]) {
-        for (token, id) in &self.calls.ids {
+    pub(super) fn follow(&mut self, views: &[CallView], now: Timestamp) {
+        for (token, id) in &self.ids {
             let view = views.iter().find(|view| view.id == *id);
-            let screen = self.calls.screens.get_mut(token.screen);
+            let screen = self.screens.get_mut(token.screen);
             if let (Some(view), Some(screen), CallPurpose::Run(run)) = (view, screen, token.what) {
-                screen.follow(run, view, self.model.now);
+                screen.follow(run, view, now);
             }
         }
     }
 
     /// Log notifications go to the calls that run on their server.
-    pub(super) fn calls_logged(&mut self, records: &[Arc<LogRecord>]) {
+    pub(super) fn log(&mut self, records: &[Arc<LogRecord>]) {
         for record in records.iter().filter(|r| r.source == LogSource::Notification) {
             let Some(server) = &record.server else { continue };
-            for screen in &mut self.calls.screens {
-                if screen.subject.server == *server && screen.in_flight() > 0 {
-                    screen.log(&record.text);
-                }
+            for screen in self.screens.iter_mut().filter(|s| s.subject.server == *server) {
+                screen.log(&record.text);
             }
         }
     }
 
     /// Definitions may have changed: forms follow, values stay.
-    pub(super) fn calls_redefined(&mut self) {
-        let view = Arc::clone(&self.model.view);
-        for screen in &mut self.calls.screens {
+    pub(super) fn redefine(&mut self, view: &HostView) {
+        for screen in &mut self.screens {
             let subject = &screen.subject;
             let Some(server) = view.servers.get(&subject.server) else { continue };
             let list = match subject.kind {
@@ -306,64 +228,29 @@ impl App {
         }
     }
 
-    /// The editor of a call or an answer was closed.
-    pub(super) fn edited(&mut self, token: FormToken, text: Result<String, SafeText>) {
-        match (text, token.answers()) {
-            (Ok(text), Some(id)) => {
-                if let Some(answering) = self.answers.screens.get_mut(&id) {
-                    answering.replace_text(text.trim_end_matches('\n'));
-                }
-            }
-            (Ok(text), None) => {
-                if let Some(screen) = self.calls.screens.get_mut(token.0 as usize) {
-                    screen.edited(&text);
-                }
-            }
-            (Err(reason), _) => self.toast(Ink::from(&reason), Role::Warning),
-        }
-        self.mark(Redraw::Now);
-    }
-
     /// A file was read for a field.
-    pub(super) fn call_file(&mut self, token: FormToken, bytes: Result<Vec<u8>, SafeText>) {
-        match (self.calls.screens.get_mut(token.0 as usize), bytes) {
-            (Some(screen), Ok(bytes)) => {
-                let wanted = screen.file_read(&bytes);
-                self.wanted(wanted);
-            }
-            (_, Err(reason)) => self.toast(Ink::from(&reason), Role::Warning),
+    pub(super) fn file_read(
+        &mut self,
+        token: FormToken,
+        bytes: Result<Vec<u8>, SafeText>,
+        out: &mut Out,
+    ) {
+        match (self.screens.get_mut(token.0 as usize), bytes) {
+            (Some(screen), Ok(bytes)) => out.effects.extend(screen.file_read(&bytes)),
+            (_, Err(reason)) => out.warn(Ink::from(&reason)),
             (None, Ok(_)) => {}
         }
-        self.mark(Redraw::Now);
+        out.mark(Redraw::Now);
     }
 
-    /// Opens the call screen of an entry of a server.
-    pub(super) fn open_call(&mut self, server: &ServerName, list: ListKind, wire: &str) {
-        let Some(view) = self.model.server(server) else { return };
-        let Some(subject) = subject_of(view, list, wire) else { return };
-        self.show_call(subject);
-        self.read_if_new();
-    }
-
-    fn read_if_new(&mut self) {
-        let wanted = self.call_screen().map(CallScreen::read_if_new).unwrap_or_default();
-        self.wanted(wanted);
-    }
-
-    /// Opens the form of a JSON-RPC request to a server; with one given, sends that.
-    pub(super) fn send_request(&mut self, server: &ServerName, request: Option<Value>) {
-        let Some(subject) = self.model.server(server).map(|view| request_of(view)) else { return };
-        self.show_call(subject);
-        let Some((screen, request)) = self.call_screen().zip(request) else { return };
-        screen.take_past(request);
-        let wanted = screen.apply(Action::Send);
-        self.wanted(wanted);
-    }
-
-    /// Opens a saved call, filled in; gives it, when there is one and a server offers what it calls.
-    pub(super) fn open_saved_call(&mut self, name: &str) -> Option<SavedCall> {
-        let call = self.calls.saved.get(name).ok()?.clone();
-        let found = self.model.view.servers.iter().find_map(|(server, view)| {
+    /// A saved call, with what it calls where a server offers that.
+    pub(super) fn saved(
+        &self,
+        name: &str,
+        view: &HostView,
+    ) -> Option<(SavedCall, Option<Subject>)> {
+        let call = self.saved.get(name).ok()?.clone();
+        let found = view.servers.iter().find_map(|(server, view)| {
             let subject = |list, wire: &str| subject_of(view, list, wire);
             match &call.target {
                 SavedTarget::Tool { tool } => {
@@ -378,71 +265,33 @@ impl App {
                     .then(|| Subject { limits: view.limits, ..Subject::uri(server, resource) }),
             }
         });
-        let Some(subject) = found else {
-            let words = ink!("no server offers what {} calls", Ink::line(name));
-            self.toast(words, Role::Warning);
-            return None;
-        };
-        self.show_call(subject);
-        if let Some(screen) = self.call_screen() {
-            screen.take_up(&call);
-        }
-        Some(call)
+        Some((call, found))
     }
 
-    /// The calls of the past, to be taken into their forms; those of the open call screen first.
-    pub(super) fn choose_history(&mut self) {
-        let open = self.call_screen().map(|screen| screen.subject.key());
-        let mut all = self.calls.history.all();
-        all.sort_by_key(|(target, _)| open.as_deref() != Some(*target));
+    /// The calls of the past, to be taken into their forms; those of a subject first.
+    pub(super) fn past(&self, first: Option<&str>, model: &Model) -> Vec<Choice> {
+        let mut all = self.history.all();
+        all.sort_by_key(|(target, _)| first != Some(*target));
         let choices = all.into_iter().take(PAST).map(|(target, entry)| {
-            let at = Timestamp(entry.at);
             let how = match &entry.outcome {
                 Some((word, millis)) => {
                     ink!("{} {}", Ink::line(word), Dur(Duration::from_millis(*millis)))
                 }
                 None => ink!("outcome unknown"),
             };
-            let arguments = Ink::line(&cut(&entry.arguments.to_string()));
+            let arguments: String = entry.arguments.to_string().chars().take(300).collect();
             Choice::new(
-                ink!("{} {}", Ink::line(target), arguments),
-                ink!("{}, {}", how, self.model.when(at)),
+                ink!("{} {}", Ink::line(target), Ink::line(&arguments)),
+                ink!("{}, {}", how, model.when(Timestamp(entry.at))),
                 Pick::Past(target.to_owned(), entry.id),
             )
         });
-        let choices: Vec<Choice> = choices.collect();
-        if choices.is_empty() {
-            return self.toast(ink!("No calls yet"), Role::Ok);
-        }
-        self.choose(ink!("call history"), choices);
-    }
-
-    /// Takes the arguments of a call of the past into its form.
-    pub(super) fn open_past(&mut self, target: &str, id: u64) {
-        let entry = self.calls.history.of(target).iter().find(|entry| entry.id == id).cloned();
-        let mut views = self.model.view.servers.iter();
-        let subject = views.find_map(|(server, view)| named(server, view, target));
-        let (Some(entry), Some(subject)) = (entry, subject) else {
-            let words = ink!("no server offers {} now", Ink::line(target));
-            return self.toast(words, Role::Warning);
-        };
-        self.show_call(subject);
-        if let Some(screen) = self.call_screen() {
-            screen.take_past(entry.arguments);
-        }
-    }
-
-    /// Makes a saved call, as if it had been opened and sent.
-    pub(super) fn make_saved_call(&mut self, name: &str) {
-        let Some(call) = self.open_saved_call(name) else { return };
-        let Some(screen) = self.call_screen() else { return };
-        let wanted = screen.make(&call);
-        self.wanted(wanted);
+        choices.collect()
     }
 
     /// The saved calls, to be made or opened.
-    pub(super) fn call_choices(&self) -> impl Iterator<Item = Choice> {
-        self.calls.saved.calls.keys().flat_map(|name| {
+    pub(super) fn choices(&self) -> impl Iterator<Item = Choice> {
+        self.saved.calls.keys().flat_map(|name| {
             let choice = |words, pick| Choice::new(words, ink!("saved call"), pick);
             let shown = Ink::line(name);
             [
@@ -452,73 +301,39 @@ impl App {
         })
     }
 
-    /// Whatever the servers offer, to be filled in and called.
-    pub(super) fn offer_choices(&self) -> impl Iterator<Item = Choice> {
-        self.model.servers().flat_map(|server| {
-            let all = &server.capabilities;
-            let disabled = (!server.state.is_callable()).then(|| ink!("{}", server.state.as_str()));
-            let name = Model::name(&server.name);
-            let choice = move |verb: &'static str, label: &SafeText, list, wire: &_| Choice {
-                words: ink!("{} {}.{}", verb, &name, label),
-                hint: ink!("{}", kind(list)),
-                pick: Pick::Offer(server.name.clone(), list, Arc::clone(wire)),
-                disabled: disabled.clone(),
-            };
-            let tools = all.tools.iter().map(|t| ("Call", &t.label, ListKind::Tools, &t.name));
-            let prompts = all.prompts.iter().map(|p| ("Get", &p.label, ListKind::Prompts, &p.name));
-            let resources =
-                all.resources.iter().map(|r| ("Read", &r.label, ListKind::Resources, &r.uri));
-            let templates = all.templates.iter();
-            let templates =
-                templates.map(|t| ("Read", &t.label, ListKind::ResourceTemplates, &t.uri_template));
-            let offers = tools.chain(prompts).chain(resources).chain(templates);
-            offers.map(move |(verb, label, list, wire)| choice(verb, label, list, wire))
-        })
-    }
-
-    /// The server of the open call screen.
-    pub(super) fn open_server(&self) -> Option<ServerName> {
-        let screen = self.calls.screens.get(self.open_call_number()?)?;
-        Some(screen.subject.server.clone())
-    }
-
-    /// The server whose repeating can be switched now.
-    pub(super) fn rerun_target(&self) -> Option<ServerName> {
-        let server = self.open_server().or_else(|| self.target_server())?;
-        self.model.server(&server)?.dev.as_ref().map(|_| server)
-    }
-
-    /// Switches whether the last call is made again after a restart by changed sources.
-    pub(super) fn switch_rerun(&mut self) {
-        let Some(server) = self.rerun_target() else { return };
-        let repeats = !self.repeats(&server);
+    /// Switches whether the last call to a server is made again after a restart by changed sources.
+    pub(super) fn switch_rerun(&mut self, server: ServerName, model: &Model, out: &mut Out) {
+        let repeats = !self.repeats(&server, model);
         let name = Model::name(&server);
-        let said = if repeats {
+        out.say(if repeats {
             ink!("the last call to {} is repeated when sources change", name)
         } else {
             ink!("calls to {} are not repeated", name)
-        };
-        self.calls.again.repeats.insert(server, repeats);
-        self.toast(said, Role::Ok);
+        });
+        self.again.repeats.insert(server, repeats);
     }
 
     /// Whether calls to a server are made again.
-    fn repeats(&self, server: &ServerName) -> bool {
-        let wanted = || self.model.entry(server)?.dev.as_ref().map(|dev| dev.rerun);
-        let choice = self.calls.again.repeats.get(server).copied();
-        choice.or_else(wanted).unwrap_or_default()
+    fn repeats(&self, server: &ServerName, model: &Model) -> bool {
+        let wanted = || model.entry(server)?.dev.as_ref().map(|dev| dev.rerun);
+        self.again.repeats.get(server).copied().or_else(wanted).unwrap_or_default()
     }
 
     /// What the call screen says of a server's sources.
-    pub(super) fn dev_words(&self, server: &ServerName) -> Option<SafeText> {
-        let view = self.model.server(server)?;
+    pub(super) fn dev_words(
+        &self,
+        server: &ServerName,
+        model: &Model,
+        keymap: &Keymap,
+    ) -> Option<SafeText> {
+        let view = model.server(server)?;
         let dev = view.dev.as_ref()?;
-        let repeats = if self.repeats(server) {
+        let repeats = if self.repeats(server, model) {
             "repeated when sources change"
         } else {
             "{rerun} repeats the call when sources change"
         };
-        let repeats = self.keymap.spelled(&[Scope::Global], repeats);
+        let repeats = keymap.spelled(&[Scope::Global], repeats);
         let now = match dev.build.as_ref().map(|build| &build.end) {
             Some(None) => "building".to_owned(),
             Some(Some((BuildEnd::Failed(_) | BuildEnd::Refused(_), _))) => {
@@ -531,13 +346,18 @@ impl App {
     }
 
     /// Tells builds and restarts of the newest view, and makes calls again.
-    pub(super) fn sources_followed(&mut self) {
-        let view = Arc::clone(&self.model.view);
-        self.calls.again.seen.retain(|server, _| view.servers.contains_key(server));
-        for server in view.servers.values() {
+    pub(super) fn sources_followed(&mut self, model: &Model, out: &mut Out) {
+        let servers = &model.view.servers;
+        self.again.seen.retain(|server, _| servers.contains_key(server));
+        for server in servers.values() {
             let Some(dev) = &server.dev else { continue };
-            self.build_followed(server, dev);
-            let seen = self.calls.again.seen.entry(server.name.clone()).or_default();
+            let name = Model::name(&server.name);
+            let seen = self.again.seen.entry(server.name.clone()).or_default();
+            if let Some(how) = seen.failed_build(dev) {
+                let text =
+                    ink!("build failed: {}; the previous build of {} keeps running", how, &name);
+                out.toast(text, Role::Error);
+            }
             if dev.taken > seen.taken {
                 seen.restarting = Some(changed(dev));
             }
@@ -545,59 +365,36 @@ impl App {
             match server.state {
                 ServerState::Ready => {
                     if let Some(because) = seen.restarting.take() {
-                        self.came_back(server, because);
+                        out.say(ink!("{} restarted: {}", name, &because));
+                        self.make_again(&server.name, because, model, out);
                     }
                 }
                 ServerState::Unavailable
                     if server.retry_at.is_none() && seen.restarting.take().is_some() =>
                 {
-                    let name = Model::name(&server.name);
                     let text = ink!("{} does not start with the changed sources", name);
-                    self.toast(text, Role::Error);
+                    out.toast(text, Role::Error);
                 }
                 _ => {}
             }
         }
     }
 
-    fn build_followed(&mut self, server: &ServerView, dev: &DevView) {
-        let Some(build) = &dev.build else { return };
-        let how = match &build.end {
-            Some((BuildEnd::Failed(exit), _)) => exit.describe(),
-            Some((BuildEnd::Refused(_), _)) => "it could not be started".to_owned(),
-            _ => return,
-        };
-        // Views skip what passes quickly: two builds may be seen without a running one between.
-        let seen = self.calls.again.seen.entry(server.name.clone()).or_default();
-        if seen.reported.replace(build.began) == Some(build.began) {
+    /// Makes the last call to a server again, when that is wanted.
+    fn make_again(&mut self, server: &ServerName, because: SafeText, model: &Model, out: &mut Out) {
+        if !self.repeats(server, model) {
             return;
         }
-        let name = Model::name(&server.name);
-        let text =
-            ink!("build failed: {}; the previous build of {} keeps running", Ink::line(&how), name);
-        self.toast(text, Role::Error);
-    }
-
-    fn came_back(&mut self, server: &ServerView, because: SafeText) {
-        let text = ink!("{} restarted: {}", Model::name(&server.name), &because);
-        self.toast(text, Role::Ok);
-        if !self.repeats(&server.name) {
-            return;
+        let screens = self.screens.iter_mut().filter(|screen| screen.subject.server == *server);
+        let last = screens.max_by_key(|screen| screen.runs.last().map(|run| run.began));
+        if let Some(screen) = last {
+            out.effects.extend(screen.made_again(because, model.now));
         }
-        let screens = self.calls.screens.iter().enumerate();
-        let last = screens
-            .filter(|(_, screen)| screen.subject.server == server.name)
-            .filter_map(|(at, screen)| Some((screen.runs.last()?.began, at)))
-            .max();
-        let Some((_, at)) = last else { return };
-        let now = self.model.now;
-        let Some(screen) = self.calls.screens.get_mut(at) else { return };
-        let wanted = screen.made_again(because, now);
-        self.wanted(wanted);
     }
 }
 
-fn subject_of(view: &ServerView, list: ListKind, wire: &str) -> Option<Subject> {
+/// What a server offers under a name or URI of one of its lists.
+pub(super) fn subject_of(view: &ServerView, list: ListKind, wire: &str) -> Option<Subject> {
     let (server, capabilities) = (&view.name, &view.capabilities);
     let subject = match list {
         ListKind::Tools => {
@@ -626,19 +423,8 @@ fn updated_uri(body: &str) -> Option<String> {
     message.pointer("/params/uri")?.as_str().map(str::to_owned)
 }
 
-// What happens to calls and forms from outside: time, answers, progress, logs, changed
-// definitions, files.
-
-/// Time between frames while a call runs and nothing else happens.
-const TICK: Duration = Duration::from_millis(100);
-
-// What can be called by its name: saved calls, and whatever the servers offer. Opens their screens.
-
-/// Most calls of the past that are listed.
-const PAST: usize = 500;
-
 /// What of a server a target of the history names ([`Subject::key`]).
-fn named(server: &ServerName, view: &ServerView, target: &str) -> Option<Subject> {
+pub(super) fn named(server: &ServerName, view: &ServerView, target: &str) -> Option<Subject> {
     if target.strip_prefix("request:") == Some(server.as_str()) {
         return Some(request_of(view));
     }
@@ -657,13 +443,32 @@ fn named(server: &ServerName, view: &ServerView, target: &str) -> Option<Subject
 }
 
 /// Any request to a server.
-fn request_of(view: &ServerView) -> Subject {
+pub(super) fn request_of(view: &ServerView) -> Subject {
     Subject { limits: view.limits, target: view.target.clone(), ..Subject::request(&view.name) }
 }
 
-/// The beginning of arguments, for a row.
-fn cut(text: &str) -> String {
-    text.chars().take(300).collect()
+/// Whatever the servers offer, to be filled in and called.
+pub(super) fn offers(model: &Model) -> impl Iterator<Item = Choice> {
+    model.servers().flat_map(|server| {
+        let all = &server.capabilities;
+        let disabled = (!server.state.is_callable()).then(|| ink!("{}", server.state.as_str()));
+        let name = Model::name(&server.name);
+        let choice = move |verb: &'static str, label: &SafeText, list, wire: &_| Choice {
+            words: ink!("{} {}.{}", verb, &name, label),
+            hint: ink!("{}", kind(list)),
+            pick: Pick::Offer(server.name.clone(), list, Arc::clone(wire)),
+            disabled: disabled.clone(),
+        };
+        let tools = all.tools.iter().map(|t| ("Call", &t.label, ListKind::Tools, &t.name));
+        let prompts = all.prompts.iter().map(|p| ("Get", &p.label, ListKind::Prompts, &p.name));
+        let resources =
+            all.resources.iter().map(|r| ("Read", &r.label, ListKind::Resources, &r.uri));
+        let templates = all.templates.iter();
+        let templates =
+            templates.map(|t| ("Read", &t.label, ListKind::ResourceTemplates, &t.uri_template));
+        let offers = tools.chain(prompts).chain(resources).chain(templates);
+        offers.map(move |(verb, label, list, wire)| choice(verb, label, list, wire))
+    })
 }
 
 const fn kind(list: ListKind) -> &'static str {
@@ -695,6 +500,21 @@ struct Seen {
     restarting: Option<SafeText>,
     /// When the failed build began that was reported last.
     reported: Option<Timestamp>,
+}
+
+impl Seen {
+    /// How a build failed that was not reported yet. Views skip what passes quickly: two builds may be
+    /// seen without a running one between.
+    fn failed_build(&mut self, dev: &DevView) -> Option<Ink> {
+        let build = dev.build.as_ref()?;
+        let how = match &build.end {
+            Some((BuildEnd::Failed(exit), _)) => exit.describe(),
+            Some((BuildEnd::Refused(_), _)) => "it could not be started".to_owned(),
+            _ => return None,
+        };
+        let known = self.reported.replace(build.began) == Some(build.began);
+        (!known).then(|| Ink::line(&how))
+    }
 }
 
 /// What changed, and how long the build took.

@@ -1,30 +1,36 @@
-//! Actions: what each does. The topmost overlay is asked first, then the pane, then what holds
-//! everywhere.
+//! Actions: what each does. The topmost overlay is asked first, then the open screen or the pane,
+//! then what holds everywhere.
 
 use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::config::edit::entry::ShownEntry;
+use super::screens::Open;
+use super::{App, Focus, answers, keys, playback};
 use crate::config::import::templates;
 use crate::config::print::servers;
-use crate::tui::app::incoming::play;
-use crate::tui::app::screen::Open;
-use crate::tui::app::{App, Focus, Redraw};
+use crate::config::{ConfigChange, Hold};
+use crate::mcp::ApprovalId;
+use crate::mcp::capabilities::ListKind;
 use crate::tui::effect::{Baseline, Change, ConfigCommand, Effect, ServerCommand};
 use crate::tui::entry::FormScreen;
 use crate::tui::keymap::Scope;
-use crate::tui::message::Message;
-use crate::tui::model::{EngineState, Model};
-use crate::tui::overlay::{Ask, Confirm, Named, Overlay, Palette, Subject, Verdict};
+use crate::tui::model::{EngineState, InputState, Model, Todo};
+use crate::tui::overlay::{
+    Ask, Confirm, Consent, InputDialog, Named, Overlay, Palette, Reader, Subject, Verdict,
+};
+use crate::tui::pane::config::{PLANNED, touched};
 use crate::tui::pane::logs::level_word;
-use crate::tui::pane::{Availability, Out, Pane as _, PaneId, when};
-use crate::tui::pick::{Choice, FilterPick, Pick};
+use crate::tui::pane::servers::tour;
+use crate::tui::pane::{Out, Pane as _, PaneId, Redraw};
+use crate::tui::pick::{ApprovalPick, Choice, FilterPick, Pick};
 use crate::tui::policy::PolicyScreen;
 use crate::tui::prefs::SavedFilter;
 use crate::tui::prelude::*;
-use crate::tui::theme::SHIPPED;
 use crate::tui::widget::Keep;
+
+/// Most servers named in the question about a changed file; the Config pane has all of them.
+const NAMED: usize = 10;
 
 impl App {
     pub(super) fn perform(&mut self, action: Action) {
@@ -32,8 +38,8 @@ impl App {
             // Keys that come faster than frames act on what the next frame would show.
             self.on_pane(|pane, ui| pane.sync(ui));
         }
-        if let Err(reason) = self.availability(action) {
-            let mut text = ink!("{}: ", self.keymap.label(action));
+        if let Err(reason) = keys::availability(self, action) {
+            let mut text = ink!("{}: ", self.look.keymap.label(action));
             text.push(self.spelled(reason));
             return self.toast(text, Role::Warning);
         }
@@ -55,10 +61,33 @@ impl App {
             if verdict != Verdict::Pass {
                 return self.settle(verdict);
             }
-        } else if self.act_on_screen(action) || self.perform_in_pane(action) {
+        } else if keys::is_of_screen(self, action) {
+            return self.act_on_screen(action);
+        } else if self.perform_in_pane(action) {
             return;
         }
         self.perform_anywhere(action);
+    }
+
+    /// Does an action of the open screen.
+    pub(super) fn act_on_screen(&mut self, action: Action) {
+        if let Some(&Open::Answer(id)) = self.screens.open()
+            && self.on_screens(|s, model, out| s.request_action(id, action, model, out))
+        {
+            return;
+        }
+        match (self.screens.open(), action) {
+            (Some(Open::Call(_)), Action::History) => self.choose_history(),
+            (Some(Open::Call(_)), Action::Saved) => {
+                let choices = self.screens.calls.choices().collect();
+                self.choose(ink!("saved calls"), choices);
+            }
+            _ => self.on_screen(|screen, cx, _, out| screen.act(action, cx, out)),
+        }
+    }
+
+    fn choose_history(&mut self) {
+        self.on_screens(|screens, model, out| screens.choose_history(model, out));
     }
 
     fn perform_in_pane(&mut self, action: Action) -> bool {
@@ -89,22 +118,14 @@ impl App {
     }
 
     fn act_in_server_list(&mut self, action: Action) -> bool {
-        let delta = match action {
-            Action::Up => -1,
-            Action::Down => 1,
-            Action::PageUp | Action::Top => isize::MIN / 2,
-            Action::PageDown | Action::Bottom => isize::MAX / 2,
-            Action::Open | Action::Right => {
-                self.focus = Focus::Pane;
-                return true;
+        match action {
+            Action::Open | Action::Right => self.focus = Focus::Pane,
+            Action::Mark => self.mark_server(),
+            action => {
+                let Some(delta) = action.steps(isize::MAX / 2) else { return false };
+                self.model.scope = self.servers.step(delta);
             }
-            Action::Mark => {
-                self.mark_server();
-                return true;
-            }
-            _ => return false,
-        };
-        self.model.scope = self.servers.step(delta);
+        }
         true
     }
 
@@ -133,8 +154,14 @@ impl App {
             Action::History => self.choose_history(),
             Action::AskReload => self.ask_first(),
             Action::Inputs => self.open_inputs(),
-            Action::Rules => self.choose_rules(),
-            Action::Roots => self.choose_roots(),
+            Action::Rules => {
+                let choices = answers::kinds(self.target_server().as_ref(), &self.model);
+                self.choose(ink!("requests of"), choices);
+            }
+            Action::Roots => match self.target_server() {
+                Some(server) => self.open_roots(server),
+                None => self.choose(ink!("roots of"), answers::roots(&self.model)),
+            },
             Action::Policy => self.open_policy(),
             Action::Mark => self.mark_server(),
             Action::Restart
@@ -150,12 +177,20 @@ impl App {
             Action::Request => {
                 if let Some(server) = self.target_server() {
                     self.overlays.clear();
-                    self.send_request(&server, None);
+                    self.on_screens(|screens, model, out| {
+                        screens.send_request(&server, None, model, out);
+                    });
                 }
             }
             Action::Watched => self.open_watched(),
             Action::User(_) => self.run_user_command(action),
-            Action::Rerun => self.switch_rerun(),
+            Action::Rerun => {
+                if let Some(server) = keys::rerun_target(self) {
+                    self.on_screens(|screens, model, out| {
+                        screens.calls.switch_rerun(server, model, out);
+                    });
+                }
+            }
             Action::BlackBox | Action::ServerInfo => {
                 if let Some(server) = self.target_server() {
                     self.open_reader_of(match action {
@@ -171,10 +206,10 @@ impl App {
                 self.remember();
             }
             Action::Palette => {
-                let choices = self.palette_choices();
+                let choices = keys::palette(self);
                 self.choose(ink!("commands"), choices);
             }
-            Action::Help => self.open_help(),
+            Action::Help => self.push_overlay(Overlay::Reader(keys::help(self))),
             Action::Theme => self.next_theme(),
             Action::Bell => {
                 self.setup.prefs.mute_bell = !self.setup.prefs.mute_bell;
@@ -183,7 +218,7 @@ impl App {
                 self.remember();
             }
             Action::AskEnd => self.switch_ask_end(),
-            Action::Tour => self.open_tour(0),
+            Action::Tour => self.push_overlay(Overlay::Reader(Reader::of(Subject::Tour(0)))),
             Action::Record => self.effects.push(Effect::ToggleRecording),
             Action::Chat => {
                 self.overlays.clear();
@@ -199,15 +234,14 @@ impl App {
 
     /// Runs a command of the person's keymap file, after a question where the file wants one.
     fn run_user_command(&mut self, action: Action) {
-        let Some(run) = self.user_command(action) else { return };
+        let Some(run) = keys::user_command(self, action) else { return };
         let (name, line) = (Ink::line(&run.command.name), Ink::line(&run.command.run));
         if !run.command.confirm {
             return self.effects.push(Effect::Run(Box::new(run)));
         }
         let values = run.values.iter().flatten().map(|value| Ink::line(value));
         let lines = std::iter::once(line).chain(values).collect();
-        let yes = vec![Effect::Run(Box::new(run))];
-        self.push_overlay(Overlay::Confirm(Confirm::new(ink!("run {}?", name), lines, yes)));
+        self.confirm(ink!("run {}?", name), lines, vec![Effect::Run(Box::new(run))]);
     }
 
     fn back(&mut self) {
@@ -216,16 +250,6 @@ impl App {
         } else {
             self.close_overlay();
         }
-    }
-
-    /// The server a command is for: the selected one of the pane, or the scope.
-    pub(super) fn target_server(&self) -> Option<ServerName> {
-        let in_pane = self.focus == Focus::Pane;
-        let chosen = in_pane.then(|| self.panes.get(self.pane).server(&self.model)).flatten();
-        let chosen = chosen.or_else(|| self.model.scope.clone());
-        let mut servers = self.model.view.servers.keys();
-        // With one server there is no question which is meant.
-        chosen.or_else(|| servers.next().filter(|_| self.model.view.servers.len() == 1).cloned())
     }
 
     /// Marks a server, or takes the mark off.
@@ -300,7 +324,7 @@ impl App {
     }
 
     pub(super) fn show(&mut self, pane: PaneId) {
-        self.leave_screens();
+        self.screens.leave();
         self.pane = pane;
         if pane == PaneId::Logs {
             self.model.unseen_errors = 0;
@@ -346,8 +370,8 @@ impl App {
         self.close_overlay();
         match pick {
             Pick::Action(action) => {
-                if !self.is_of_screen(action)
-                    && let Some(pane) = self.elsewhere(action)
+                if !keys::is_of_screen(self, action)
+                    && let Some(pane) = keys::elsewhere(self, action)
                 {
                     self.show(pane);
                 }
@@ -359,21 +383,25 @@ impl App {
                 self.open_reader_of(Subject::BlackBox(server));
             }
             Pick::OnServer(action, server) => self.command_one(action, server),
-            Pick::SavedCall(name) => _ = self.open_saved_call(&name),
-            Pick::MakeCall(name) => self.make_saved_call(&name),
+            Pick::SavedCall(name) => self.open_saved_call(&name, false),
+            Pick::MakeCall(name) => self.open_saved_call(&name, true),
             Pick::Offer(server, list, wire) => self.open_call(&server, list, &wire),
-            Pick::Past(target, id) => self.open_past(&target, id),
+            Pick::Past(target, id) => self.on_screens(|screens, model, out| {
+                screens.open_past(&target, id, model, out);
+            }),
             Pick::Resource(server, uri) => self.open_link(&server, &uri),
             Pick::Unsubscribe(server, uri) => {
                 self.effects.push(Effect::Server(server, ServerCommand::Unsubscribe(uri)));
             }
-            Pick::Request(server, request) => self.send_request(&server, Some(*request)),
+            Pick::Request(server, request) => self.on_screens(|screens, model, out| {
+                screens.send_request(&server, Some(*request), model, out);
+            }),
             Pick::Among(title, choices) => self.choose(title, choices),
-            Pick::Call(pick) => {
-                let wanted = self.call_screen().map(|screen| screen.picked(pick));
-                self.wanted(wanted.unwrap_or_default());
-            }
-            Pick::Theme(name) => self.use_theme(&name),
+            Pick::Call(pick) => self.on_screens(|screens, _, out| {
+                let wanted = screens.call_screen().map(|screen| screen.picked(pick));
+                out.effects.extend(wanted.unwrap_or_default());
+            }),
+            Pick::Theme(name) => self.use_theme(name),
             Pick::LogLevel(Some(server), level) => {
                 self.effects.push(Effect::Server(server, ServerCommand::LogLevel(level)));
             }
@@ -383,7 +411,11 @@ impl App {
             }
             Pick::Template(number) => self.open_template(number),
             Pick::Input(id) => self.open_input(&id),
-            Pick::Approval(pick) => self.approval_pick(pick),
+            Pick::Approval(ApprovalPick::Roots(server)) => self.open_roots(server),
+            Pick::Approval(ApprovalPick::SendNext(_)) if !self.was_read() => {}
+            Pick::Approval(pick) => {
+                self.on_screens(|screens, model, out| screens.approval_pick(pick, model, out));
+            }
             Pick::Chat(command) => self.effects.push(Effect::Chat(command)),
             Pick::Client(order, origin) => self.effects.push(Effect::Client(order, origin)),
             Pick::TourPage(_) => {}
@@ -412,37 +444,18 @@ impl App {
     }
 
     fn next_theme(&mut self) {
-        let names = self.theme_names();
-        let at = names.iter().position(|name| name == self.theme.name()).unwrap_or(0);
-        let next = names[(at + 1) % names.len()].clone();
-        self.use_theme(&next);
+        let names = self.look.themes();
+        let at = names.iter().position(|name| name == self.look.theme.name()).unwrap_or(0);
+        self.use_theme(names[(at + 1) % names.len()].clone());
     }
 
-    pub(super) fn theme_names(&self) -> Vec<String> {
-        let mut names: Vec<String> = SHIPPED.iter().map(|(name, _)| (*name).to_owned()).collect();
-        for (name, _) in &self.setup.user.themes {
-            if !names.contains(name) {
-                names.push(name.clone());
-            }
-        }
-        names
-    }
-
-    fn use_theme(&mut self, name: &str) {
+    fn use_theme(&mut self, name: String) {
         self.setup.theme = None;
-        self.setup.prefs.theme = Some(name.to_owned());
+        let said = ink!("theme: {}", Ink::line(&name));
+        self.setup.prefs.theme = Some(name);
         self.adopt_user_files();
-        self.toast(ink!("theme: {}", Ink::line(name)), Role::Ok);
+        self.toast(said, Role::Ok);
         self.remember();
-    }
-
-    /// The engine is stopping.
-    pub fn stopping(&mut self) {
-        if !matches!(self.model.engine, EngineState::Stopping(_)) {
-            self.model.engine = EngineState::Stopping(self.model.now);
-        }
-        self.overlays.clear();
-        self.mark(Redraw::Now);
     }
 
     pub(super) fn remember_filter(&mut self) {
@@ -472,7 +485,7 @@ impl App {
         if lines.is_empty() || self.setup.prefs.end_unasked {
             self.effects.extend(yes);
         } else {
-            self.push_overlay(Overlay::Confirm(Confirm::new(title, lines, yes)));
+            self.confirm(title, lines, yes);
         }
     }
 
@@ -481,7 +494,7 @@ impl App {
         let of = |name: &ServerName| servers.is_empty() || servers.contains(name);
         let calls = self.model.calls.iter().filter(|call| of(&call.server)).count();
         let pending = self.model.view.pending.values().filter(|r| of(&r.server)).count();
-        let drafts = self.answers.drafts(of);
+        let drafts = self.screens.answers.drafts(of);
         let mut lines = Vec::new();
         for (n, noun, end) in [
             (calls, "running call", "will be cancelled"),
@@ -492,11 +505,8 @@ impl App {
                 lines.push(ink!("{} {}.", count(n, noun), end));
             }
         }
-        let unsaved = self.stack.iter().filter_map(|open| match open {
-            Open::Own(screen) => screen.unsaved(),
-            _ => None,
-        });
-        lines.extend(unsaved.filter(|_| servers.is_empty()).map(|what| ink!("{}", what)));
+        let unsaved = self.screens.unsaved().filter(|_| servers.is_empty());
+        lines.extend(unsaved.map(|what| ink!("{}", what)));
         lines
     }
 
@@ -507,7 +517,6 @@ impl App {
         }
         // Whatever is answered: what was typed is kept.
         self.keep_drafts();
-        self.remember();
         self.end(ink!("stop the servers and quit?"), &[], vec![Effect::Quit]);
     }
 
@@ -525,8 +534,13 @@ impl App {
 
     pub(super) fn leave(&mut self) {
         self.keep_drafts();
-        self.remember();
         self.effects.push(Effect::Quit);
+    }
+
+    /// Keeps half-filled forms and preferences for another run of the program.
+    fn keep_drafts(&mut self) {
+        self.on_screens(|screens, _, out| screens.calls.keep_drafts(out));
+        self.remember();
     }
 
     /// Turns the question off, or on again.
@@ -545,18 +559,6 @@ impl App {
 
     // Adding, editing, copying, switching and removing servers from the dashboard. The files are
     // written by the engine thread; this holds the form and asks before anything is lost.
-
-    /// Whether the files can be edited from here.
-    pub(super) fn can_edit(&self) -> Availability {
-        let any = !self.model.view.files.is_empty() || !self.model.files.is_empty();
-        when(any, "the servers are the demo's or from the command line, not from a file")
-    }
-
-    /// Whether there is a server to edit.
-    pub(super) fn can_edit_server(&self) -> Availability {
-        self.can_edit()?;
-        when(self.target_server().is_some(), "select a server first")
-    }
 
     /// Does an action on the files, or on the recording that is shown.
     fn edit_action(&mut self, action: Action) {
@@ -587,7 +589,7 @@ impl App {
             }
             (Action::CopyEntry, Some(name)) => self.copy_entry(&name),
             (Action::RemoveServer, Some(name)) => self.ask_to_remove(name),
-            _ => self.effects.extend(play(action).map(Effect::Play)),
+            _ => self.effects.extend(playback::play(action).map(Effect::Play)),
         }
     }
 
@@ -607,8 +609,7 @@ impl App {
             self.spelled("and the server is stopped. {undo-edit} brings it back."),
         ];
         let yes = vec![Effect::Config(ConfigCommand::Change(Change::Remove(name)))];
-        let confirm = Confirm::new(title, lines, yes);
-        self.push_overlay(Overlay::Confirm(confirm));
+        self.confirm(title, lines, yes);
     }
 
     /// File and line of an entry; of the file that wins without one.
@@ -640,22 +641,6 @@ impl App {
         let Some((_, template)) = templates().into_iter().nth(number) else { return };
         let file = self.model.files.last().map(|file| file.path.clone()).unwrap_or_default();
         self.push_screen(Open::Own(Box::new(FormScreen::add(&template, &file))));
-    }
-
-    /// An entry came to be edited.
-    pub(super) fn open_entry(&mut self, entry: ShownEntry) {
-        self.push_screen(Open::Own(Box::new(FormScreen::edit(entry))));
-    }
-
-    /// An entry was written, or why not: its form says so while it is open.
-    pub(super) fn entry_saved(&mut self, outcome: Result<SafeText, SafeText>) {
-        let message = Message::Saved(outcome.clone());
-        let heard = self.screen_hears(&message);
-        match outcome {
-            Ok(words) => self.toast(Ink::from(&words), Role::Ok),
-            Err(reason) if !heard => self.toast(Ink::from(&reason), Role::Error),
-            Err(_) => self.mark(Redraw::Now),
-        }
     }
 
     // Saved filters of the traffic: asked for a name, listed, used, renamed, removed, taken back.
@@ -739,4 +724,164 @@ impl App {
             self.toast(ink!("the saved filters were not changed"), Role::Warning);
         }
     }
+
+    // What is opened over the panes.
+
+    /// Opens the call screen of an entry of a server.
+    pub(super) fn open_call(&mut self, server: &ServerName, list: ListKind, wire: &str) {
+        self.on_screens(|screens, model, out| screens.open_entry(server, list, wire, model, out));
+    }
+
+    /// Opens a saved call, filled in, and makes it when that is wanted.
+    fn open_saved_call(&mut self, name: &str, makes: bool) {
+        self.on_screens(|screens, model, out| screens.open_saved(name, makes, model, out));
+    }
+
+    /// Follows a link of a result: to the resources of its server, with that one read. Only the
+    /// server is asked; nothing is fetched from anywhere else.
+    pub(super) fn open_link(&mut self, server: &ServerName, uri: &str) {
+        self.show(PaneId::Resources);
+        self.panes.resources.go_to(server, uri);
+        self.on_screens(|screens, model, out| screens.open_link(server, uri, model, out));
+    }
+
+    /// Opens the diagnostics or the info of a server.
+    fn open_reader_of(&mut self, subject: Subject) {
+        // One is enough: esc leads out of it at once.
+        self.overlays.retain(|overlay| match overlay {
+            Overlay::Reader(reader) => {
+                !matches!(reader.subject, Subject::BlackBox(_) | Subject::Info(_))
+            }
+            _ => true,
+        });
+        self.push_overlay(Overlay::Reader(Reader::of(subject)));
+    }
+
+    fn turn_tour(&mut self, delta: isize) {
+        let Some(Overlay::Reader(reader)) = self.overlays.last_mut() else { return };
+        let Subject::Tour(page) = &mut reader.subject else { return };
+        let next = page.saturating_add_signed(delta);
+        reader.top = 0;
+        if next >= tour::PAGES.len() {
+            self.close_overlay();
+            self.remember();
+        } else {
+            *page = next;
+        }
+        self.mark(Redraw::Now);
+    }
+
+    /// Opens something that waits.
+    pub(super) fn open_todo(&mut self, todo: &Todo) {
+        match todo {
+            Todo::Request(id) => {
+                self.on_screens(|screens, model, out| screens.open_answer(*id, model, out));
+            }
+            Todo::Approval(server) => {
+                let consent = Consent::new(&self.model.situation, Some(server), self.look.glyphs);
+                self.push_overlay(Overlay::Consent(consent));
+            }
+            Todo::Input(id) => self.open_input(id),
+            Todo::Plan => self.open_plan(),
+            Todo::Held(_) => self.open_policy(),
+        }
+    }
+
+    /// Opens what waits first.
+    fn open_first(&mut self) {
+        match self.first_todo() {
+            Some(todo) => self.open_todo(&todo),
+            None => self.toast(ink!("Nothing waits for you"), Role::Ok),
+        }
+    }
+
+    /// Shows the inputs of the configuration, answered or not.
+    fn open_inputs(&mut self) {
+        let choices = self.model.situation.inputs.iter().map(|view| {
+            let state = match view.state {
+                InputState::Open => "no answer",
+                InputState::Answered => "answered",
+                InputState::Kept => "keyring",
+                InputState::Variable => "variable",
+            };
+            Choice::new(
+                ink!("{}  {}", Ink::line(&view.input.id), Ink::line(&view.input.description)),
+                ink!("{}", state),
+                Pick::Input(view.input.id.clone()),
+            )
+        });
+        self.choose(ink!("inputs"), choices.collect());
+    }
+
+    /// Asks for one input.
+    fn open_input(&mut self, id: &str) {
+        let keyring = self.model.situation.keyring;
+        let Some(view) = self.model.input(id).cloned() else { return };
+        self.push_overlay(Overlay::Input(Box::new(InputDialog::new(view, keyring))));
+    }
+
+    fn open_roots(&mut self, server: ServerName) {
+        let Some(view) = self.model.server(&server) else { return };
+        let editor = FormScreen::roots(server, &view.roots, self.setup.home.clone());
+        self.push_screen(Open::Own(Box::new(editor)));
+    }
+
+    /// Turns round whether changed files are shown before they are applied.
+    fn ask_first(&mut self) {
+        self.effects.push(Effect::Config(ConfigCommand::AskFirst));
+        if self.model.situation.asks {
+            self.toast(ink!("changed files are applied at once"), Role::Ok);
+        } else {
+            self.toast(ink!("changed files are shown before they are applied"), Role::Ok);
+        }
+    }
+
+    /// Shows what a changed file would do, and asks whether to use it.
+    fn open_plan(&mut self) {
+        let Some(plan) = &self.model.situation.plan else { return };
+        let lines = plan_lines(plan);
+        let yes = vec![Effect::Config(ConfigCommand::Apply)];
+        let confirm = Confirm::new(ink!("apply the changed configuration?"), lines, yes);
+        self.push_overlay(Overlay::Confirm(Confirm { by_itself: true, ..confirm }));
+    }
+
+    /// What a server waits for that may not start before the person has done something.
+    fn hold(&self, name: &ServerName) -> Option<Todo> {
+        match self.model.entry(name)?.hold.as_ref()? {
+            Hold::Approval => Some(Todo::Approval(name.clone())),
+            Hold::Input(id) => Some(Todo::Input(id.clone())),
+        }
+    }
+
+    /// Asks before many requests are denied.
+    pub(super) fn ask_to_deny_all(&mut self, server: &ServerName, ids: &[ApprovalId]) {
+        let pending = &self.model.view.pending;
+        let deny = |id: &ApprovalId| Some((*id, answers::refusal(&pending.get(id)?.kind)));
+        let denied: Vec<_> = ids.iter().filter_map(deny).collect();
+        let name = Ink::line(server.as_str());
+        if denied.is_empty() {
+            return self.toast(ink!("no request of {} is waiting", name), Role::Ok);
+        }
+        let open = count(denied.len(), "open request");
+        let lines = vec![ink!("{} of this server will be denied", open)];
+        self.confirm(ink!("deny all of {}?", name), lines, vec![Effect::Deny(denied)]);
+    }
+}
+
+fn plan_lines(plan: &ConfigChange) -> Vec<Ink> {
+    let touched = touched(plan, PLANNED).into_iter();
+    let mut lines: Vec<Ink> = touched.map(|(line, _, why)| ink!("{}{}", line, why)).collect();
+    let more = lines.len().saturating_sub(NAMED);
+    lines.truncate(NAMED);
+    if more > 0 {
+        lines.push(ink!("  and {} more: the Config pane has all of them", more));
+    }
+    if lines.is_empty() {
+        lines.push(ink!("no server changes"));
+    }
+    let kept = plan.kept.len() - plan.followed.len();
+    if kept > 0 {
+        lines.push(ink!("  {} keep running as they are", kept));
+    }
+    lines
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::base::text::json::pretty;
 use crate::host::approvals::PendingRequest;
 use crate::mcp::{Answer, ApprovalId, RequestKind};
-use crate::tui::approval::answering::draft::parsed;
+use crate::tui::approval::answering::draft::{Awaits, parsed};
 use crate::tui::approval::draw::{self, Spot};
 use crate::tui::approval::elicitation::{self, Asks, ElicitationReading};
 use crate::tui::approval::sampling::{self, SamplingReading};
@@ -124,7 +124,7 @@ pub struct AnswerScreen {
     kept: Value,
     armed: bool,
     /// What is done when the check that runs elsewhere finds nothing against it.
-    when_checked: Option<answer::Awaits>,
+    when_checked: Option<Awaits>,
     /// No browser could be started: the person may have opened the page otherwise.
     opened_elsewhere: bool,
     laid_out: u16,

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::tui::call::run::{Difference, FORCED, Run, RunState};
 use crate::tui::call::screen::{CallScreen, Focus};
 use crate::tui::form::draw::{Look, form, put};
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::prelude::*;
 use crate::tui::widget::Pen;
 use crate::tui::widget::doc::wrap;
@@ -80,7 +80,7 @@ impl CallScreen {
     }
 
     /// Draws the screen.
-    pub fn draw(&self, look: &Look, now: Timestamp, area: Rect, buf: &mut Buffer) {
+    pub fn draw(&self, keymap: &Keymap, look: &Look, now: Timestamp, area: Rect, buf: &mut Buffer) {
         let area = area.intersection(buf.area);
         if area.height < 3 || area.width < 10 {
             return;
@@ -92,11 +92,11 @@ impl CallScreen {
         if let (Some(status), Some(result), Some(run)) =
             (regions.status, regions.result, self.run())
         {
-            self.draw_status(look, now, run, status, buf);
+            self.draw_status(keymap, look, now, (run, status), buf);
             draw_run(look, run, result, buf);
         }
         if !self.suggestions.is_empty() {
-            self.draw_suggestions(look, regions.form, buf);
+            self.draw_suggestions(keymap, look, regions.form, buf);
         }
     }
 
@@ -146,7 +146,14 @@ impl CallScreen {
         }
     }
 
-    fn draw_status(&self, look: &Look, now: Timestamp, run: &Run, area: Rect, buf: &mut Buffer) {
+    fn draw_status(
+        &self,
+        keymap: &Keymap,
+        look: &Look,
+        now: Timestamp,
+        (run, area): (&Run, Rect),
+        buf: &mut Buffer,
+    ) {
         if area.height == 0 {
             return;
         }
@@ -163,7 +170,7 @@ impl CallScreen {
                 text = format!(" updated at {} ", clock(at));
             }
             if self.updates.stale && !self.subscribed {
-                let again = self.keymap.spelled(&[Scope::Result], "{again} reads it again ");
+                let again = keymap.spelled(&[Scope::Result], "{again} reads it again ");
                 text.push_str(look.sign("· ", "- "));
                 text.push_str(again.as_str());
             }
@@ -179,7 +186,7 @@ impl CallScreen {
             let word = if *cancelling { "cancelling" } else { "running" };
             pen.write(&format!(" {} {word} {elapsed}", look.sign("◐", "~")), look.accent);
             if run.waiting.1.is_some() {
-                let key = self.keymap.spelled(&[Scope::Global], "{answer} answers");
+                let key = keymap.spelled(&[Scope::Global], "{answer} answers");
                 let text = format!("  waiting for you {}  {key}", Dur(waiting));
                 pen.write(&text, look.warning);
             } else if waiting > Duration::from_millis(100) {
@@ -189,7 +196,7 @@ impl CallScreen {
                 pen.write(&format!("  {FORCED}"), look.warning);
             }
             draw_progress(look, run, pen.skip(2));
-            let hint = self.keymap.spelled(&[Scope::Call], "  {cancel-call} cancels");
+            let hint = keymap.spelled(&[Scope::Call], "  {cancel-call} cancels");
             pen.write(hint.as_str(), look.faint);
         } else {
             let Some(ending) = run.ending() else { return };
@@ -214,13 +221,13 @@ impl CallScreen {
         }
     }
 
-    fn draw_suggestions(&self, look: &Look, area: Rect, buf: &mut Buffer) {
+    fn draw_suggestions(&self, keymap: &Keymap, look: &Look, area: Rect, buf: &mut Buffer) {
         if area.height < 3 {
             return;
         }
         let mut pen = Pen::new(buf, Rect { y: area.bottom() - 1, height: 1, ..area });
         pen.write(&" ".repeat(usize::from(area.width)), look.text);
-        let key = self.keymap.spelled(&[Scope::Form], "{suggest} ");
+        let key = keymap.spelled(&[Scope::Form], "{suggest} ");
         pen.column(1).write(key.as_str(), look.accent);
         for suggestion in self.suggestions.iter().take(20) {
             let cut: String = suggestion.chars().take(60).collect();

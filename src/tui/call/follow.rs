@@ -11,7 +11,7 @@ use crate::host::call::CallView;
 use crate::host::{CallOutcome, Validation};
 use crate::mcp::Progress;
 use crate::tui::effect::Effect;
-use crate::tui::form::{CheckJob, Checked, FormState};
+use crate::tui::form::{Checked, FormState};
 use crate::tui::prelude::*;
 use crate::tui::result::{CompareJob, Compared, PictureJob, Purpose, ResultView};
 
@@ -95,11 +95,6 @@ impl CallScreen {
         }
         self.form.keep_within(&subject.limits);
         self.subject = subject;
-    }
-
-    /// A check that must run elsewhere; what it finds goes to [`CallScreen::checked`].
-    pub fn pending_check(&mut self) -> Option<CheckJob> {
-        self.form.pending_check()
     }
 
     /// Takes what a check found; a call that waited for it is made, or its problems are shown.

@@ -48,8 +48,6 @@ pub struct CallScreen {
     pub shown: usize,
     /// Where the keys go.
     pub focus: Focus,
-    /// What the keys mean.
-    pub keymap: Arc<Keymap>,
     /// What the server suggests for the field under the cursor.
     pub suggestions: Vec<String>,
     /// Whether updates of the resource are wanted.
@@ -113,7 +111,6 @@ impl CallScreen {
             runs: Vec::new(),
             shown: 0,
             focus: Focus::Form,
-            keymap: Arc::new(Keymap::builtin()),
             suggestions: Vec::new(),
             subscribed: false,
             changed: None,
@@ -419,9 +416,9 @@ impl CallScreen {
         (held && calls).then(Vec::new)
     }
 
-    /// Presses a key by the key table in use, as the dashboard does.
-    pub fn key(&mut self, key: KeyEvent, now: Timestamp) -> Vec<Effect> {
-        let bound = self.keymap.pressed(self.scopes(), key);
+    /// Presses a key by a key table, as the dashboard does.
+    pub fn key(&mut self, key: KeyEvent, keymap: &Keymap, now: Timestamp) -> Vec<Effect> {
+        let bound = keymap.pressed(self.scopes(), key);
         let typed = self.type_key(key, bound, now);
         typed.unwrap_or_else(|| bound.map(|action| self.apply(action)).unwrap_or_default())
     }
@@ -768,7 +765,7 @@ impl Screen for CallScreen {
     }
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        self.draw(&cx.look(), cx.model.now, area, buf);
+        self.draw(cx.keymap, &cx.look(), cx.model.now, area, buf);
     }
 
     fn placements(&self, look: &Look, area: Rect) -> Vec<Placement> {
@@ -779,11 +776,11 @@ impl Screen for CallScreen {
     }
 
     /// The line of keys at its foot: those that mean something now.
-    fn key_line(&self, _keymap: &Keymap) -> KeyLine {
-        let mut keys = self.keymap.labels(self.scopes());
+    fn key_line(&self, keymap: &Keymap) -> KeyLine {
+        let mut keys = keymap.labels(self.scopes());
         if self.focus == Focus::Form {
             // What the screen is for comes first there.
-            keys = self.keymap.labels(&[Scope::Call, Scope::FormLine, Scope::Form]);
+            keys = keymap.labels(&[Scope::Call, Scope::FormLine, Scope::Form]);
         } else if let Some(back) = keys.iter().position(|(.., action)| *action == Action::Back) {
             keys[..=back].rotate_right(1);
         }
@@ -792,7 +789,7 @@ impl Screen for CallScreen {
             Action::Switch if self.focus == Focus::Result => (key, "form"),
             _ => (key, word),
         };
-        KeyLine::new(keys.map(worded).collect(), self.keymap.help_label())
+        KeyLine::new(keys.map(worded).collect(), keymap.help_label())
     }
 
     fn key_area(&self, area: Rect) -> Rect {

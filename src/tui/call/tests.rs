@@ -20,7 +20,8 @@ use crate::host::call::AnswerSource;
 use crate::host::{CallOutcome, Validation};
 use crate::mcp::{CallId, Progress};
 use crate::tui::effect::{CallRequest, CallTarget, Effect};
-use crate::tui::form::draw::Look;
+use crate::tui::keymap::Keymap;
+use crate::tui::look::Look;
 use crate::tui::message::{CallPurpose, CallToken};
 use crate::tui::pick::{CallPick, Line};
 
@@ -51,6 +52,7 @@ fn sum() -> Value {
 
 /// Presses keys: `<name>` is a key of the table, the rest is typed.
 fn press(screen: &mut CallScreen, script: &str) -> Vec<Effect> {
+    let keymap = Keymap::builtin();
     let mut intents = Vec::new();
     let mut rest = script;
     while let Some(c) = rest.chars().next() {
@@ -58,7 +60,7 @@ fn press(screen: &mut CallScreen, script: &str) -> Vec<Effect> {
             ('<', Some((name, _))) => (named(name), name.len() + 2),
             _ => (KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE), c.len_utf8()),
         };
-        intents.extend(screen.key(key, Timestamp(2_000_000)));
+        intents.extend(screen.key(key, &keymap, Timestamp(2_000_000)));
         rest = &rest[used..];
     }
     intents
@@ -108,7 +110,7 @@ fn drawn(screen: &mut CallScreen, width: u16, height: u16) -> String {
     let area = Rect::new(0, 0, width, height);
     screen.lay_out(area, &Look::default());
     let mut buf = Buffer::empty(area);
-    screen.draw(&Look::default(), Timestamp(5_200_000), area, &mut buf);
+    screen.draw(&Keymap::builtin(), &Look::default(), Timestamp(5_200_000), area, &mut buf);
     let line = |y: u16| (0..width).map(|x| buf[(x, y)].symbol()).collect::<String>();
     (0..height).map(|y| line(y).trim_end().to_owned() + "\n").collect()
 }

@@ -11,7 +11,8 @@ use crate::tui::form::schema::{Node, Types};
 use crate::tui::form::state::{FormState, JsonEditor};
 use crate::tui::prelude::*;
 use crate::tui::widget::Pen;
-pub use crate::tui::widget::look::Look;
+
+pub use crate::tui::look::Look;
 
 /// Writes `text` on one row of `area`, cut to `cells`; gives the column after it.
 pub fn put(buf: &mut Buffer, x: u16, y: u16, cells: u16, text: &str, style: Style) -> u16 {

@@ -1,21 +1,28 @@
-//! From the draft to the answer: checked, confirmed where it opens something, refused once nothing
-//! may be sent any more.
+//! What is done to the draft, and from it to the answer: checked, confirmed where it opens something,
+//! refused once nothing may be sent any more.
 
 use serde_json::json;
 
-use super::{AnswerScreen, Draft, Part, Says, Stage};
-use crate::deck::answers::{AskedKind, Reply, ScriptedAnswer};
-use crate::host::Verdict;
+use super::draft::{Awaits, STOP_REASONS, kept, parsed, parsed_result, wrong};
+use super::{AnswerScreen, Composer, Draft, Drafting, Offer, Part, Says, Stage, ToolForm, read};
+use crate::base::text::json::pretty;
+use crate::config::ApprovalRules;
+use crate::deck::answers::{Answers, AskedKind, Reply, ScriptedAnswer};
 use crate::mcp::Answer;
-use crate::tui::approval::answering::draft::{parsed, parsed_result};
 use crate::tui::approval::elicitation::{Asks, ElicitationReading, accepted};
 use crate::tui::approval::sampling::{Media, media};
 use crate::tui::effect::Effect;
+use crate::tui::form::input::area;
+use crate::tui::form::seed::{Defaults, seed};
 use crate::tui::form::{CheckJob, Checked, FormState};
+use crate::tui::model::last_text;
 use crate::tui::pane::Out;
 use crate::tui::pane::catalog::file_name;
 use crate::tui::prelude::*;
+use crate::tui::widget::Doc;
 
+/// Largest request that is edited on the screen, in bytes.
+const EDITED: usize = 256 << 10;
 /// JSON-RPC error code the specification shows for a person who says no to sampling.
 const REJECTED: i64 = -1;
 
@@ -188,9 +195,9 @@ impl AnswerScreen {
     }
 
     /// Takes what a check found. What waited for it is done now, or its problems are shown.
-    pub fn checked(&mut self, found: &Checked) -> Option<Effect> {
+    pub fn checked(&mut self, found: Checked) -> Option<Effect> {
         if let Some(form) = self.draft.form_mut() {
-            form.checked(found.clone());
+            form.checked(found);
         }
         if self.draft.form().is_some_and(FormState::is_checking) {
             return None;
@@ -228,26 +235,210 @@ impl AnswerScreen {
             self.say("the form is still being checked; try again");
         }
     }
+
+    // The draft: its tool calls, its JSON, what it is filled from.
+
+    /// Whether the person wrote something that would be lost.
+    pub fn is_written(&self) -> bool {
+        match &self.draft {
+            Draft::Form(form) => form.is_touched(),
+            _ => self.has_draft(),
+        }
+    }
+
+    /// Whether there is anything to keep for copying.
+    pub fn has_draft(&self) -> bool {
+        let written = match &self.draft {
+            Draft::Text(composer) => {
+                let Composer { text, tool_uses, tool, .. } = &**composer;
+                let is_blank = text.lines().iter().all(|line| line.trim().is_empty());
+                !is_blank || !tool_uses.is_empty() || tool.is_some()
+            }
+            Draft::Raw(text) => text.lines().concat().chars().any(char::is_alphanumeric),
+            Draft::Form(form) => form.value().is_some() || form.has_drafts(),
+            Draft::Consent => false,
+        };
+        written || !self.reason.text().is_empty()
+    }
+
+    /// Tools that the request offers to the model.
+    pub fn tools(&self) -> &[Value] {
+        self.params.get("tools").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
+    /// Begins a call of one of these.
+    pub fn begin_tool(&mut self, index: usize) {
+        let Some(tool) = self.tools().get(index) else { return };
+        let name = tool.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let schema = tool.get("inputSchema").cloned().unwrap_or_else(|| json!({"type": "object"}));
+        let Draft::Text(composer) = &mut self.draft else { return };
+        let form = FormState::new(&Arc::new(schema), Defaults::All);
+        composer.tool = Some(ToolForm { name, form });
+        self.part = Part::Tool;
+        self.notice = None;
+    }
+
+    /// Takes the tool call that was filled in into the answer.
+    pub(super) fn finish_tool(&mut self) {
+        if self.waits_for_check(Awaits::Tool) {
+            return;
+        }
+        let Draft::Text(composer) = &mut self.draft else { return };
+        let Some(tool) = &mut composer.tool else { return };
+        let count = wrong(&tool.form);
+        if count > 0 {
+            tool.form.go_to_gravest();
+            self.say(&format!("{count} invalid fields"));
+            return;
+        }
+        composer.tool_uses.push((tool.name.clone(), tool.form.arguments()));
+        composer.tool = None;
+        composer.stop.set("toolUse");
+        self.part = Part::Answer;
+    }
+
+    pub(super) fn remove_tool(&mut self) {
+        let Draft::Text(composer) = &mut self.draft else { return };
+        let removed = composer.tool_uses.pop();
+        if composer.tool_uses.is_empty() && composer.stop.text() == "toolUse" {
+            composer.stop.set(STOP_REASONS[0]);
+        }
+        match removed {
+            Some((name, _)) => self.say(&format!("the call of {name} was removed")),
+            None => self.say("there is no tool call in the answer"),
+        };
+    }
+
+    pub(super) fn next_stop_reason(&mut self) {
+        let Draft::Text(composer) = &mut self.draft else { return };
+        let at = STOP_REASONS.iter().position(|reason| *reason == composer.stop.text().trim());
+        composer.stop.set(STOP_REASONS[at.map_or(0, |at| (at + 1) % STOP_REASONS.len())]);
+    }
+
+    pub(super) fn toggle_raw(&mut self) {
+        self.draft = match std::mem::replace(&mut self.draft, Draft::Consent) {
+            Draft::Text(composer) => {
+                self.kept = composer.compose();
+                Draft::Raw(Box::new(area(&pretty(&self.kept))))
+            }
+            Draft::Raw(_) if matches!(self.says, Says::Sampling(_)) => {
+                Draft::Text(Box::new(Composer::of(&self.kept).unwrap_or_default()))
+            }
+            Draft::Form(mut form) => {
+                form.apply(Action::Json);
+                Draft::Form(form)
+            }
+            other => other,
+        };
+        if !matches!(self.draft, Draft::Consent) {
+            self.part = Part::Answer;
+        }
+    }
+
+    /// Begins to edit the request, or takes the edits: what is read here, and what a model that
+    /// drafts is given. The server's request itself stays as it is.
+    pub(super) fn edit_request(&mut self) {
+        let Some(editing) = &self.editing else {
+            if !matches!(self.says, Says::Sampling(_)) {
+                self.say("only a request for a completion can be edited");
+            } else if self.request.bytes > EDITED {
+                self.say("the request is too large to be edited here");
+            } else {
+                self.editing = Some(Box::new(area(&pretty(&*self.params))));
+                self.part = Part::Request;
+            }
+            return;
+        };
+        match parsed(&editing.lines().join("\n")) {
+            Err(reason) => _ = self.say(&reason),
+            Ok(params) => {
+                let same = params == *self.request.params;
+                let theirs = Arc::clone(&self.request.params);
+                self.params = if same { theirs } else { Arc::new(params) };
+                self.says = read(&self.request.kind, &self.params).0;
+                (self.doc, self.top) = (Doc::default(), 0);
+                self.editing = None;
+                self.part = Part::Answer;
+            }
+        }
+    }
+
+    /// Puts a result into the draft, for the person to read and change: a kept answer, or what a
+    /// model drafted.
+    pub fn take_result(&mut self, result: &Value) {
+        match (&mut self.draft, &self.says) {
+            (Draft::Text(_) | Draft::Raw(_), Says::Sampling(_)) => {
+                self.draft = match Composer::of(result) {
+                    Some(mut composer) => {
+                        // It may say what a server said: nothing goes out unseen.
+                        composer.text = area(&SafeText::block(&composer.text.lines().join("\n")));
+                        Draft::Text(Box::new(composer))
+                    }
+                    None => Draft::Raw(Box::new(area(&pretty(result)))),
+                };
+            }
+            (Draft::Form(form), _) => form.set_value(Some(content(result).clone())),
+            (Draft::Raw(text), _) => **text = area(&pretty(content(result))),
+            (Draft::Text(_) | Draft::Consent, _) => return,
+        }
+        self.part = Part::Answer;
+        self.notice = None;
+    }
+
+    /// The registered model has drafted, or could not.
+    pub fn drafted(&mut self, drafted: Result<(SafeText, Value), SafeText>) {
+        if self.drafting != Drafting::Asked {
+            return;
+        }
+        match drafted {
+            Ok((by, result)) => {
+                self.take_result(&result);
+                self.drafting = Drafting::By(by);
+            }
+            Err(reason) => {
+                self.drafting = Drafting::No;
+                self.notice = Some(reason);
+            }
+        }
+    }
+
+    /// Everything that can be taken into the draft.
+    pub fn offers(&self, answers: &Answers, entry: Option<&ApprovalRules>) -> Vec<Offer> {
+        let server = self.request.server.as_str();
+        let mut offers = kept(server, &self.request.kind, answers, entry);
+        let built_in =
+            |name: &str, result| Offer { name: name.to_owned(), origin: "built in", result };
+        let completion = |text: &str, stop: &str| {
+            json!({"role": "assistant", "model": "manual", "stopReason": stop,
+                "content": {"type": "text", "text": text}})
+        };
+        match (&self.says, &self.draft) {
+            (Says::Sampling(_), _) => {
+                if let Some(text) = last_text(&self.params) {
+                    let result = completion(text, "endTurn");
+                    offers.push(built_in("the last message, repeated", result));
+                }
+                offers.push(built_in("OK", completion("OK", "endTurn")));
+                let cut = completion("I was about to say", "maxTokens");
+                offers.push(built_in("an answer cut off by the token limit", cut));
+            }
+            (Says::Elicitation(_), Draft::Form(form)) => {
+                let conj = [form.document.root.clone()];
+                if let Some(content) = seed(&form.document, &conj, Defaults::All) {
+                    let result = json!({"action": "accept", "content": content});
+                    offers.push(built_in("the defaults of the form", result));
+                }
+            }
+            _ => {}
+        }
+        offers
+    }
 }
 
-/// Problems that keep a form from being accepted. A schema that cannot be used is not the person's
-/// fault: nothing could ever be answered.
-pub(super) fn wrong(form: &FormState) -> usize {
-    let unknown = matches!(form.verdict(), Verdict::Unknown(_));
-    form.blocking().saturating_sub(usize::from(unknown))
-}
-
-/// What waits until the form is checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Awaits {
-    /// The answer is to be sent.
-    Send,
-    /// A name is to be asked for, under which it is kept.
-    Name,
-    /// It is to be kept under the name that was typed.
-    Keep,
-    /// The call of a tool is to be taken into the answer.
-    Tool,
+/// The content of an accepted form, or a draft of it without that frame.
+fn content(result: &Value) -> &Value {
+    let framed = result.get("action").is_some_and(Value::is_string);
+    result.get("content").filter(|_| framed).unwrap_or(result)
 }
 
 #[cfg(test)]
@@ -300,7 +491,7 @@ mod tests {
     fn check(answering: &mut AnswerScreen) -> Option<Effect> {
         let mut outcome = None;
         while let Some(job) = answering.pending_check() {
-            outcome = answering.checked(&job.run());
+            outcome = answering.checked(job.run());
         }
         outcome
     }
@@ -337,7 +528,7 @@ mod tests {
         assert_eq!(job.is_some(), answering.draft.form().is_some_and(FormState::is_checking));
         let outcome = answering.apply(Action::Send);
         let outcome = match job {
-            Some(job) => answering.checked(&job.run()),
+            Some(job) => answering.checked(job.run()),
             None => outcome,
         };
         let Some(Effect::Answer(_, Answer::Result(result))) = outcome else {

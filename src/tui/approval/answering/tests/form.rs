@@ -85,7 +85,7 @@ fn a_schema_that_is_too_large_to_check_at_every_key_is_checked_before_it_is_sent
         answering(RequestKind::Elicitation, json!({"message": "?", "requestedSchema": schema}));
     assert_eq!(answering.apply(Action::Send), None, "it is not checked yet");
     let job = answering.pending_check().expect("work for another thread");
-    assert_eq!(answering.checked(&job.run()), None, "a required field is missing");
+    assert_eq!(answering.checked(job.run()), None, "a required field is missing");
     let notice = answering.notice.clone().unwrap_or_default();
     assert!(notice.contains("invalid"), "{notice}");
 }

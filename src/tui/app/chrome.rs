@@ -1,0 +1,254 @@
+//! What stands around the panes: header, tabs, footer. Draws into a buffer, or says what stands at a
+//! place of it, and does nothing else.
+
+use std::ops::Range;
+use std::path::Path;
+
+use super::playback::marks;
+use crate::host::ServerState;
+use crate::tui::keymap::Scope;
+use crate::tui::layout::SMALLEST;
+use crate::tui::model::EngineState;
+use crate::tui::pane::{Cx, PaneId};
+use crate::tui::prelude::*;
+use crate::tui::widget::{Pen, width};
+
+/// States, as the header counts them.
+const STATES: [ServerState; 7] = [
+    ServerState::Ready,
+    ServerState::Starting,
+    ServerState::Waiting,
+    ServerState::Sleeping,
+    ServerState::Unavailable,
+    ServerState::Shutdown,
+    ServerState::Disabled,
+];
+
+/// A key of the footer, its word, and what it does.
+pub(super) type FooterKey = (String, Ink, Action);
+
+/// The first line: where the configuration comes from, and how everything stands.
+pub(super) fn header(
+    cx: &Cx<'_>,
+    source: Ink,
+    problem: Option<&Ink>,
+    area: Rect,
+    buf: &mut Buffer,
+) {
+    let mut right = Vec::new();
+    match &cx.model.engine {
+        EngineState::Stopping(since) => {
+            let text = ink!("stopping the servers {}", cx.model.elapsed(*since));
+            right.push((text, Role::Busy));
+        }
+        EngineState::Failed(_) => right.push((ink!("not running"), Role::Error)),
+        _ => {
+            let servers = &cx.model.view.servers;
+            for state in STATES {
+                let count = servers.values().filter(|one| one.state == state).count();
+                if count > 0 {
+                    let role =
+                        if state == ServerState::Ready { Role::Muted } else { Role::of(state) };
+                    let word =
+                        if state == ServerState::Unavailable { "down" } else { state.as_str() };
+                    right.push((ink!("{} {}", count, word), role));
+                }
+            }
+        }
+    }
+    let left_out = cx.model.left_out().len();
+    if left_out > 0 {
+        right.push((ink!("{} left out", left_out), Role::Error));
+    }
+    if let Some(problem) = problem {
+        // File and line; the help has the whole sentence.
+        let at = problem.as_str().find(": ").unwrap_or(problem.as_str().len());
+        let place = crate::tui::ink::Piece::of(problem, 0, at);
+        right.push((ink!("{} {}", cx.glyphs.warning, place), Role::Warning));
+    }
+    marks(cx, &mut right);
+    if !cx.model.marked.is_empty() {
+        right.push((ink!("{} marked", cx.model.marked.len()), Role::Accent));
+    }
+    let waiting = cx.model.inbox().count();
+    if waiting > 0 {
+        right.push((ink!("{} {} waiting", cx.glyphs.hand, waiting), Role::Attention));
+    }
+    let dot = ink!(" {} ", cx.glyphs.dot);
+    let total: u16 = right.iter().map(|(text, _)| width(text) + 3).sum();
+    let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+    pen.put(" mcpdeck", cx.style(Role::Accent)).skip(2);
+    let room = pen.room().saturating_sub(total + 1);
+    pen.clip(source, room, cx.style(Role::Muted));
+    pen.column(area.width.saturating_sub(total + 1).max(pen.position()));
+    for (n, (text, role)) in right.iter().enumerate() {
+        if n > 0 {
+            pen.put(&dot, cx.style(Role::Faint));
+        } else {
+            pen.skip(3);
+        }
+        pen.put(text, cx.style(*role));
+    }
+}
+
+/// Where the configuration comes from and how it stands.
+pub(super) fn source(cx: &Cx<'_>, home: Option<&Path>, is_demo: bool) -> Ink {
+    let view = &cx.model.view;
+    if let Some(playback) = &cx.model.playback {
+        return Ink::from(&playback.name);
+    }
+    let Some(file) = view.files.first() else {
+        return if is_demo { ink!("demo") } else { ink!("") };
+    };
+    let shown = match home.and_then(|home| file.strip_prefix(home).ok()) {
+        Some(rest) => format!("~/{}", rest.display()),
+        None => file.display().to_string(),
+    };
+    let more = view.files.len() - 1;
+    let mut text = Ink::line(&shown);
+    if more > 0 {
+        text.push(ink!(" and {} more", more));
+    }
+    if cx.model.rejected().next().is_some() {
+        text.push(ink!(" {} newer file has errors  ", cx.glyphs.warning));
+        text.push(cx.keymap.spelled(&[Scope::Global], "{show-config} shows them"));
+    }
+    text
+}
+
+/// Labels of the tabs, and the blank columns after each: counts go first where there is little
+/// room, then names are cut.
+fn tab_labels(cx: &Cx<'_>, current: PaneId, room: u16) -> (Vec<(PaneId, Ink)>, u16) {
+    let labels = |all_badges, title: fn(PaneId) -> &'static str, blank| -> Vec<(PaneId, Ink)> {
+        let label = |pane: PaneId| {
+            let asks = matches!(pane, PaneId::Logs | PaneId::Inbox | PaneId::Config);
+            let badge = if all_badges || asks { badge(cx, pane) } else { Ink::default() };
+            let gap = if badge.as_str().is_empty() { "" } else { " " };
+            (pane, ink!("{}{}{}{}{}", pane.digit(), blank, title(pane), gap, badge))
+        };
+        PaneId::ALL.into_iter().map(label).collect()
+    };
+    for (all_badges, title, blank, gap) in [
+        (true, PaneId::name as fn(PaneId) -> &'static str, " ", 2),
+        (false, PaneId::name, " ", 2),
+        (false, PaneId::name, " ", 1),
+        (false, PaneId::short, "", 1),
+    ] {
+        let labels = labels(all_badges, title, blank);
+        if labels.iter().map(|(_, text)| width(text) + gap).sum::<u16>() <= room {
+            return (labels, gap);
+        }
+    }
+    let label = |pane: PaneId| match pane {
+        _ if pane == current => ink!("{} {}", pane.digit(), pane.name()),
+        _ => ink!("{}", pane.digit()),
+    };
+    let labels: Vec<_> = PaneId::ALL.into_iter().map(|pane| (pane, label(pane))).collect();
+    let total: u16 = labels.iter().map(|(_, text)| width(text) + 2).sum();
+    (labels, if total <= room { 2 } else { 1 })
+}
+
+/// Tabs with the columns they take.
+fn placed_tabs(cx: &Cx<'_>, current: PaneId, area: Rect) -> Vec<(PaneId, Ink, Range<u16>)> {
+    let (labels, gap) = tab_labels(cx, current, area.width);
+    let mut x = area.x + 1;
+    labels
+        .into_iter()
+        .map(|(pane, text)| {
+            let start = x;
+            x += width(&text) + gap;
+            (pane, text, start..x)
+        })
+        .collect()
+}
+
+/// The pane whose tab stands in a column.
+pub(super) fn tab_at(cx: &Cx<'_>, current: PaneId, area: Rect, x: u16) -> Option<PaneId> {
+    let tabs = placed_tabs(cx, current, area);
+    tabs.into_iter().find(|(_, _, columns)| columns.contains(&x)).map(|(pane, ..)| pane)
+}
+
+/// The tabs of the panes.
+pub(super) fn tabs(cx: &Cx<'_>, current: PaneId, area: Rect, buf: &mut Buffer) {
+    for (pane, text, columns) in placed_tabs(cx, current, area) {
+        let role = match pane {
+            _ if pane == current => Role::Accent,
+            PaneId::Inbox if cx.model.inbox().next().is_some() => Role::Attention,
+            _ => Role::Muted,
+        };
+        let mut style = cx.style(role);
+        if pane == current {
+            style = style.add_modifier(ratatui::style::Modifier::UNDERLINED);
+        }
+        Pen::new(buf, area).column(columns.start - area.x).put(text, style);
+    }
+}
+
+fn badge(cx: &Cx<'_>, pane: PaneId) -> Ink {
+    let view = &cx.model.view;
+    let sum = |count: fn(&crate::mcp::Capabilities) -> usize| {
+        cx.model.servers().map(|server| count(&server.capabilities)).sum::<usize>()
+    };
+    let count = match pane {
+        PaneId::Tools => sum(|c| c.tools.len()),
+        PaneId::Resources => sum(|c| c.resources.len() + c.templates.len()),
+        PaneId::Prompts => sum(|c| c.prompts.len()),
+        PaneId::Cache => cx.model.cache.entries.len(),
+        PaneId::Inbox => cx.model.inbox().count(),
+        PaneId::Logs if cx.model.unseen_errors > 0 => {
+            return ink!("{}{}", cx.glyphs.warning, cx.model.unseen_errors);
+        }
+        PaneId::Config => {
+            let problems = view.diagnostics.len() + cx.model.rejected().count();
+            return if problems > 0 { ink!("{}{}", cx.glyphs.warning, problems) } else { ink!("") };
+        }
+        _ => 0,
+    };
+    if count > 0 { ink!("{}", count) } else { ink!("") }
+}
+
+/// Keys of the footer with the columns they take. Those that help everywhere keep their place
+/// at the end; the others are shown as far as there is room.
+fn footer_items(keys: Vec<FooterKey>, area: Rect) -> Vec<(FooterKey, Range<u16>)> {
+    let needed = |item: &FooterKey| width(&Ink::line(&item.0)) + width(&item.1) + 4;
+    let keeps = |action| matches!(action, Action::Palette | Action::Help | Action::Quit);
+    let reserved: u16 = keys.iter().filter(|k| keeps(k.2)).map(needed).sum();
+    let limit = area.right().saturating_sub(reserved);
+    let mut x = area.x + 1;
+    let mut items = Vec::new();
+    for key in keys {
+        let width = needed(&key);
+        let action = key.2;
+        if action == Action::Quit {
+            x = x.max(area.right().saturating_sub(width));
+        } else if !keeps(action) && x + width > limit {
+            continue;
+        }
+        items.push((key, x..x + width));
+        x += width;
+    }
+    items
+}
+
+/// What the key of the footer in a column does.
+pub(super) fn footer_at(keys: Vec<FooterKey>, area: Rect, x: u16) -> Option<Action> {
+    let items = footer_items(keys, area);
+    items.into_iter().find(|(_, columns)| columns.contains(&x)).map(|((_, _, action), _)| action)
+}
+
+/// The last line: keys that work now.
+pub(super) fn footer(cx: &Cx<'_>, keys: Vec<FooterKey>, area: Rect, buf: &mut Buffer) {
+    for ((key, label, _), columns) in footer_items(keys, area) {
+        let mut pen = Pen::new(buf, area);
+        pen.column(columns.start - area.x).put(Ink::line(&key), cx.style(Role::Key));
+        pen.skip(1).put(label, cx.style(Role::Muted));
+    }
+}
+
+/// What is said where nothing useful fits.
+pub(super) fn too_small(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+    let mut pen = Pen::new(buf, area);
+    pen.put(ink!("{}x{} is too small", area.width, area.height), cx.style(Role::Warning));
+    pen.at(0, 1).put(ink!("at least {}x{}", SMALLEST.0, SMALLEST.1), cx.style(Role::Muted));
+    pen.at(0, 2).put(cx.spelled(&[Scope::Global], "{quit} quits"), cx.style(Role::Muted));
+}

@@ -1,0 +1,334 @@
+//! One answer to "can this be used now?", asked by dispatch, footer, help and palette alike; and
+//! what those show. Reads the dashboard, changes nothing.
+
+use super::App;
+use super::chrome::FooterKey;
+use super::playback::play;
+use super::screens::key_line;
+use crate::host::ServerState;
+use crate::tui::chord::Chord;
+use crate::tui::keymap::{Row, Scope};
+use crate::tui::model::{EngineState, Model};
+use crate::tui::overlay::{Overlay, Reader, Subject, reader_width};
+use crate::tui::pane::catalog::CatalogPane;
+use crate::tui::pane::{Availability, PaneId, when};
+use crate::tui::pick::{Choice, FilterPick, Pick};
+use crate::tui::prelude::*;
+use crate::tui::user_command::{PLACES, Run};
+use crate::tui::widget::Doc;
+
+/// The mouse, for the help.
+const MOUSE: &[(&str, &str)] = &[
+    ("click", "Select a row; press a key of the last line"),
+    ("second click", "Open it"),
+    ("wheel", "Scroll what is under the pointer"),
+    ("drag", "Select text; it is copied when the button is released"),
+    ("shift-drag", "The terminal's own selection, in most terminals"),
+];
+
+/// Why a command of the person cannot run, by what it takes.
+const MISSING: [&str; 3] = [
+    "select a server first",
+    "select a tool in Tools first",
+    "select a resource in Resources first",
+];
+
+/// Whether an action can be used now, and why not.
+pub(super) fn availability(app: &App, action: Action) -> Availability {
+    let model = &app.model;
+    let target = app.target_server();
+    let server = target.as_ref().and_then(|name| model.server(name));
+    let on_a_server = |works: bool, reason| match server {
+        _ if model.playback.is_some() => Err("this is a recording: nothing runs"),
+        None => Err("select a server first"),
+        Some(_) => when(works, reason),
+    };
+    let signed_in = server.is_some_and(|server| server.account.is_some());
+    let running = matches!(model.engine, EngineState::Running);
+    let on_top = !app.overlays.is_empty() || app.panes.get(app.pane).is_typing();
+    match action {
+        Action::Filter if matches!(app.overlays.last(), Some(Overlay::Reader(r)) if r.subject != Subject::Help) => {
+            Err("there is no list to filter here")
+        }
+        // These are for what lies over the pane, or for the line being typed.
+        Action::Open | Action::Copy | Action::CopyAll | Action::Save | Action::Fold if on_top => {
+            Ok(())
+        }
+        Action::Restart
+        | Action::StartStop
+        | Action::Refresh
+        | Action::Ping
+        | Action::Request
+        | Action::Call
+        | Action::Record
+        | Action::ResetBreaker
+        | Action::Rules
+        | Action::Roots
+        | Action::Answer
+        | Action::DenyAll
+            if model.playback.is_some() =>
+        {
+            Err("this is a recording: nothing runs")
+        }
+        Action::User(_) => can_run(app, action),
+        action if play(action).is_some() => {
+            when(model.playback.is_some(), "this is for recordings: mcpdeck open FILE")
+        }
+        Action::Record | Action::Restart | Action::StartStop | Action::Refresh | Action::Ping
+            if !running =>
+        {
+            Err("the engine is not running")
+        }
+        Action::Restart | Action::StartStop | Action::BlackBox | Action::ServerInfo => {
+            when(server.is_some() || !model.marked.is_empty(), "select a server first")
+        }
+        Action::Request | Action::CopyEntry => when(server.is_some(), "select a server first"),
+        Action::Refresh | Action::Ping => {
+            let ready = server.is_some_and(|server| server.state == ServerState::Ready);
+            on_a_server(ready, "the server is not ready")
+        }
+        Action::ResetBreaker => {
+            let open =
+                server.is_some_and(|one| !one.breaker.is_closed() || !one.tool_breakers.is_empty());
+            on_a_server(open, "no breaker is open")
+        }
+        Action::SignIn => {
+            let asks = server.is_some_and(|server| !server.auth_steps.is_empty());
+            on_a_server(signed_in || asks, "the server does not ask for it")
+        }
+        Action::RefreshToken | Action::SignOut => {
+            on_a_server(signed_in, "nobody is signed in there")
+        }
+        Action::AskReload => {
+            when(!model.situation.sources.is_empty(), "there is no file that could change")
+        }
+        Action::Chat => when(
+            app.screens.chat.is_some(),
+            "there is no model: set the key of one, see `mcpdeck help chat`",
+        ),
+        Action::AddServer | Action::EditFile => can_edit(model),
+        Action::EditServer
+        | Action::DuplicateServer
+        | Action::ToggleServer
+        | Action::RemoveServer => {
+            can_edit(model)?;
+            when(target.is_some(), "select a server first")
+        }
+        Action::UndoEdit => when(model.situation.undo, "there is nothing to undo"),
+        Action::Inputs => {
+            when(!model.situation.inputs.is_empty(), "the configuration declares no input")
+        }
+        Action::Rerun => {
+            when(rerun_target(app).is_some(), "no source of this server is watched (`dev.watch`)")
+        }
+        Action::AllServers => {
+            when(model.scope.is_some() || !model.marked.is_empty(), "all servers are shown")
+        }
+        // What lies over the pane takes the keys, whatever the pane could do with them.
+        _ if !app.overlays.is_empty() => Ok(()),
+        action => app.panes.get(app.pane).availability(action, model).unwrap_or(Ok(())),
+    }
+}
+
+/// Whether the files can be edited from here.
+fn can_edit(model: &Model) -> Availability {
+    let any = !model.view.files.is_empty() || !model.files.is_empty();
+    when(any, "the servers are the demo's or from the command line, not from a file")
+}
+
+/// The server whose repeating can be switched now.
+pub(super) fn rerun_target(app: &App) -> Option<ServerName> {
+    let server = app.screens.open_server().or_else(|| app.target_server())?;
+    app.model.server(&server)?.dev.as_ref().map(|_| server)
+}
+
+/// A command of the person with what is selected now; `None` when it is none.
+pub(super) fn user_command(app: &App, action: Action) -> Option<Run> {
+    let command = app.look.keymap.command(action)?.clone();
+    let server = app.target_server().map(|server| server.to_string());
+    let of = |pane, list: &CatalogPane| (app.pane == pane).then(|| list.wire_name()).flatten();
+    let tool = of(PaneId::Tools, &app.panes.tools);
+    let uri = of(PaneId::Resources, &app.panes.resources);
+    Some(Run { command, values: [server, tool, uri] })
+}
+
+fn can_run(app: &App, action: Action) -> Availability {
+    let Some(Run { command, values }) = user_command(app, action) else {
+        return Err("the keymap file has no such command");
+    };
+    for (((place, _), value), missing) in PLACES.iter().zip(&values).zip(MISSING) {
+        match value {
+            _ if !command.takes(place) => {}
+            None => return Err(missing),
+            Some(value) if value.starts_with('-') => {
+                return Err("the name begins with `-`: programs take it for an option");
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Keys of the footer, most wanted first.
+pub(super) fn footer(app: &App) -> Vec<FooterKey> {
+    let overlay = app.overlays.last();
+    let mut rows = rows_here(app, &app.scopes());
+    rows.retain(|row| {
+        row.footer > 0
+            && match overlay {
+                Some(Overlay::Confirm(_)) => row.scope == Scope::Confirm,
+                // It shows its own keys.
+                Some(
+                    Overlay::Consent(_) | Overlay::Input(_) | Overlay::Ask(_) | Overlay::SignIn(_),
+                ) => matches!(row.action, Action::Palette | Action::Help | Action::Quit),
+                Some(Overlay::Reader(_)) => row.action != Action::Open,
+                _ => true,
+            }
+            && (row.action != Action::ShowInbox || app.model.inbox().next().is_some())
+            && availability(app, row.action).is_ok()
+    });
+    rows.sort_by_key(|row| row.footer);
+    let types = overlay.is_none() && app.is_typing();
+    let key = |row: Row| {
+        let label = match row.action {
+            // The line being typed is the filter of a list.
+            Action::Open if types => ink!("keep"),
+            Action::Back if types => ink!("clear"),
+            action => app.look.keymap.label(action),
+        };
+        (spell(app, row.chords[0]), label, row.action)
+    };
+    rows.into_iter().map(key).collect()
+}
+
+/// The keys that work now: while a line is typed, those that type a character do nothing else, but
+/// for the line's own.
+fn rows_here(app: &App, scopes: &[Scope]) -> Vec<Row> {
+    let mut rows = app.look.keymap.rows(scopes);
+    if app.is_typing() {
+        rows.retain_mut(|row| {
+            let own = scopes.first() == Some(&row.scope);
+            row.chords.retain(|chord| own || chord.typed().is_none());
+            !row.chords.is_empty()
+        });
+    }
+    rows
+}
+
+/// A chord as this terminal can show it.
+fn spell(app: &App, chord: Chord) -> String {
+    if app.look.is_ascii() { chord.to_string() } else { chord.short() }
+}
+
+/// Rows of the palette: what the screen can do, every action, every server, saved calls and filters,
+/// themes, and whatever the servers offer.
+pub(super) fn palette(app: &App) -> Vec<Choice> {
+    let keymap = &app.look.keymap;
+    let here = keymap.rows(&app.scopes());
+    let mut choices: Vec<Choice> = Vec::new();
+    for row in keymap.rows(&app.screens.scopes().unwrap_or_default()) {
+        let pick = Pick::Action(row.action);
+        if row.action != Action::Open && !choices.iter().any(|c| c.pick == pick) {
+            let hint = Ink::line(&spell(app, row.chords[0]));
+            choices.push(Choice::new(ink!("{}", row.action.help()), hint, pick));
+        }
+    }
+    let all = Action::ALL.iter().copied();
+    let all = all.filter(|a| !matches!(a, Action::Palette | Action::Confirm | Action::Open));
+    let all = all.chain((0..keymap.commands.len()).map(|n| Action::User(n as u8)));
+    let all = all.filter(|action| is_of_panes(app, *action) && !is_of_screen(app, *action));
+    choices.extend(all.map(|action| action_choice(app, action, &here)));
+    let runs = matches!(app.model.engine, EngineState::Running);
+    for (name, server) in &app.model.view.servers {
+        let mut choice = |words: &'static str, pick| {
+            let words = ink!("{} {}", words, Model::name(name));
+            choices.push(Choice::new(words, ink!("server"), pick));
+        };
+        choice("Show only", Pick::Server(name.clone()));
+        choice("Diagnostics of", Pick::OnServer(Action::BlackBox, name.clone()));
+        if app.model.playback.is_none() && runs {
+            let start_or_stop = if server.state.is_up() { "Stop" } else { "Start" };
+            choice("Restart", Pick::OnServer(Action::Restart, name.clone()));
+            choice(start_or_stop, Pick::OnServer(Action::StartStop, name.clone()));
+            if server.state == ServerState::Ready {
+                choice("Ping", Pick::OnServer(Action::Ping, name.clone()));
+            }
+        }
+    }
+    choices.extend(app.screens.calls.choices());
+    choices.extend(app.panes.traffic.saved.all().iter().map(|saved| {
+        let words = ink!("Use the traffic filter {}", Ink::line(&saved.name));
+        Choice::new(words, ink!("filter"), Pick::Filter(FilterPick::Use(saved.name.clone())))
+    }));
+    choices.extend(app.look.themes().into_iter().map(|name| {
+        let words = ink!("Use the theme {}", Ink::line(&name));
+        Choice::new(words, ink!("theme"), Pick::Theme(name))
+    }));
+    choices.extend(super::calls::offers(&app.model));
+    choices
+}
+
+/// A row of the palette. What is bound in another pane only is done there.
+fn action_choice(app: &App, action: Action, here: &[Row]) -> Choice {
+    let pick = Pick::Action(action);
+    let words = app.look.keymap.help(action);
+    if let Some(pane) = elsewhere(app, action) {
+        return Choice::new(words, ink!("in {}", pane.name()), pick);
+    }
+    let disabled = availability(app, action).err().map(|reason| app.spelled(reason));
+    let row = here.iter().find(|row| row.action == action);
+    let hint = row.map(|row| Ink::line(&spell(app, row.chords[0])));
+    Choice { words, hint: hint.unwrap_or_default(), pick, disabled }
+}
+
+/// Whether an action means something outside of what is laid over the panes.
+fn is_of_panes(app: &App, action: Action) -> bool {
+    let mut scopes = app.look.keymap.scopes_of(action).peekable();
+    let unbound = scopes.peek().is_none();
+    unbound || scopes.any(|s| s.is_pane() || matches!(s, Scope::Global | Scope::List))
+}
+
+/// Whether an action is one of the open screen.
+pub(super) fn is_of_screen(app: &App, action: Action) -> bool {
+    let scopes = app.screens.scopes().unwrap_or_default();
+    app.look.keymap.scopes_of(action).any(|scope| scopes.contains(&scope))
+}
+
+/// The pane an action belongs to, when it is bound neither here nor everywhere.
+pub(super) fn elsewhere(app: &App, action: Action) -> Option<PaneId> {
+    let here = app.panes.get(app.pane).scopes();
+    let everywhere =
+        |scope: &Scope| here.contains(scope) || matches!(scope, Scope::Global | Scope::List);
+    if app.look.keymap.scopes_of(action).any(|scope| everywhere(&scope)) {
+        return None;
+    }
+    app.look.keymap.scopes_of(action).find_map(PaneId::of)
+}
+
+/// The help: every key that works now, and what is wrong with a file of the person.
+pub(super) fn help(app: &App) -> Reader {
+    let mut doc = Doc::new(reader_width(app.size));
+    if let Some(problem) = &app.look.problem {
+        doc.text(0, problem, Role::Error);
+    }
+    let mut last = None;
+    for row in rows_here(app, &app.scopes()) {
+        if last != Some(row.scope) {
+            doc.heading(row.scope.name());
+            last = Some(row.scope);
+        }
+        let keys: Vec<String> = row.chords.iter().map(|chord| spell(app, *chord)).collect();
+        let mut help = app.look.keymap.help(row.action);
+        let mut role = Role::Text;
+        if let Err(reason) = availability(app, row.action) {
+            help.push(ink!("  ({})", app.spelled(reason)));
+            role = Role::Faint;
+        }
+        key_line(&Ink::line(&keys.join("  ")), &help, role, &mut doc);
+    }
+    doc.heading("mouse");
+    for (what, does) in MOUSE {
+        key_line(&ink!("{}", *what), &ink!("{}", *does), Role::Text, &mut doc);
+    }
+    Reader { subject: Subject::Help, ..Reader::new(ink!("keys: {}", app.pane.name()), doc) }
+}

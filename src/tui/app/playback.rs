@@ -1,0 +1,79 @@
+//! A recording that is shown: where it stands, under the tabs and in the header, and what moves in it.
+
+use crate::tui::model::Model;
+use crate::tui::pane::Cx;
+use crate::tui::player::PlayCommand;
+use crate::tui::prelude::*;
+use crate::tui::widget::Pen;
+
+/// Cells before the slider.
+const BEFORE: u16 = 46;
+
+/// What an action asks of the player of a recording.
+pub(super) const fn play(action: Action) -> Option<PlayCommand> {
+    Some(match action {
+        Action::Pause => PlayCommand::Pause,
+        Action::Faster => PlayCommand::Speed(true),
+        Action::Slower => PlayCommand::Speed(false),
+        Action::Later => PlayCommand::Step(true),
+        Action::Earlier => PlayCommand::Step(false),
+        Action::NextError => PlayCommand::Error(true),
+        Action::PreviousError => PlayCommand::Error(false),
+        _ => return None,
+    })
+}
+
+/// The rule under the tabs of a recording: the moment, how fast, and a slider.
+pub(super) fn render(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+    let Some(playback) = &cx.model.playback else { return };
+    Pen::new(buf, area).rule(" ", cx.style(Role::Text));
+    let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+    let sign = if playback.is_playing { cx.glyphs.arrow } else { cx.glyphs.frozen };
+    pen.put(" ", cx.style(Role::Rule)).put(sign, cx.style(Role::Accent)).skip(1);
+    if let Some(read) = playback.read {
+        let percent = (read * 100.0) as u64;
+        pen.put(ink!("reading the recording: {} %", percent), cx.style(Role::Busy));
+        return;
+    }
+    let (span, passed) = (playback.end.since(playback.began), playback.at.since(playback.began));
+    let speed = if playback.speed >= 1.0 {
+        ink!("{}x", playback.speed as u64)
+    } else {
+        ink!("1/{}x", (1.0 / playback.speed) as u64)
+    };
+    let text =
+        ink!("{}  +{} of {}  {} ", Model::time_of_day(playback.at), Dur(passed), Dur(span), speed);
+    pen.clip(text, BEFORE.saturating_sub(4), cx.style(Role::Text));
+    let cells = area.width.saturating_sub(BEFORE + 1);
+    if cells < 4 {
+        return;
+    }
+    let share = passed.as_secs_f64() / span.as_secs_f64().max(1e-6);
+    let knob = (share.clamp(0.0, 1.0) * f64::from(cells - 1)).round() as u16;
+    for cell in 0..cells {
+        let (sign, role) = match cell.cmp(&knob) {
+            std::cmp::Ordering::Less => (cx.glyphs.spans[1], Role::Accent),
+            std::cmp::Ordering::Equal => (cx.glyphs.ready, Role::Accent),
+            std::cmp::Ordering::Greater => (cx.glyphs.horizontal, Role::Rule),
+        };
+        pen.column(BEFORE + cell).clip(sign, 1, cx.style(role));
+    }
+}
+
+/// What the header says of a recording, or of one that is made.
+pub(super) fn marks(cx: &Cx<'_>, right: &mut Vec<(Ink, Role)>) {
+    if let Some(playback) = &cx.model.playback {
+        let word = if playback.is_scrubbed { "a scrubbed recording" } else { "a recording" };
+        right.push((ink!("{}", word), Role::Attention));
+    }
+    if cx.model.recording.is_some() {
+        right.push((ink!("{} recording", cx.glyphs.ready), Role::Error));
+    }
+}
+
+/// The share of the recording that a click on the slider means.
+pub(super) fn share_at(x: u16, area: Rect) -> Option<f64> {
+    let cells = area.width.saturating_sub(BEFORE + 1);
+    let cell = x.checked_sub(area.x + BEFORE).filter(|cell| *cell < cells)?;
+    Some(f64::from(cell) / f64::from(cells.saturating_sub(1).max(1)))
+}

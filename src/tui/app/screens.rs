@@ -1,0 +1,473 @@
+//! The stack of open screens over the panes, with the calls and answers that outlive theirs. The
+//! topmost screen has keys, mouse and pasted text, but for the few keys that hold everywhere.
+
+use std::path::PathBuf;
+
+use super::answers::{Answers, how_many, send_next};
+use super::calls::{Calls, named, request_of, subject_of};
+use crate::host::{HostView, RuleKind};
+use crate::mcp::capabilities::ListKind;
+use crate::mcp::{ApprovalId, RequestKind};
+use crate::tui::approval::answering::Stage;
+use crate::tui::call::export::{Origin, Start};
+use crate::tui::call::{CallScreen, Subject};
+use crate::tui::chat::ChatScreen;
+use crate::tui::effect::Effect;
+use crate::tui::form::Checked;
+use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::message::{FormToken, Message};
+use crate::tui::model::Model;
+use crate::tui::overlay::{Overlay, Reader, SignInDialog, reader_width};
+use crate::tui::pane::{Out, Redraw};
+use crate::tui::pick::ApprovalPick;
+use crate::tui::prelude::*;
+use crate::tui::screen::Screen;
+use crate::tui::widget::Doc;
+
+/// An open screen: calls and answers outlive their screens, the others are theirs alone.
+pub enum Open {
+    /// A call screen, by its number.
+    Call(usize),
+    /// An answer to this request.
+    Answer(ApprovalId),
+    /// The chat.
+    Chat,
+    /// Any other.
+    Own(Box<dyn Screen>),
+}
+
+/// What can lie over the panes, and what does.
+#[derive(Default)]
+pub struct Screens {
+    /// The last has the keys.
+    stack: Vec<Open>,
+    pub calls: Calls,
+    pub answers: Answers,
+    /// The chat, once there is one.
+    pub chat: Option<ChatScreen>,
+    /// Where the servers come from, for what is copied.
+    origin: Origin,
+    /// The folder the program was started in.
+    folder: PathBuf,
+}
+
+impl Screens {
+    /// Nothing is open yet.
+    pub fn new(calls: Calls, origin: Origin, folder: PathBuf) -> Self {
+        Self { calls, origin, folder, ..Self::default() }
+    }
+
+    /// What lies on top.
+    pub fn open(&self) -> Option<&Open> {
+        self.stack.last()
+    }
+
+    /// The screen that has the keys, when one is open.
+    pub fn top(&self) -> Option<&dyn Screen> {
+        Some(match self.stack.last()? {
+            Open::Call(number) => self.calls.screens.get(*number)?,
+            Open::Answer(id) => self.answers.screens.get(id)?,
+            Open::Chat => self.chat.as_ref()?,
+            Open::Own(screen) => &**screen,
+        })
+    }
+
+    /// The same, to change.
+    pub fn top_mut(&mut self) -> Option<&mut dyn Screen> {
+        Some(match self.stack.last_mut()? {
+            Open::Call(number) => self.calls.screens.get_mut(*number)?,
+            Open::Answer(id) => self.answers.screens.get_mut(id)?,
+            Open::Chat => self.chat.as_mut()?,
+            Open::Own(screen) => &mut **screen,
+        })
+    }
+
+    /// The number of the call screen that is open, under an answer too.
+    pub fn open_call(&self) -> Option<usize> {
+        self.stack.iter().rev().find_map(|open| match open {
+            Open::Call(number) => Some(*number),
+            _ => None,
+        })
+    }
+
+    /// The call screen that is open.
+    pub fn call_screen(&mut self) -> Option<&mut CallScreen> {
+        let number = self.open_call()?;
+        self.calls.screens.get_mut(number)
+    }
+
+    /// The server of the open call screen.
+    pub fn open_server(&self) -> Option<ServerName> {
+        Some(self.calls.screens.get(self.open_call()?)?.subject.server.clone())
+    }
+
+    /// The request whose answer is open.
+    pub fn open_request(&self) -> Option<ApprovalId> {
+        self.stack.iter().rev().find_map(|open| match open {
+            Open::Answer(id) => Some(*id),
+            _ => None,
+        })
+    }
+
+    /// Opens a screen over the others. There is one of each kind.
+    pub fn push(&mut self, open: Open, out: &mut Out) {
+        let kind = std::mem::discriminant(&open);
+        if !matches!(open, Open::Own(_)) {
+            self.stack.retain(|other| std::mem::discriminant(other) != kind);
+        }
+        self.stack.push(open);
+        out.opened = true;
+    }
+
+    /// Leaves the topmost screen.
+    pub fn pop(&mut self) {
+        self.stack.pop();
+    }
+
+    /// Leaves the screen of an answer.
+    fn close_answer(&mut self, id: ApprovalId) {
+        self.stack.retain(|open| !matches!(open, Open::Answer(open) if *open == id));
+    }
+
+    /// An answer goes out: its screen is left, and kept until the engine confirms it.
+    pub fn answer_sent(&mut self, id: ApprovalId, view: &HostView) {
+        if view.pending.contains_key(&id)
+            && let Some(answering) = self.answers.show(id, view)
+        {
+            answering.stage = Stage::Sent;
+        }
+        self.close_answer(id);
+    }
+
+    /// Answers follow what became of their requests.
+    pub fn follow_answers(&mut self, view: &HostView, model: &mut Model, out: &mut Out) {
+        let open = self.open_request();
+        for id in self.answers.follow(view, open, out) {
+            self.close_answer(id);
+        }
+        model.kept_drafts = self.answers.forget_empty(self.open_request());
+    }
+
+    /// A check of a form is done. What waited for it is only done while the person looks.
+    fn checked(&mut self, token: FormToken, found: Checked, out: &mut Out) {
+        let (call, request) = (self.open_call(), self.open_request());
+        let wanted = if let Some(id) = token.answers() {
+            let Some(answering) = self.answers.screens.get_mut(&id) else { return };
+            let wanted = answering.checked(found);
+            wanted.filter(|_| request == Some(id)).into_iter().collect()
+        } else {
+            let index = token.0 as usize;
+            let Some(screen) = self.calls.screens.get_mut(index) else { return };
+            let wanted = screen.checked(found);
+            if call == Some(index) { wanted } else { Vec::new() }
+        };
+        out.mark(Redraw::Now);
+        out.effects.extend(wanted);
+    }
+
+    /// The editor of a call or an answer was closed.
+    fn edited(&mut self, token: FormToken, text: &str) {
+        if let Some(id) = token.answers() {
+            if let Some(answering) = self.answers.screens.get_mut(&id) {
+                answering.replace_text(text.trim_end_matches('\n'));
+            }
+        } else if let Some(screen) = self.calls.screens.get_mut(token.0 as usize) {
+            screen.edited(text);
+        }
+    }
+
+    /// Takes what came from outside for calls, answers and open forms.
+    pub fn take(&mut self, message: Message, model: &mut Model, out: &mut Out) {
+        match message {
+            Message::CallBegan(token, id) => _ = self.calls.ids.insert(token, id),
+            Message::CallEnded(token, result) => {
+                if let Some(id) = self.calls.ids.remove(&token) {
+                    model.call_ended(id);
+                }
+                self.calls.ended(token, *result, self.open_call(), out);
+            }
+            Message::CallProgress(token, progress) => self.calls.progress(token, progress, out),
+            Message::FileRead(token, bytes) => self.calls.file_read(token, bytes, out),
+            Message::Compared(token, found) => self.calls.compared(token, *found, out),
+            Message::PictureDone(token, done) => {
+                if let Some(view) = self.calls.view_of(token) {
+                    view.picture_done(*done);
+                    out.mark(Redraw::Soon);
+                }
+            }
+            Message::Comparing(token, stage) => {
+                if let Some(view) = self.calls.view_of(token) {
+                    view.comparing_at(stage);
+                    out.mark(Redraw::Soon);
+                }
+            }
+            Message::Checked(token, found) => self.checked(token, *found, out),
+            Message::Edited(token, text) => {
+                match text {
+                    Ok(text) => self.edited(token, &text),
+                    Err(reason) => out.warn(Ink::from(&reason)),
+                }
+                out.mark(Redraw::Now);
+            }
+            Message::Drafted(id, drafted) => {
+                if let Some(answering) = self.answers.screens.get_mut(&id) {
+                    let drafted = drafted.map(|drafted| (drafted.by, drafted.result));
+                    answering.drafted(drafted.map_err(|error| SafeText::line(&error.message)));
+                }
+                out.mark(Redraw::Now);
+            }
+            Message::Opened(id, opened) => {
+                self.answers.opened(id, opened, out);
+                out.mark(Redraw::Now);
+            }
+            message @ Message::Baseline(..) => _ = self.hear(&message, out),
+            _ => {}
+        }
+    }
+
+    /// Leaves calls and answers for a pane; what exists nowhere else stays open.
+    pub fn leave(&mut self) {
+        let unsaved = |open: &Open| matches!(open, Open::Own(own) if own.unsaved().is_some());
+        self.stack.retain(unsaved);
+    }
+
+    /// What would be lost by leaving the program now.
+    pub fn unsaved(&self) -> impl Iterator<Item = &'static str> {
+        self.stack.iter().filter_map(|open| match open {
+            Open::Own(screen) => screen.unsaved(),
+            _ => None,
+        })
+    }
+
+    /// Something came from outside that a screen may wait for; gives whether one did.
+    pub fn hear(&mut self, message: &Message, out: &mut Out) -> bool {
+        for at in 0..self.stack.len() {
+            let Open::Own(screen) = &mut self.stack[at] else { continue };
+            if screen.hear(message, out) {
+                if out.effects.contains(&Effect::Close) {
+                    self.stack.remove(at);
+                    out.effects.retain(|effect| *effect != Effect::Close);
+                }
+                out.mark(Redraw::Now);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The help of the topmost screen.
+    pub fn help(&self, keymap: &Keymap, size: Rect) -> Option<Reader> {
+        let (title, scopes) = self.top()?.help();
+        let mut doc = Doc::new(reader_width(size));
+        for (scope, heading) in scopes {
+            doc.heading(*heading);
+            for (chords, help) in keymap.sentences(*scope) {
+                key_line(&Ink::line(&chords), &ink!("{}", help), Role::Text, &mut doc);
+            }
+        }
+        Some(Reader::new(ink!("{}", title), doc))
+    }
+
+    /// Where the keys of the topmost screen are bound, innermost first; `None` when none is open.
+    pub fn scopes(&self) -> Option<Vec<Scope>> {
+        Some(self.top()?.scopes())
+    }
+
+    // Calls: what is opened is filled in, read or made at once.
+
+    /// Opens the screen of a subject. What is copied there names the configuration, unless the
+    /// program finds it by itself in this folder.
+    fn show_call(&mut self, subject: Subject, model: &Model, out: &mut Out) -> &mut CallScreen {
+        let number = self.calls.show(subject, model.now);
+        self.push(Open::Call(number), out);
+        let files: Vec<PathBuf> = model.files.iter().map(|f| f.path.clone()).collect();
+        let is_here = |path: &PathBuf| {
+            *path == self.folder.join("mcp.json") || path.as_os_str() == "mcp.json"
+        };
+        let found = matches!(files.as_slice(), [only] if is_here(only));
+        let screen = &mut self.calls.screens[number];
+        screen.origin = self.origin.clone();
+        if let Start::Files(named) = &mut screen.origin.start {
+            *named = if found { Vec::new() } else { files };
+        }
+        screen
+    }
+
+    /// Opens an entry of a list of a server.
+    pub fn open_entry(
+        &mut self,
+        server: &ServerName,
+        list: ListKind,
+        wire: &str,
+        model: &Model,
+        out: &mut Out,
+    ) {
+        let view = model.server(server);
+        if let Some(subject) = view.and_then(|view| subject_of(view, list, wire)) {
+            let wanted = self.show_call(subject, model, out).read_if_new();
+            out.effects.extend(wanted);
+        }
+    }
+
+    /// Opens a resource, listed or not, and reads it.
+    pub fn open_link(&mut self, server: &ServerName, uri: &str, model: &Model, out: &mut Out) {
+        let view = model.server(server);
+        let listed = view.and_then(|view| subject_of(view, ListKind::Resources, uri));
+        let limits = view.map(|view| view.limits).unwrap_or_default();
+        let subject = listed.unwrap_or_else(|| Subject { limits, ..Subject::uri(server, uri) });
+        let wanted = self.show_call(subject, model, out).read_if_new();
+        out.effects.extend(wanted);
+    }
+
+    /// Opens the form of a JSON-RPC request to a server; with one given, sends that.
+    pub fn send_request(
+        &mut self,
+        server: &ServerName,
+        request: Option<Value>,
+        model: &Model,
+        out: &mut Out,
+    ) {
+        let Some(view) = model.server(server) else { return };
+        let screen = self.show_call(request_of(view), model, out);
+        if let Some(request) = request {
+            screen.take_past(request);
+            out.effects.extend(screen.apply(Action::Send));
+        }
+    }
+
+    /// Opens a saved call, filled in, when a server offers what it calls; makes it as if it had been
+    /// sent, when that is wanted.
+    pub fn open_saved(&mut self, name: &str, makes: bool, model: &Model, out: &mut Out) {
+        let Some((call, subject)) = self.calls.saved(name, &model.view) else { return };
+        let Some(subject) = subject else {
+            return out.warn(ink!("no server offers what {} calls", Ink::line(name)));
+        };
+        let screen = self.show_call(subject, model, out);
+        screen.take_up(&call);
+        if makes {
+            out.effects.extend(screen.make(&call));
+        }
+    }
+
+    /// Lets the person choose among the calls of the past; those of the open call screen first.
+    pub fn choose_history(&mut self, model: &Model, out: &mut Out) {
+        let first = self.call_screen().map(|screen| screen.subject.key());
+        match self.calls.past(first.as_deref(), model) {
+            none if none.is_empty() => out.say(ink!("No calls yet")),
+            choices => out.choose(ink!("call history"), choices),
+        }
+    }
+
+    /// Takes the arguments of a call of the past into its form.
+    pub fn open_past(&mut self, target: &str, id: u64, model: &Model, out: &mut Out) {
+        let entry = self.calls.history.of(target).iter().find(|entry| entry.id == id).cloned();
+        let mut views = model.view.servers.iter();
+        let subject = views.find_map(|(server, view)| named(server, view, target));
+        let (Some(entry), Some(subject)) = (entry, subject) else {
+            return out.warn(ink!("no server offers {} now", Ink::line(target)));
+        };
+        self.show_call(subject, model, out).take_past(entry.arguments);
+    }
+
+    // Answers.
+
+    /// Opens the answering screen of a request.
+    pub fn open_answer(&mut self, id: ApprovalId, model: &Model, out: &mut Out) {
+        let request = model.view.pending.get(&id);
+        if let Some(request) = request.filter(|request| request.kind == RequestKind::SignIn) {
+            let dialog = SignInDialog::new(Arc::clone(request));
+            out.overlay = Some(Overlay::SignIn(Box::new(dialog)));
+        } else if self.answers.show(id, &model.view).is_some() {
+            self.push(Open::Answer(id), out);
+        } else {
+            out.warn(ink!("the request is no longer open"));
+        }
+    }
+
+    /// Does an action on the open request that concerns more than its answer; gives whether it is one.
+    pub fn request_action(
+        &mut self,
+        id: ApprovalId,
+        action: Action,
+        model: &Model,
+        out: &mut Out,
+    ) -> bool {
+        let Some(request) = self.answers.screens.get(&id).map(|one| Arc::clone(&one.request))
+        else {
+            return false;
+        };
+        let pending = &model.view.pending;
+        match action {
+            Action::Templates => match self.answers.templates(id, model) {
+                none if none.is_empty() => {
+                    out.warn(ink!("nothing is kept for this kind of request"))
+                }
+                choices => out.choose(ink!("start from"), choices),
+            },
+            Action::UseTool => match self.answers.tools(id) {
+                none if none.is_empty() => out.warn(ink!("the request offers no tools")),
+                choices => out.choose(ink!("call a tool"), choices),
+            },
+            Action::SendAlways if RuleKind::of(&request.kind).is_none() => {
+                out.warn(ink!("no rule covers this kind of request"));
+            }
+            Action::SendAlways => {
+                let server = Ink::line(request.server.as_str());
+                let title = ink!("answer more requests of {} like this one?", server);
+                out.choose(title, how_many());
+            }
+            Action::DenyAll => {
+                let same = pending.values().filter(|one| one.server == request.server);
+                let ids = same.map(|request| request.id).collect();
+                out.deny_all = Some((request.server.clone(), ids));
+            }
+            Action::NextRequest => {
+                let after = pending.get_index_of(&id).map_or(0, |at| at + 1);
+                let mut around = pending.keys().cycle().skip(after).take(pending.len()).copied();
+                match around.find(|other| *other != id && !self.answers.is_sent(*other)) {
+                    Some(next) => self.open_answer(next, model, out),
+                    None => out.say(ink!("no other request is waiting")),
+                }
+            }
+            Action::Draft => self.answers.ask_for_draft(id, model, out),
+            _ => return false,
+        }
+        out.mark(Redraw::Now);
+        true
+    }
+
+    /// Does what was chosen about requests.
+    pub fn approval_pick(&mut self, pick: ApprovalPick, model: &Model, out: &mut Out) {
+        let open = self.open_request();
+        let answering = open.and_then(|id| self.answers.screens.get_mut(&id));
+        match (pick, answering) {
+            (ApprovalPick::Take(result), Some(answering)) => answering.take_result(&result),
+            (ApprovalPick::Tool(index), Some(answering)) => answering.begin_tool(index),
+            (ApprovalPick::SendNext(left), Some(answering)) => send_next(answering, left, out),
+            (ApprovalPick::Rules(server, kind), _) => {
+                let choices = self.answers.rules(&server, kind, model);
+                let name = Ink::line(server.as_str());
+                out.choose(ink!("{} of {}:", kind.method(), name), choices);
+            }
+            (ApprovalPick::Rule(server, kind, rule), _) => {
+                let name = Ink::line(server.as_str());
+                out.say(ink!("{} of {} is decided anew", kind.method(), name));
+                out.effect(Effect::ApprovalRule(server, kind, rule));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Keys, and the sentence beside them on as many lines as it takes.
+pub fn key_line(keys: &Ink, help: &Ink, role: Role, doc: &mut Doc) {
+    /// Columns of the keys.
+    const KEYS: usize = 19;
+    // A scroll bar may take the last column.
+    let room = doc.width().saturating_sub(KEYS as u16 + 1).max(10);
+    let mut lead = ink!("  {:<16} ", keys);
+    for row in crate::tui::widget::doc::wrap(help.as_str(), room) {
+        doc.line(vec![(lead, Role::Key), (Ink::line(row), role)]);
+        lead = ink!("{:1$}", "", KEYS);
+    }
+}

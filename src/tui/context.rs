@@ -1,0 +1,99 @@
+//! What drawing and reacting may see: the state of the engine, colours, signs, keys; and what the mouse
+//! did. Named by everything that is drawn, and names none of it.
+
+use crate::tui::glyph::Glyphs;
+use crate::tui::graphics::Graphics;
+use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::look::Look;
+use crate::tui::model::Model;
+use crate::tui::prelude::*;
+use crate::tui::theme::Theme;
+
+/// What drawing sees.
+#[derive(Clone, Copy)]
+pub struct Cx<'a> {
+    /// The state of the engine.
+    pub model: &'a Model,
+    /// Colours.
+    pub theme: &'a Theme,
+    /// Signs.
+    pub glyphs: &'a Glyphs,
+    /// Keys in use.
+    pub keymap: &'a Keymap,
+    /// How pictures are drawn.
+    pub graphics: Graphics,
+    /// Whether the keys go to what is drawn.
+    pub focused: bool,
+}
+
+impl Cx<'_> {
+    /// How a role looks.
+    pub const fn style(&self, role: Role) -> Style {
+        self.theme.style(role)
+    }
+
+    /// Styles of forms and results. Pictures are pixels only where nothing lies over them.
+    pub fn look(&self) -> Look {
+        let graphics = if self.focused { self.graphics } else { self.graphics.as_blocks() };
+        Look::of(self.theme, self.glyphs.ellipsis == "~", graphics)
+    }
+
+    /// A text of ours with the keys that work in these scopes.
+    pub fn spelled(&self, scopes: &[Scope], text: &'static str) -> Ink {
+        self.keymap.spelled(&[scopes, &[Scope::List, Scope::Global]].concat(), text)
+    }
+
+    /// How the selected row looks; `here` says whether the keys go to its list within the pane.
+    pub const fn selection(&self, here: bool) -> Style {
+        if self.focused && here {
+            self.style(Role::Selection)
+        } else {
+            self.style(Role::SelectionInactive)
+        }
+    }
+}
+
+/// What reacting sees.
+#[derive(Clone, Copy)]
+pub struct Ui<'a> {
+    /// The state of the engine.
+    pub model: &'a Model,
+    /// The region of the pane.
+    pub area: Rect,
+    /// Signs.
+    pub glyphs: &'a Glyphs,
+    /// Keys in use.
+    pub keymap: &'a Keymap,
+}
+
+impl Ui<'_> {
+    /// A text of ours with the keys that work in these scopes.
+    pub fn spelled(&self, scopes: &[Scope], text: &'static str) -> Ink {
+        self.keymap.spelled(&[scopes, &[Scope::List, Scope::Global]].concat(), text)
+    }
+}
+
+/// What the mouse did inside a pane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gesture {
+    /// One click.
+    Click(Position),
+    /// The second of two clicks.
+    DoubleClick(Position),
+    /// The wheel, in rows.
+    Scroll {
+        /// Where.
+        at: Position,
+        /// Rows; up is negative.
+        delta: isize,
+    },
+}
+
+impl Gesture {
+    /// Where it happened.
+    pub const fn position(self) -> Position {
+        match self {
+            Self::Click(at) | Self::DoubleClick(at) | Self::Scroll { at, .. } => at,
+        }
+    }
+}
