@@ -121,7 +121,7 @@ enum Screen {
 #[derive(Clone, Copy, Debug)]
 pub struct Binding {
     /// Where it holds.
-    pub scope: Scope,
+    pub scopes: &'static [Scope],
     /// The chords, separated by spaces; the first is the one shown.
     pub keys: &'static str,
     /// What it does.
@@ -146,12 +146,15 @@ impl Keymap {
     /// The table as it is.
     pub fn builtin() -> Self {
         let mut keymap = Self::default();
-        for &Binding { scope, keys, action, footer, word } in BINDINGS {
+        for &Binding { scopes, keys, action, footer, word } in BINDINGS {
             let chords: Vec<Chord> = keys.split(' ').filter_map(|key| key.parse().ok()).collect();
-            keymap.meanings.extend(chords.iter().map(|chord| ((scope, *chord), action)));
             let word = if word.is_empty() { action.label() } else { word };
-            keymap.listed.push(Row { scope, chords, action, footer, word });
+            for &scope in scopes {
+                keymap.meanings.extend(chords.iter().map(|chord| ((scope, *chord), action)));
+                keymap.listed.push(Row { scope, chords: chords.clone(), action, footer, word });
+            }
         }
+        keymap.listed.sort_by_key(|row| row.scope);
         keymap
     }
 
@@ -239,10 +242,11 @@ impl Keymap {
     /// screen means nothing on another.
     fn can_bind(scope: Scope, id: &str) -> Option<Action> {
         let action = Action::by_id(id)?;
-        let mut bound = BINDINGS.iter().filter(|row| row.action == action).peekable();
+        let bound = BINDINGS.iter().filter(|row| row.action == action);
+        let mut bound = bound.flat_map(|row| row.scopes).peekable();
         let fits = match bound.peek() {
             None => scope.screen() == Screen::Panes,
-            Some(_) => bound.any(|row| row.scope.screen() == scope.screen()),
+            Some(_) => bound.any(|other| other.screen() == scope.screen()),
         };
         fits.then_some(action)
     }
@@ -420,7 +424,9 @@ mod tests {
         for binding in BINDINGS {
             for key in binding.keys.split(' ') {
                 let chord: Chord = key.parse().unwrap_or_else(|e| panic!("{e}"));
-                assert!(seen.insert((binding.scope, chord)), "{key} twice in {:?}", binding.scope);
+                for scope in binding.scopes {
+                    assert!(seen.insert((scope, chord)), "{key} twice in {scope:?}");
+                }
             }
         }
     }
@@ -498,8 +504,8 @@ mod tests {
             other => other,
         };
         // A question takes every key: its yes and no are no other keys' meanings.
-        let modal = |scope| matches!(scope, Scope::Confirm | Scope::Consent);
-        let rows = BINDINGS.iter().filter(|row| !modal(row.scope));
+        let modal = |scope: &Scope| matches!(scope, Scope::Confirm | Scope::Consent);
+        let rows = BINDINGS.iter().filter(|row| !row.scopes.iter().all(modal));
         let mut meanings: BTreeMap<&str, Vec<Action>> = BTreeMap::new();
         for row in rows {
             for key in
