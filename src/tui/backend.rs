@@ -9,6 +9,8 @@ use ratatui::buffer::Cell;
 use ratatui::layout::{Position, Size};
 use ratatui::style::{Color, Modifier};
 
+use crate::tui::theme::ANSI;
+
 /// Writes frames to `out`.
 pub struct Ansi<W: Write> {
     out: W,
@@ -56,26 +58,12 @@ impl<W: Write> Ansi<W> {
 }
 
 /// The place of a colour with a name after the first: 0 to 7, and 60 to 67 for the bright ones.
-const fn ansi(colour: Color) -> u8 {
-    match colour {
-        Color::Black => 0,
-        Color::Red => 1,
-        Color::Green => 2,
-        Color::Yellow => 3,
-        Color::Blue => 4,
-        Color::Magenta => 5,
-        Color::Cyan => 6,
-        Color::Gray => 7,
-        Color::DarkGray => 60,
-        Color::LightRed => 61,
-        Color::LightGreen => 62,
-        Color::LightYellow => 63,
-        Color::LightBlue => 64,
-        Color::LightMagenta => 65,
-        Color::LightCyan => 66,
-        Color::White => 67,
+fn ansi(colour: Color) -> u8 {
+    match ANSI.iter().position(|(named, _)| *named == colour) {
+        Some(n @ 0..8) => n as u8,
+        Some(n) => 60 + n as u8 - 8,
         // The terminal's own: 39 and 49.
-        Color::Reset | Color::Rgb(..) | Color::Indexed(_) => 9,
+        None => 9,
     }
 }
 

@@ -310,7 +310,8 @@ fn parse_colour(text: &str, palette: &BTreeMap<String, String>) -> Result<Color,
     })
 }
 
-const ANSI: [(Color, [u8; 3]); 16] = [
+/// The sixteen colours with names, in the order of ANSI, and how they look in most terminals.
+pub(super) const ANSI: [(Color, [u8; 3]); 16] = [
     (Color::Black, [0, 0, 0]),
     (Color::Red, [170, 0, 0]),
     (Color::Green, [0, 170, 0]),
