@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::path::PathBuf;
 
 use crate::base::logs::LogRecord;
 use crate::base::ring::Batch;
@@ -233,6 +234,19 @@ impl Model {
     /// One server's entry of the configuration.
     pub fn entry(&self, name: &ServerName) -> Option<&ServerConfig> {
         self.config.as_ref()?.servers.get(name)
+    }
+
+    /// File and line of an entry; of the file that wins without one.
+    pub fn place_of(&self, name: Option<&ServerName>) -> Option<(PathBuf, u32)> {
+        let server = name.and_then(|name| self.entry(name));
+        if let Some(server) = server.filter(|s| !s.at.file.as_os_str().is_empty()) {
+            return Some((server.at.file.clone(), server.at.line));
+        }
+        // A file with an error opens there.
+        if let Some(wrong) = self.rejected().next() {
+            return Some((wrong.at.file.clone(), wrong.at.line));
+        }
+        self.files.last().map(|file| (file.path.clone(), 1))
     }
 
     /// A name to draw.

@@ -162,11 +162,9 @@ impl Answers {
 
     /// Work of the open answer for another thread: one check at a time.
     pub(super) fn work(&mut self, open: Option<ApprovalId>, out: &mut Out) {
-        let answering = open.and_then(|id| self.screens.get_mut(&id));
-        if let Some((answering, job)) =
-            answering.and_then(|one| Some((one.id(), one.pending_check()?)))
-        {
-            out.effect(Effect::Check(FormToken::answer(answering), Box::new(job)));
+        let Some(answering) = open.and_then(|id| self.screens.get_mut(&id)) else { return };
+        if let Some(job) = answering.pending_check() {
+            out.effect(Effect::Check(FormToken::answer(answering.id()), Box::new(job)));
         }
     }
 

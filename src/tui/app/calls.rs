@@ -302,7 +302,13 @@ impl Calls {
     }
 
     /// Switches whether the last call to a server is made again after a restart by changed sources.
-    pub(super) fn switch_rerun(&mut self, server: ServerName, model: &Model, out: &mut Out) {
+    pub(super) fn switch_rerun(
+        &mut self,
+        server: Option<ServerName>,
+        model: &Model,
+        out: &mut Out,
+    ) {
+        let Some(server) = server else { return };
         let repeats = !self.repeats(&server, model);
         let name = Model::name(&server);
         out.say(if repeats {

@@ -1,21 +1,19 @@
 //! Actions: what each does. The topmost overlay is asked first, then the open screen or the pane,
 //! then what holds everywhere.
 
-use std::path::PathBuf;
-
 use serde_json::json;
 
 use super::screens::Open;
 use super::{App, Focus, answers, keys, playback};
+use crate::config::ConfigChange;
 use crate::config::import::templates;
 use crate::config::print::servers;
-use crate::config::{ConfigChange, Hold};
 use crate::mcp::ApprovalId;
 use crate::mcp::capabilities::ListKind;
 use crate::tui::effect::{Baseline, Change, ConfigCommand, Effect, ServerCommand};
 use crate::tui::entry::FormScreen;
 use crate::tui::keymap::Scope;
-use crate::tui::model::{EngineState, InputState, Model, Todo};
+use crate::tui::model::{EngineState, Model, Todo};
 use crate::tui::overlay::{
     Ask, Confirm, Consent, InputDialog, Named, Overlay, Palette, Reader, Subject, Verdict,
 };
@@ -153,7 +151,7 @@ impl App {
             Action::Answer => self.open_first(),
             Action::History => self.choose_history(),
             Action::AskReload => self.ask_first(),
-            Action::Inputs => self.open_inputs(),
+            Action::Inputs => self.choose(ink!("inputs"), self.model.input_choices()),
             Action::Rules => {
                 let choices = answers::kinds(self.target_server().as_ref(), &self.model);
                 self.choose(ink!("requests of"), choices);
@@ -177,19 +175,16 @@ impl App {
             Action::Request => {
                 if let Some(server) = self.target_server() {
                     self.overlays.clear();
-                    self.on_screens(|screens, model, out| {
-                        screens.send_request(&server, None, model, out);
-                    });
+                    self.send_request(&server, None);
                 }
             }
             Action::Watched => self.open_watched(),
             Action::User(_) => self.run_user_command(action),
             Action::Rerun => {
-                if let Some(server) = keys::rerun_target(self) {
-                    self.on_screens(|screens, model, out| {
-                        screens.calls.switch_rerun(server, model, out);
-                    });
-                }
+                let server = keys::rerun_target(self);
+                self.on_screens(|screens, model, out| {
+                    screens.calls.switch_rerun(server, model, out);
+                });
             }
             Action::BlackBox | Action::ServerInfo => {
                 if let Some(server) = self.target_server() {
@@ -286,7 +281,7 @@ impl App {
     }
 
     fn command_one(&mut self, action: Action, name: ServerName) {
-        let hold = self.hold(&name);
+        let hold = self.model.hold(&name);
         if let Some(todo) = hold.filter(|_| matches!(action, Action::Restart | Action::StartStop)) {
             return self.open_todo(&todo);
         }
@@ -393,9 +388,7 @@ impl App {
             Pick::Unsubscribe(server, uri) => {
                 self.effects.push(Effect::Server(server, ServerCommand::Unsubscribe(uri)));
             }
-            Pick::Request(server, request) => self.on_screens(|screens, model, out| {
-                screens.send_request(&server, Some(*request), model, out);
-            }),
+            Pick::Request(server, request) => self.send_request(&server, Some(*request)),
             Pick::Among(title, choices) => self.choose(title, choices),
             Pick::Call(pick) => self.on_screens(|screens, _, out| {
                 let wanted = screens.call_screen().map(|screen| screen.picked(pick));
@@ -566,7 +559,7 @@ impl App {
         match (action, self.target_server()) {
             (Action::AddServer, _) => self.open_templates(),
             (Action::EditFile, name) => {
-                if let Some((file, line)) = self.place_of(name.as_ref()) {
+                if let Some((file, line)) = self.model.place_of(name.as_ref()) {
                     self.effects.push(Effect::EditFile(file, line));
                 }
             }
@@ -601,7 +594,7 @@ impl App {
     }
 
     fn ask_to_remove(&mut self, name: ServerName) {
-        let file = self.place_of(Some(&name)).map(|(file, _)| file).unwrap_or_default();
+        let file = self.model.place_of(Some(&name)).map(|(file, _)| file).unwrap_or_default();
         let file = Ink::line(&file.display().to_string());
         let title = ink!("remove {}?", Model::name(&name));
         let lines = vec![
@@ -610,19 +603,6 @@ impl App {
         ];
         let yes = vec![Effect::Config(ConfigCommand::Change(Change::Remove(name)))];
         self.confirm(title, lines, yes);
-    }
-
-    /// File and line of an entry; of the file that wins without one.
-    fn place_of(&self, name: Option<&ServerName>) -> Option<(PathBuf, u32)> {
-        let server = name.and_then(|name| self.model.entry(name));
-        if let Some(server) = server.filter(|s| !s.at.file.as_os_str().is_empty()) {
-            return Some((server.at.file.clone(), server.at.line));
-        }
-        // A file with an error opens there.
-        if let Some(wrong) = self.model.rejected().next() {
-            return Some((wrong.at.file.clone(), wrong.at.line));
-        }
-        self.model.files.last().map(|file| (file.path.clone(), 1))
     }
 
     fn open_templates(&mut self) {
@@ -732,6 +712,11 @@ impl App {
         self.on_screens(|screens, model, out| screens.open_entry(server, list, wire, model, out));
     }
 
+    /// Opens the form of a JSON-RPC request to a server; with one given, sends that.
+    fn send_request(&mut self, server: &ServerName, request: Option<Value>) {
+        self.on_screens(|screens, model, out| screens.send_request(server, request, model, out));
+    }
+
     /// Opens a saved call, filled in, and makes it when that is wanted.
     fn open_saved_call(&mut self, name: &str, makes: bool) {
         self.on_screens(|screens, model, out| screens.open_saved(name, makes, model, out));
@@ -795,24 +780,6 @@ impl App {
         }
     }
 
-    /// Shows the inputs of the configuration, answered or not.
-    fn open_inputs(&mut self) {
-        let choices = self.model.situation.inputs.iter().map(|view| {
-            let state = match view.state {
-                InputState::Open => "no answer",
-                InputState::Answered => "answered",
-                InputState::Kept => "keyring",
-                InputState::Variable => "variable",
-            };
-            Choice::new(
-                ink!("{}  {}", Ink::line(&view.input.id), Ink::line(&view.input.description)),
-                ink!("{}", state),
-                Pick::Input(view.input.id.clone()),
-            )
-        });
-        self.choose(ink!("inputs"), choices.collect());
-    }
-
     /// Asks for one input.
     fn open_input(&mut self, id: &str) {
         let keyring = self.model.situation.keyring;
@@ -843,14 +810,6 @@ impl App {
         let yes = vec![Effect::Config(ConfigCommand::Apply)];
         let confirm = Confirm::new(ink!("apply the changed configuration?"), lines, yes);
         self.push_overlay(Overlay::Confirm(Confirm { by_itself: true, ..confirm }));
-    }
-
-    /// What a server waits for that may not start before the person has done something.
-    fn hold(&self, name: &ServerName) -> Option<Todo> {
-        match self.model.entry(name)?.hold.as_ref()? {
-            Hold::Approval => Some(Todo::Approval(name.clone())),
-            Hold::Input(id) => Some(Todo::Input(id.clone())),
-        }
     }
 
     /// Asks before many requests are denied.

@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::Model;
-use crate::config::ConfigChange;
+use crate::config::{ConfigChange, Hold};
+use crate::deck::InputState;
 use crate::deck::trust::{Awaiting, Verdict};
 use crate::host::approvals::PendingRequest;
 use crate::mcp::{ApprovalId, RequestKind};
+use crate::tui::pick::{Choice, Pick};
 use crate::tui::prelude::*;
 
 /// Characters of what somebody says that a row has use for.
@@ -43,6 +45,30 @@ impl Model {
         let held = held.into_iter().map(|server| Todo::Held(ServerName::new(server)));
         let plan = now.plan.is_some().then_some(Todo::Plan);
         approvals.chain(inputs).chain(plan).chain(held)
+    }
+
+    /// What a server waits for that may not start before the person has done something.
+    pub fn hold(&self, name: &ServerName) -> Option<Todo> {
+        match self.entry(name)?.hold.as_ref()? {
+            Hold::Approval => Some(Todo::Approval(name.clone())),
+            Hold::Input(id) => Some(Todo::Input(id.clone())),
+        }
+    }
+
+    /// The inputs of the configuration, answered or not.
+    pub fn input_choices(&self) -> Vec<Choice> {
+        let choices = self.situation.inputs.iter().map(|view| {
+            let state = match view.state {
+                InputState::Open => "no answer",
+                InputState::Answered => "answered",
+                InputState::Kept => "keyring",
+                InputState::Variable => "variable",
+            };
+            let words =
+                ink!("{}  {}", Ink::line(&view.input.id), Ink::line(&view.input.description));
+            Choice::new(words, ink!("{}", state), Pick::Input(view.input.id.clone()))
+        });
+        choices.collect()
     }
 }
 
