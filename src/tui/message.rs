@@ -157,30 +157,20 @@ pub enum CallPurpose {
     Completion(u64),
 }
 
-/// Tells one form from another: that of a call screen by its number, that of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FormToken(pub u64);
-
-impl FormToken {
-    /// Marks the form of an answer.
-    const ANSWER: u64 = 1 << 63;
-
-    /// The form of the answer to a request.
-    pub const fn answer(id: ApprovalId) -> Self {
-        Self(Self::ANSWER | id.0)
-    }
-
-    /// The request whose answer it is the form of.
-    pub fn answers(self) -> Option<ApprovalId> {
-        (self.0 & Self::ANSWER != 0).then_some(ApprovalId(self.0 & !Self::ANSWER))
-    }
+/// Tells one form from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FormToken {
+    /// That of the call screen of this number.
+    Call(usize),
+    /// That of the answer to this request.
+    Answer(ApprovalId),
 }
 
 /// Tells one result from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ViewToken {
-    /// Its screen.
-    pub screen: u64,
+    /// The number of its screen.
+    pub screen: usize,
     /// Its run on that screen.
     pub run: u64,
 }

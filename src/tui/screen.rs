@@ -1,5 +1,5 @@
 //! What a screen over the panes is. It has keys, mouse and pasted text to itself until it is left;
-//! the dashboard keeps the open ones as a stack (`app::screen`).
+//! the dashboard keeps the open ones as a stack (`app/screens.rs`).
 
 use crossterm::event::KeyEvent;
 

@@ -164,7 +164,7 @@ impl Answers {
     pub(super) fn work(&mut self, open: Option<ApprovalId>, out: &mut Out) {
         let Some(answering) = open.and_then(|id| self.screens.get_mut(&id)) else { return };
         if let Some(job) = answering.pending_check() {
-            out.effect(Effect::Check(FormToken::answer(answering.id()), Box::new(job)));
+            out.effect(Effect::Check(FormToken::Answer(answering.id()), Box::new(job)));
         }
     }
 

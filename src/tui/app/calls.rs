@@ -76,30 +76,30 @@ impl Calls {
     ) {
         for (index, screen) in self.screens.iter_mut().enumerate() {
             while let Some((run, job)) = screen.compare_job() {
-                let token = ViewToken { screen: index as u64, run };
+                let token = ViewToken { screen: index, run };
                 out.effect(Effect::Compare(token, Box::new(job)));
             }
         }
         let Some(open) = open else { return };
         let Some(screen) = self.screens.get_mut(open) else { return };
         if let Some(job) = screen.form.pending_check() {
-            out.effect(Effect::Check(FormToken(open as u64), Box::new(job)));
+            out.effect(Effect::Check(FormToken::Call(open), Box::new(job)));
         }
         let Some(area) = area.filter(|_| screen.has_pictures()) else { return };
         screen.lay_out(area, look);
         if let Some((run, job)) = screen.picture_job() {
-            let token = ViewToken { screen: open as u64, run };
+            let token = ViewToken { screen: open, run };
             out.effect(Effect::Picture(token, Box::new(job)));
         }
     }
 
     /// The view of a result.
     pub(super) fn view_of(&mut self, token: ViewToken) -> Option<&mut ResultView> {
-        self.screens.get_mut(token.screen as usize)?.view_of(token.run)
+        self.screens.get_mut(token.screen)?.view_of(token.run)
     }
 
     pub(super) fn compared(&mut self, token: ViewToken, found: Compared, out: &mut Out) {
-        if let Some(screen) = self.screens.get_mut(token.screen as usize) {
+        if let Some(screen) = self.screens.get_mut(token.screen) {
             screen.compared(token.run, found);
             out.mark(Redraw::Now);
         }
@@ -235,7 +235,8 @@ impl Calls {
         bytes: Result<Vec<u8>, SafeText>,
         out: &mut Out,
     ) {
-        match (self.screens.get_mut(token.0 as usize), bytes) {
+        let FormToken::Call(index) = token else { return };
+        match (self.screens.get_mut(index), bytes) {
             (Some(screen), Ok(bytes)) => out.effects.extend(screen.file_read(&bytes)),
             (_, Err(reason)) => out.warn(Ink::from(&reason)),
             (None, Ok(_)) => {}

@@ -151,29 +151,20 @@ impl Screens {
     /// A check of a form is done. What waited for it is only done while the person looks.
     fn checked(&mut self, token: FormToken, found: Checked, out: &mut Out) {
         let (call, request) = (self.open_call(), self.open_request());
-        let wanted = if let Some(id) = token.answers() {
-            let Some(answering) = self.answers.screens.get_mut(&id) else { return };
-            let wanted = answering.checked(found);
-            wanted.filter(|_| request == Some(id)).into_iter().collect()
-        } else {
-            let index = token.0 as usize;
-            let Some(screen) = self.calls.screens.get_mut(index) else { return };
-            let wanted = screen.checked(found);
-            if call == Some(index) { wanted } else { Vec::new() }
+        let wanted = match token {
+            FormToken::Answer(id) => {
+                let Some(answering) = self.answers.screens.get_mut(&id) else { return };
+                let wanted = answering.checked(found);
+                wanted.filter(|_| request == Some(id)).into_iter().collect()
+            }
+            FormToken::Call(index) => {
+                let Some(screen) = self.calls.screens.get_mut(index) else { return };
+                let wanted = screen.checked(found);
+                if call == Some(index) { wanted } else { Vec::new() }
+            }
         };
         out.mark(Redraw::Now);
         out.effects.extend(wanted);
-    }
-
-    /// The editor of a call or an answer was closed.
-    fn edited(&mut self, token: FormToken, text: &str) {
-        if let Some(id) = token.answers() {
-            if let Some(answering) = self.answers.screens.get_mut(&id) {
-                answering.replace_text(text.trim_end_matches('\n'));
-            }
-        } else if let Some(screen) = self.calls.screens.get_mut(token.0 as usize) {
-            screen.edited(text);
-        }
     }
 
     /// Takes what came from outside for calls, answers and open forms.
@@ -203,9 +194,18 @@ impl Screens {
             }
             Message::Checked(token, found) => self.checked(token, *found, out),
             Message::Edited(token, text) => {
-                match text {
-                    Ok(text) => self.edited(token, &text),
-                    Err(reason) => out.warn(Ink::from(&reason)),
+                match (token, text) {
+                    (FormToken::Answer(id), Ok(text)) => {
+                        if let Some(answering) = self.answers.screens.get_mut(&id) {
+                            answering.replace_text(text.trim_end_matches('\n'));
+                        }
+                    }
+                    (FormToken::Call(index), Ok(text)) => {
+                        if let Some(screen) = self.calls.screens.get_mut(index) {
+                            screen.edited(&text);
+                        }
+                    }
+                    (_, Err(reason)) => out.warn(Ink::from(&reason)),
                 }
                 out.mark(Redraw::Now);
             }

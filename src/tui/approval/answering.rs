@@ -594,7 +594,7 @@ impl Screen for AnswerScreen {
             }
             Action::MoreTime => {}
             Action::Editor => {
-                let (token, text) = (FormToken::answer(self.id()), self.text());
+                let (token, text) = (FormToken::Answer(self.id()), self.text());
                 let suffix = self.suffix();
                 if text.len() <= EDITED {
                     out.effect(Effect::Edit { token, text, suffix });

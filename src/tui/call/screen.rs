@@ -488,7 +488,7 @@ impl CallScreen {
     }
 
     pub(super) const fn form_token(&self) -> FormToken {
-        FormToken(self.number as u64)
+        FormToken::Call(self.number)
     }
 
     pub(super) fn editor(&self) -> Vec<Effect> {

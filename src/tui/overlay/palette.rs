@@ -244,16 +244,10 @@ impl Ask {
             pen.at(0, 2).put(text, cx.style(Role::Warning));
         }
         pen.at(0, area.height.saturating_sub(1));
-        let word = if matches!(self.named, Named::Call(Line::Search | Line::File)) {
-            "ok"
-        } else {
-            "save"
-        };
-        for (action, word) in [(Action::Open, word), (Action::Back, "back")] {
-            if let Some(key) = cx.keymap.key_while_typing(&[Scope::Ask], action.id()) {
-                pen.put(Ink::line(&key.to_string()), cx.style(Role::Key));
-                pen.put(ink!(" {}   ", word), cx.style(Role::Muted));
-            }
-        }
+        super::keys(cx, Scope::Ask, &mut pen, |action| match (action, &self.named) {
+            (Action::Open, Named::Call(Line::Search | Line::File)) => Some("ok"),
+            (Action::Open, _) => Some("save"),
+            (action, _) => Some(action.label()),
+        });
     }
 }
