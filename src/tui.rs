@@ -8,8 +8,9 @@
 //! [`pane::PaneId`] with its action, and a row of `app/panes.rs`; lists use [`widget::Browser`] (rows,
 //! filter line, detail) or [`widget::Stream`]. A screen over the panes implements [`screen::Screen`]
 //! in a file of its own and is opened by `App::push_screen`; it is left by [`effect::Effect::Close`].
-//! All of them see [`context::Cx`] and say what they want in [`pane::Out`]. Both name a [`keymap::Scope`], and every key of theirs is a row of
-//! `keymap/table.rs` for an [`action::Action`]: dispatch, last line, help, palette and `--keys` follow.
+//! Both see [`context::Cx`], say what they want in [`pane::Out`], and name a [`keymap::Scope`]; every
+//! key of theirs is a row of `keymap/table.rs` for an [`action::Action`]: dispatch, last line, help,
+//! palette and `--keys` follow.
 
 /// An enum whose values have a name in files.
 macro_rules! named {
