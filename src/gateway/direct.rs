@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::body::{Bytes, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
@@ -63,7 +63,7 @@ pub(crate) async fn direct(
 /// Whether a request has nothing that only rmcp looks at.
 fn is_plain(request: &Request) -> bool {
     let headers = request.headers();
-    let version = headers.get("mcp-protocol-version").map(|version| version.as_bytes());
+    let version = headers.get("mcp-protocol-version").map(HeaderValue::as_bytes);
     let mut legacy = ProtocolVersion::known_up_to(&ProtocolVersion::V_2025_11_25).iter();
     request.method() == Method::POST
         && is(headers, header::CONTENT_TYPE, &["application/json"])

@@ -57,7 +57,7 @@ impl Connector for Reach {
                 };
             let request = signing_in(request, accounts.as_ref(), &http, asks)?;
             let is_http = matches!(request.config.transport, TransportConfig::Http(_));
-            match Way::Url(endpoint, http.clone()).open(&request).await {
+            match Way::Url(endpoint, Box::new(http.clone())).open(&request).await {
                 Err(failure) if is_http && request.context.seen.refused_post() => {
                     older(&request, http, failure).await
                 }
@@ -80,7 +80,7 @@ async fn open_process(request: &OpenRequest, stdio: &StdioConfig) -> Result<Open
 /// How a server is reached, attempt for attempt.
 enum Way {
     Process(Launch),
-    Url(fn(HttpConfig) -> Endpoint, HttpConfig),
+    Url(fn(HttpConfig) -> Endpoint, Box<HttpConfig>),
 }
 
 impl Way {
@@ -119,7 +119,7 @@ impl Way {
     ) -> Result<Opened, TryFailure> {
         let endpoint = match self {
             Self::Process(launch) => return try_process(request, launch.clone(), attempt).await,
-            Self::Url(endpoint, http) => endpoint(http.clone()),
+            Self::Url(endpoint, http) => endpoint((**http).clone()),
         };
         match handshake(request, endpoint, attempt).await {
             Ok(connected) => Ok(Opened { session: connected.session, process: None }),

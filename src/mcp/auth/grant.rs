@@ -307,7 +307,7 @@ pub(super) fn sign(pem: &str, client: &str, audience: &str, now: u64) -> Result<
 enum Key {
     Rsa(Box<RsaKeyPair>),
     /// With the name of its algorithm.
-    Curve(EcdsaKeyPair, &'static str),
+    Curve(Box<EcdsaKeyPair>, &'static str),
 }
 
 impl Key {
@@ -322,10 +322,10 @@ impl Key {
             return Ok(Self::Rsa(Box::new(key)));
         }
         if let Ok(key) = curve(&ECDSA_P256_SHA256_FIXED_SIGNING) {
-            return Ok(Self::Curve(key, "ES256"));
+            return Ok(Self::Curve(Box::new(key), "ES256"));
         }
         let key = curve(&ECDSA_P384_SHA384_FIXED_SIGNING).map_err(|_| wanted)?;
-        Ok(Self::Curve(key, "ES384"))
+        Ok(Self::Curve(Box::new(key), "ES384"))
     }
 
     const fn algorithm(&self) -> &'static str {

@@ -107,9 +107,10 @@ impl Fetch<'_> {
             if index == limits.list_entries {
                 return Ok((next, false));
             }
-            let flaw = match entry.is_object() {
-                true => self.unsendable(&entry),
-                false => Some("it is not an object".to_owned()),
+            let flaw = if entry.is_object() {
+                self.unsendable(&entry)
+            } else {
+                Some("it is not an object".to_owned())
             };
             match flaw {
                 Some(flaw) => self.reject(index, entry, &flaw),

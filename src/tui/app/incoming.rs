@@ -113,7 +113,7 @@ impl App {
             }
             Message::Chat(news) => self.chat_news(news),
             Message::Entry(entry) => {
-                self.push_screen(Open::Own(Box::new(FormScreen::edit(*entry))))
+                self.push_screen(Open::Own(Box::new(FormScreen::edit(*entry))));
             }
             Message::Saved(outcome) => self.entry_saved(outcome),
             Message::Situation(situation) => self.situation(situation),

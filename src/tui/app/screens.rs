@@ -400,7 +400,7 @@ impl Screens {
         match action {
             Action::Templates => match self.answers.templates(id, model) {
                 none if none.is_empty() => {
-                    out.warn(ink!("nothing is kept for this kind of request"))
+                    out.warn(ink!("nothing is kept for this kind of request"));
                 }
                 choices => out.choose(ink!("start from"), choices),
             },

@@ -643,10 +643,9 @@ pub fn exact(text: &str) -> Result<Value, String> {
 
 /// The first number of a JSON text that parsing changes.
 fn lossy_number(text: &str) -> Option<&str> {
-    static TOKENS: LazyLock<regex::Regex> = LazyLock::new(|| {
-        regex::Regex::new(r#""(?:\\.|[^"\\])*"|[-0-9][-+.eE0-9]*"#).expect("a pattern of ours")
-    });
-    let tokens = TOKENS.find_iter(text).map(|found| found.as_str());
+    static TOKENS: LazyLock<Option<regex::Regex>> =
+        LazyLock::new(|| regex::Regex::new(r#""(?:\\.|[^"\\])*"|[-0-9][-+.eE0-9]*"#).ok());
+    let tokens = TOKENS.iter().flat_map(|token| token.find_iter(text)).map(|found| found.as_str());
     tokens.filter(|token| !token.starts_with('"')).find(|token| is_lossy(token))
 }
 
