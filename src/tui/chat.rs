@@ -16,7 +16,7 @@ use ratatui_textarea::TextArea;
 use crate::tui::chat::port::{ChatCommand, ChatNews, Choose};
 use crate::tui::effect::Effect;
 use crate::tui::form::draw::Look;
-use crate::tui::form::input::{area, edit};
+use crate::tui::form::editor::{area, edit};
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::overlay::Overlay;
 use crate::tui::pane::{Cx, Gesture, Out};

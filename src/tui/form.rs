@@ -6,6 +6,7 @@
 pub mod check;
 pub mod draw;
 pub mod edit;
+pub mod editor;
 pub mod input;
 mod merge;
 pub mod pointer;

@@ -16,7 +16,7 @@ use crate::tui::approval::elicitation::{self, Asks, ElicitationReading};
 use crate::tui::approval::sampling::{self, SamplingReading};
 use crate::tui::effect::Effect;
 use crate::tui::form::FormState;
-use crate::tui::form::input::{area, edit};
+use crate::tui::form::editor::{area, edit};
 use crate::tui::form::seed::Defaults;
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::FormToken;

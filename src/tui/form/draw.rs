@@ -4,11 +4,11 @@ use ratatui::widgets::{Clear, Widget};
 use unicode_width::UnicodeWidthStr;
 
 use crate::tui::form::check::Weight;
-use crate::tui::form::input::{Editor, Edits, Popup};
+use crate::tui::form::editor::{Editor, Edits, JsonEditor, Popup, pretty};
 use crate::tui::form::pointer::{self, plain};
 use crate::tui::form::row::{Field, FieldKind, OF_TYPES, Row, RowKind};
 use crate::tui::form::schema::{Node, Types};
-use crate::tui::form::state::{FormState, JsonEditor};
+use crate::tui::form::state::FormState;
 use crate::tui::prelude::*;
 use crate::tui::widget::Pen;
 
@@ -176,7 +176,7 @@ fn draw_json(state: &FormState, look: &Look, ruled: bool, area: Rect, buf: &mut 
         Some(json) => json.area.lines().to_vec(),
         None => {
             let value = state.without_secrets(state.arguments());
-            super::state::pretty(Some(&value)).lines().map(str::to_owned).collect()
+            pretty(Some(&value)).lines().map(str::to_owned).collect()
         }
     };
     for (i, line) in shown.iter().take(usize::from(body.height)).enumerate() {

@@ -6,7 +6,7 @@ use jiff::civil::{Date, DateTime, Time};
 use serde_json::Map;
 
 use crate::tui::form::check::Weight;
-use crate::tui::form::input::{Editor, Edits, area};
+use crate::tui::form::editor::{Editor, Edits, area};
 use crate::tui::form::merge::{fits, merge, same};
 use crate::tui::form::pointer::{self, join};
 use crate::tui::form::row::{Alternative, FieldKind, Row, RowKind, item_conj, picks};

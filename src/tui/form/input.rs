@@ -2,55 +2,18 @@
 //! which command is decided by the key table, [`FormState::type_key`] only types.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ratatui_textarea::{CursorMove, Input, TextArea};
+use ratatui_textarea::CursorMove;
 
 use crate::tui::form::check::HalfTyped;
 use crate::tui::form::draw::{Spot, hit};
+use crate::tui::form::editor::{
+    Editor, Edits, Popup, area, edit, exact, insert, length, number, rewrite, text_of,
+};
 use crate::tui::form::pointer::{self, plain};
 use crate::tui::form::row::{Field, FieldKind, Row, RowKind};
-use crate::tui::form::state::{FormState, exact, text_of};
+use crate::tui::form::state::FormState;
 use crate::tui::keymap::Scope;
 use crate::tui::prelude::*;
-
-/// What an editor of a line edits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Edits {
-    /// Text.
-    Text,
-    /// Text with several lines.
-    Lines,
-    /// A number.
-    Number,
-    /// JSON.
-    Json,
-    /// The name of a new key.
-    NewKey,
-    /// The name of the key itself.
-    Rename,
-}
-
-impl Edits {
-    /// What is edited as text in a field of this kind.
-    pub(super) const fn of(kind: &FieldKind) -> Option<Self> {
-        match kind {
-            FieldKind::Text { multiline: true, .. } => Some(Self::Lines),
-            FieldKind::Text { .. } => Some(Self::Text),
-            FieldKind::Number { .. } => Some(Self::Number),
-            FieldKind::Json(_) => Some(Self::Json),
-            _ => None,
-        }
-    }
-}
-
-/// The text being typed on one line.
-pub struct Editor {
-    /// The place.
-    pub pointer: String,
-    /// What it edits.
-    pub edits: Edits,
-    /// The text.
-    pub area: TextArea<'static>,
-}
 
 /// Texts of at most this many lines are seen whole.
 const PAGE: usize = 8;
@@ -566,96 +529,6 @@ impl FormState {
                 self.apply(if rows < 0 { Action::PreviousField } else { Action::NextField });
             }
         }
-    }
-}
-
-/// Edits as line editors do: what the text area takes, with `ctrl-u` to the start of the line.
-pub(crate) fn edit(area: &mut TextArea<'static>, key: KeyEvent) -> bool {
-    match key.code {
-        KeyCode::Char('u') if key.modifiers == KeyModifiers::CONTROL => area.delete_line_by_head(),
-        _ => area.input(Input::from(key)),
-    }
-}
-
-/// Puts text at the cursor as it is, Windows line ends included.
-fn insert(editor: &mut TextArea<'static>, text: &str) {
-    if !text.contains('\r') {
-        editor.insert_str(text);
-        return;
-    }
-    let cursor = editor.cursor();
-    let (row, column) = (cursor.0, cursor.1);
-    let mut lines = editor.lines().to_vec();
-    if let Some(line) = lines.get_mut(row) {
-        let at = line.char_indices().nth(column).map_or(line.len(), |(at, _)| at);
-        line.insert_str(at, text);
-    }
-    rewrite(editor, &lines.join("\n"));
-}
-
-/// Puts other text into an editor; what is masked stays so.
-fn rewrite(editor: &mut TextArea<'static>, text: &str) {
-    let mask = editor.mask_char();
-    *editor = area(text);
-    if let Some(mask) = mask {
-        editor.set_mask_char(mask);
-    }
-}
-
-fn length(area: &TextArea<'static>) -> usize {
-    area.lines().iter().map(|line| line.len() + 1).sum()
-}
-
-/// A text area over `text` with the cursor at its end.
-pub fn area(text: &str) -> TextArea<'static> {
-    let mut area = TextArea::new(text.split('\n').map(str::to_owned).collect());
-    area.set_cursor_line_style(Style::default());
-    area.move_cursor(CursorMove::Bottom);
-    area.move_cursor(CursorMove::End);
-    area
-}
-
-/// Reads a number exactly as JSON writes them; what could not be sent as typed is refused.
-fn number(text: &str) -> Result<Value, String> {
-    match exact(text) {
-        Ok(value @ Value::Number(_)) => Ok(value),
-        Err(message) if message.contains("exactly") => Err(message),
-        Err(message) if message.contains("out of range") => {
-            Err("too large to be sent as a number".to_owned())
-        }
-        _ => Err("not a number; write it as 42, -1.5 or 3e8".to_owned()),
-    }
-}
-
-// Lists to choose from: values, variants, types; narrowed by what is typed. No drawing.
-
-/// A list to choose from, narrowed by what is typed.
-pub struct Popup {
-    /// The row it belongs to.
-    pub row: usize,
-    /// Every entry.
-    pub entries: Vec<SafeText>,
-    /// What is typed to narrow them.
-    pub filter: String,
-    /// Index into the narrowed entries.
-    pub selected: usize,
-}
-
-impl Popup {
-    /// Indices of the entries that fit the filter: the one that is it first, then those that begin
-    /// with it, then those that hold it.
-    pub fn narrowed(&self) -> Vec<usize> {
-        let wanted = self.filter.to_lowercase();
-        let rank = |entry: &SafeText| match entry.to_lowercase() {
-            _ if wanted.is_empty() => Some(0),
-            entry if entry == wanted => Some(0),
-            entry if entry.starts_with(&wanted) => Some(1),
-            entry => entry.contains(&wanted).then_some(2),
-        };
-        let ranked = self.entries.iter().enumerate().filter_map(|(i, e)| Some((rank(e)?, i)));
-        let mut ranked: Vec<(u8, usize)> = ranked.collect();
-        ranked.sort_unstable();
-        ranked.into_iter().map(|(_, index)| index).collect()
     }
 }
 

@@ -2,10 +2,9 @@
 //! Rows and problems are kept in step with every change. Does no I/O.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ratatui_textarea::TextArea;
 use serde_json::{Map, Value};
 
 use crate::config::ContentLimits;
@@ -13,9 +12,9 @@ use crate::deck::history::Draft;
 use crate::host::Verdict;
 use crate::host::validate::{Limits, SchemaProblem};
 use crate::tui::form::check::{CheckJob, Checked, Checks, HalfTyped, Problem, Weight, collect};
-use crate::tui::form::input::{Editor, Edits, Popup, area, edit};
+use crate::tui::form::editor::{Editor, Edits, JsonEditor, Popup, area, edit, exact, pretty};
 use crate::tui::form::pointer;
-use crate::tui::form::row::{self, Decisions, Field, FieldKind, Row, RowKind};
+use crate::tui::form::row::{self, Decisions, Field, Row, RowKind};
 use crate::tui::form::schema::Document;
 use crate::tui::form::seed::{Defaults, constants, seed};
 
@@ -567,104 +566,6 @@ fn nodes(value: &Value) -> usize {
         Value::String(text) => text.len() / 64,
         _ => 0,
     }
-}
-
-/// The text with which a field is edited: `None` when it is not edited as text.
-pub(super) fn text_of(kind: &FieldKind, value: Option<&Value>) -> Option<String> {
-    Some(match (kind, value) {
-        // Null is shown as a hint, so that typing replaces it.
-        (
-            FieldKind::Text { .. } | FieldKind::Number { .. } | FieldKind::Json(_),
-            None | Some(Value::Null),
-        ) => String::new(),
-        (FieldKind::Text { .. }, Some(Value::String(text))) => text.clone(),
-        (FieldKind::Number { .. }, Some(Value::Number(n))) => n.to_string(),
-        (FieldKind::Json(_), Some(value)) => serde_json::to_string_pretty(value).ok()?,
-        _ => return None,
-    })
-}
-
-// The whole value as JSON text beside the form: the same value, edited either way.
-
-/// An editor of the whole value.
-pub struct JsonEditor {
-    /// The text.
-    pub area: TextArea<'static>,
-    /// Whether keys go here instead of to the fields.
-    pub focused: bool,
-    /// Why the text is no value now.
-    pub problem: Option<String>,
-    /// Text that was no value and was taken back.
-    taken_back: Option<String>,
-}
-
-/// Text longer than this is shown but not edited here.
-const EDITABLE: usize = 1 << 20;
-
-impl JsonEditor {
-    fn new(value: Option<&Value>) -> Self {
-        Self { area: area(&pretty(value)), focused: true, problem: None, taken_back: None }
-    }
-
-    /// Shows the value after the form changed it; what is being typed here is left alone.
-    pub(super) fn follow(&mut self, value: Option<&Value>) {
-        // Text that is no value yet is not lost because a field changed.
-        if !self.focused && self.problem.is_none() {
-            self.area = area(&pretty(value));
-        }
-    }
-}
-
-/// The text of a value; nothing when it is unset.
-pub fn pretty(value: Option<&Value>) -> String {
-    let text = value.and_then(|value| serde_json::to_string_pretty(value).ok()).unwrap_or_default();
-    if text.len() > EDITABLE {
-        return format!("\"{} bytes: too large to edit here\"", text.len());
-    }
-    text
-}
-
-/// Parses JSON, refusing what would not be sent as it is written: a whole number beyond 64 bits,
-/// a number with more digits than a double holds.
-///
-/// # Errors
-/// A sentence with line and column.
-pub fn exact(text: &str) -> Result<Value, String> {
-    let value: Value = serde_json::from_str(text).map_err(|error| {
-        let message = error.to_string();
-        let bare = message.split(" at line").next().unwrap_or_default();
-        format!("line {}, column {}: {bare}", error.line(), error.column())
-    })?;
-    match lossy_number(text) {
-        Some(token) => Err(format!("{token} cannot be sent exactly; it has too many digits")),
-        None => Ok(value),
-    }
-}
-
-/// The first number of a JSON text that parsing changes.
-fn lossy_number(text: &str) -> Option<&str> {
-    static TOKENS: LazyLock<Option<regex::Regex>> =
-        LazyLock::new(|| regex::Regex::new(r#""(?:\\.|[^"\\])*"|[-0-9][-+.eE0-9]*"#).ok());
-    let tokens = TOKENS.iter().flat_map(|token| token.find_iter(text)).map(|found| found.as_str());
-    tokens.filter(|token| !token.starts_with('"')).find(|token| is_lossy(token))
-}
-
-fn is_lossy(token: &str) -> bool {
-    let mantissa = token.split(['e', 'E']).next().unwrap_or_default();
-    // What is so small that a double rounds it, to nothing in the end.
-    let rounded = token.parse::<f64>().is_ok_and(|parsed| !parsed.is_normal());
-    if rounded && mantissa.bytes().any(|b| (b'1'..=b'9').contains(&b)) {
-        return true;
-    }
-    let digits = mantissa.bytes().filter(u8::is_ascii_digit).count();
-    if digits <= 15 {
-        return false;
-    }
-    if token.bytes().all(|b| b.is_ascii_digit() || b == b'-') {
-        return token.parse::<i64>().is_err() && token.parse::<u64>().is_err();
-    }
-    let significant = mantissa.trim_start_matches(['-', '0', '.']).trim_end_matches('0');
-    significant.bytes().filter(u8::is_ascii_digit).count() > 17
 }
 
 #[cfg(test)]

@@ -488,8 +488,8 @@ proptest! {
         for key in keys {
             script::random(&mut form, key);
         }
-        let text = state::pretty(form.value());
-        let read = if text.is_empty() { None } else { Some(state::exact(&text).expect("exact")) };
+        let text = editor::pretty(form.value());
+        let read = if text.is_empty() { None } else { Some(editor::exact(&text).expect("exact")) };
         let again = FormState::with_value(&schema, read);
         prop_assert_eq!(again.value(), form.value());
         prop_assert_eq!(again.arguments(), form.arguments());
@@ -504,7 +504,7 @@ proptest! {
             script::random(&mut form, key);
             let _ = screen(&form, 40, 8);
         }
-        let text = state::pretty(form.value());
+        let text = editor::pretty(form.value());
         if let Some(value) = form.value() {
             prop_assert_eq!(&serde_json::from_str::<Value>(&text).expect("JSON"), value);
         }

@@ -432,7 +432,7 @@ fn indented(text: &str) -> Option<String> {
     if trimmed.len() > 1 << 20 || !trimmed.starts_with(['{', '[']) || trimmed.contains('\n') {
         return None;
     }
-    let value: Value = crate::tui::form::state::exact(trimmed).ok()?;
+    let value: Value = crate::tui::form::editor::exact(trimmed).ok()?;
     serde_json::to_string_pretty(&value).ok()
 }
 

@@ -12,7 +12,7 @@ use crate::mcp::Answer;
 use crate::tui::approval::elicitation::{Asks, ElicitationReading, accepted};
 use crate::tui::approval::sampling::{Media, media};
 use crate::tui::effect::Effect;
-use crate::tui::form::input::area;
+use crate::tui::form::editor::area;
 use crate::tui::form::seed::{Defaults, seed};
 use crate::tui::form::{CheckJob, Checked, FormState};
 use crate::tui::model::last_text;

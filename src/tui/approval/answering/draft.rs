@@ -9,7 +9,7 @@ use crate::host::Verdict;
 use crate::host::approvals::RuleKind;
 use crate::mcp::RequestKind;
 use crate::tui::form::FormState;
-use crate::tui::form::input::area;
+use crate::tui::form::editor::area;
 use crate::tui::prelude::*;
 use crate::tui::widget::TextInput;
 

@@ -1,0 +1,237 @@
+//! What is being typed in a form: a line, a choice from an open list, the whole value as JSON text;
+//! and text read as numbers and JSON that are sent as they are written.
+
+use std::sync::LazyLock;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui_textarea::{CursorMove, Input, TextArea};
+use serde_json::Value;
+
+use crate::tui::form::row::FieldKind;
+use crate::tui::prelude::*;
+
+/// What an editor of a line edits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edits {
+    /// Text.
+    Text,
+    /// Text with several lines.
+    Lines,
+    /// A number.
+    Number,
+    /// JSON.
+    Json,
+    /// The name of a new key.
+    NewKey,
+    /// The name of the key itself.
+    Rename,
+}
+
+impl Edits {
+    /// What is edited as text in a field of this kind.
+    pub(super) const fn of(kind: &FieldKind) -> Option<Self> {
+        match kind {
+            FieldKind::Text { multiline: true, .. } => Some(Self::Lines),
+            FieldKind::Text { .. } => Some(Self::Text),
+            FieldKind::Number { .. } => Some(Self::Number),
+            FieldKind::Json(_) => Some(Self::Json),
+            _ => None,
+        }
+    }
+}
+
+/// The text being typed on one line.
+pub struct Editor {
+    /// The place.
+    pub pointer: String,
+    /// What it edits.
+    pub edits: Edits,
+    /// The text.
+    pub area: TextArea<'static>,
+}
+
+/// Edits as line editors do: what the text area takes, with `ctrl-u` to the start of the line.
+pub fn edit(area: &mut TextArea<'static>, key: KeyEvent) -> bool {
+    match key.code {
+        KeyCode::Char('u') if key.modifiers == KeyModifiers::CONTROL => area.delete_line_by_head(),
+        _ => area.input(Input::from(key)),
+    }
+}
+
+/// Puts text at the cursor as it is, Windows line ends included.
+pub(super) fn insert(editor: &mut TextArea<'static>, text: &str) {
+    if !text.contains('\r') {
+        editor.insert_str(text);
+        return;
+    }
+    let cursor = editor.cursor();
+    let (row, column) = (cursor.0, cursor.1);
+    let mut lines = editor.lines().to_vec();
+    if let Some(line) = lines.get_mut(row) {
+        let at = line.char_indices().nth(column).map_or(line.len(), |(at, _)| at);
+        line.insert_str(at, text);
+    }
+    rewrite(editor, &lines.join("\n"));
+}
+
+/// Puts other text into an editor; what is masked stays so.
+pub(super) fn rewrite(editor: &mut TextArea<'static>, text: &str) {
+    let mask = editor.mask_char();
+    *editor = area(text);
+    if let Some(mask) = mask {
+        editor.set_mask_char(mask);
+    }
+}
+
+pub(super) fn length(area: &TextArea<'static>) -> usize {
+    area.lines().iter().map(|line| line.len() + 1).sum()
+}
+
+/// A text area over `text` with the cursor at its end.
+pub fn area(text: &str) -> TextArea<'static> {
+    let mut area = TextArea::new(text.split('\n').map(str::to_owned).collect());
+    area.set_cursor_line_style(Style::default());
+    area.move_cursor(CursorMove::Bottom);
+    area.move_cursor(CursorMove::End);
+    area
+}
+
+/// Reads a number exactly as JSON writes them; what could not be sent as typed is refused.
+pub(super) fn number(text: &str) -> Result<Value, String> {
+    match exact(text) {
+        Ok(value @ Value::Number(_)) => Ok(value),
+        Err(message) if message.contains("exactly") => Err(message),
+        Err(message) if message.contains("out of range") => {
+            Err("too large to be sent as a number".to_owned())
+        }
+        _ => Err("not a number; write it as 42, -1.5 or 3e8".to_owned()),
+    }
+}
+
+// Lists to choose from: values, variants, types; narrowed by what is typed. No drawing.
+
+/// A list to choose from, narrowed by what is typed.
+pub struct Popup {
+    /// The row it belongs to.
+    pub row: usize,
+    /// Every entry.
+    pub entries: Vec<SafeText>,
+    /// What is typed to narrow them.
+    pub filter: String,
+    /// Index into the narrowed entries.
+    pub selected: usize,
+}
+
+impl Popup {
+    /// Indices of the entries that fit the filter: the one that is it first, then those that begin
+    /// with it, then those that hold it.
+    pub fn narrowed(&self) -> Vec<usize> {
+        let wanted = self.filter.to_lowercase();
+        let rank = |entry: &SafeText| match entry.to_lowercase() {
+            _ if wanted.is_empty() => Some(0),
+            entry if entry == wanted => Some(0),
+            entry if entry.starts_with(&wanted) => Some(1),
+            entry => entry.contains(&wanted).then_some(2),
+        };
+        let ranked = self.entries.iter().enumerate().filter_map(|(i, e)| Some((rank(e)?, i)));
+        let mut ranked: Vec<(u8, usize)> = ranked.collect();
+        ranked.sort_unstable();
+        ranked.into_iter().map(|(_, index)| index).collect()
+    }
+}
+
+/// The text with which a field is edited: `None` when it is not edited as text.
+pub(super) fn text_of(kind: &FieldKind, value: Option<&Value>) -> Option<String> {
+    Some(match (kind, value) {
+        // Null is shown as a hint, so that typing replaces it.
+        (
+            FieldKind::Text { .. } | FieldKind::Number { .. } | FieldKind::Json(_),
+            None | Some(Value::Null),
+        ) => String::new(),
+        (FieldKind::Text { .. }, Some(Value::String(text))) => text.clone(),
+        (FieldKind::Number { .. }, Some(Value::Number(n))) => n.to_string(),
+        (FieldKind::Json(_), Some(value)) => serde_json::to_string_pretty(value).ok()?,
+        _ => return None,
+    })
+}
+
+/// An editor of the whole value.
+pub struct JsonEditor {
+    /// The text.
+    pub area: TextArea<'static>,
+    /// Whether keys go here instead of to the fields.
+    pub focused: bool,
+    /// Why the text is no value now.
+    pub problem: Option<String>,
+    /// Text that was no value and was taken back.
+    pub(super) taken_back: Option<String>,
+}
+
+/// Text longer than this is shown but not edited here.
+const EDITABLE: usize = 1 << 20;
+
+impl JsonEditor {
+    pub(super) fn new(value: Option<&Value>) -> Self {
+        Self { area: area(&pretty(value)), focused: true, problem: None, taken_back: None }
+    }
+
+    /// Shows the value after the form changed it; what is being typed here is left alone.
+    pub(super) fn follow(&mut self, value: Option<&Value>) {
+        // Text that is no value yet is not lost because a field changed.
+        if !self.focused && self.problem.is_none() {
+            self.area = area(&pretty(value));
+        }
+    }
+}
+
+/// The text of a value; nothing when it is unset.
+pub fn pretty(value: Option<&Value>) -> String {
+    let text = value.and_then(|value| serde_json::to_string_pretty(value).ok()).unwrap_or_default();
+    if text.len() > EDITABLE {
+        return format!("\"{} bytes: too large to edit here\"", text.len());
+    }
+    text
+}
+
+/// Parses JSON, refusing what would not be sent as it is written: a whole number beyond 64 bits,
+/// a number with more digits than a double holds.
+///
+/// # Errors
+/// A sentence with line and column.
+pub fn exact(text: &str) -> Result<Value, String> {
+    let value: Value = serde_json::from_str(text).map_err(|error| {
+        let message = error.to_string();
+        let bare = message.split(" at line").next().unwrap_or_default();
+        format!("line {}, column {}: {bare}", error.line(), error.column())
+    })?;
+    match lossy_number(text) {
+        Some(token) => Err(format!("{token} cannot be sent exactly; it has too many digits")),
+        None => Ok(value),
+    }
+}
+
+/// The first number of a JSON text that parsing changes.
+fn lossy_number(text: &str) -> Option<&str> {
+    static TOKENS: LazyLock<Option<regex::Regex>> =
+        LazyLock::new(|| regex::Regex::new(r#""(?:\\.|[^"\\])*"|[-0-9][-+.eE0-9]*"#).ok());
+    let tokens = TOKENS.iter().flat_map(|token| token.find_iter(text)).map(|found| found.as_str());
+    tokens.filter(|token| !token.starts_with('"')).find(|token| is_lossy(token))
+}
+
+fn is_lossy(token: &str) -> bool {
+    let mantissa = token.split(['e', 'E']).next().unwrap_or_default();
+    // What is so small that a double rounds it, to nothing in the end.
+    let rounded = token.parse::<f64>().is_ok_and(|parsed| !parsed.is_normal());
+    if rounded && mantissa.bytes().any(|b| (b'1'..=b'9').contains(&b)) {
+        return true;
+    }
+    let digits = mantissa.bytes().filter(u8::is_ascii_digit).count();
+    if digits <= 15 {
+        return false;
+    }
+    if token.bytes().all(|b| b.is_ascii_digit() || b == b'-') {
+        return token.parse::<i64>().is_err() && token.parse::<u64>().is_err();
+    }
+    let significant = mantissa.trim_start_matches(['-', '0', '.']).trim_end_matches('0');
+    significant.bytes().filter(u8::is_ascii_digit).count() > 17
+}
