@@ -95,7 +95,7 @@ pub fn read(params: &Value) -> SamplingReading {
     }
     characters += params.get("tools").map_or(0, |tools| tools.to_string().len());
     reading.prompt_tokens = characters.div_ceil(4);
-    read_wishes(params, &mut reading);
+    read_preferences(params, &mut reading);
     for tool in params.get("tools").and_then(Value::as_array).into_iter().flatten() {
         let text = |key: &str| SafeText::line(tool.get(key).and_then(Value::as_str).unwrap_or(""));
         reading.tools.push(OfferedTool {
@@ -161,7 +161,7 @@ fn pretty(value: &Value) -> SafeText {
     SafeText::block(&serde_json::to_string_pretty(value).unwrap_or_default())
 }
 
-fn read_wishes(params: &Value, reading: &mut SamplingReading) {
+fn read_preferences(params: &Value, reading: &mut SamplingReading) {
     let mut add = |text: String| reading.preferences.push(SafeText::line(&text));
     match params.get("maxTokens").map(|v| (v, v.as_u64())) {
         Some((_, Some(max))) => {

@@ -157,7 +157,7 @@ fn a_stop_during_a_start_gives_the_attempt_up_and_a_late_success_is_ignored() {
 }
 
 #[test]
-fn leaving_wins_over_every_later_wish() {
+fn leaving_wins_over_every_later_command() {
     let mut rig = Rig::ready(RestartPolicy::OnFailure);
     rig.give(Input::Stop(Next::Leave));
     rig.give(Input::Stop(Next::Rest));
@@ -175,7 +175,7 @@ fn a_lost_connection_is_announced_at_once_and_judged_when_the_process_is_gone() 
 }
 
 #[test]
-fn another_entry_lets_calls_finish_and_a_wish_by_hand_does_not_wait_for_them() {
+fn another_entry_lets_calls_finish_and_a_command_by_hand_does_not_wait_for_them() {
     let mut rig = Rig::ready(RestartPolicy::Never);
     let steps = rig.give(Input::Retire(Next::Start, text("restarting: `args` changed")));
     assert_eq!(steps.last(), Some(&Step::Drain));

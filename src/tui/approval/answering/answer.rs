@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn typing_on_takes_the_wish_to_send_back() {
+    fn typing_on_takes_back_the_decision_to_send() {
         let mut answering = large();
         answering.type_in_form(KeyCode::Char('3').into(), false);
         assert_eq!(answering.apply(Action::Send), None);
