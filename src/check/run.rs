@@ -80,7 +80,7 @@ pub struct Signals {
     pub force: CancellationToken,
 }
 
-/// How often somebody who waits is told the time.
+/// From one report of the time to the next, for a person who waits.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
 
 impl Signals {

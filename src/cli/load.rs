@@ -159,7 +159,7 @@ pub fn files(common: &Common, env: &Environment) -> Vec<PathBuf> {
 /// The surroundings of this process with those variables, and the files to read.
 ///
 /// # Errors
-/// As [`environment`], which is told already.
+/// Those of [`environment`]; they are printed here.
 pub fn here(common: &Common) -> Result<(Environment, Vec<PathBuf>), Exit> {
     let env = environment(common).map_err(|found| problems(&found))?;
     let files = files(common, &env);

@@ -11,10 +11,10 @@ use crate::config::{ConfigChange, McpConfig};
 use crate::error::Error;
 use crate::host::HostView;
 
-/// Is told of every configuration before it is used, so that its secrets are kept out of the log.
+/// Called with every configuration before it is used, so that its secrets are kept out of the log.
 pub type Masks = Arc<dyn Fn(&McpConfig) + Send + Sync>;
 
-/// Is told what the servers of a configuration offer, soon after that changed.
+/// Called with what the servers of a configuration offer, soon after that changed.
 pub type Notebook = Arc<dyn Fn(&McpConfig, &HostView) + Send + Sync>;
 
 /// What happened to the configuration.

@@ -39,10 +39,10 @@ const EVENTS: usize = 256;
 /// file on a busy machine takes most of a second.
 pub(super) const EXIT_FOLLOWS: Duration = Duration::from_secs(1);
 
-/// What is wanted of a server, as far as it has been told to its actor. Outlives the actor.
+/// What the commands to a server so far amount to. Outlives its actor.
 pub type Desired = parking_lot::Mutex<Next>;
 
-/// What an actor is told, held by one actor after the other.
+/// The commands to a server, received by one actor after the other.
 pub type Commands = OwnedMutexGuard<mpsc::Receiver<Command>>;
 
 /// Something the actor waited for.
