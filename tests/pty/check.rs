@@ -1,17 +1,11 @@
 //! The check on a terminal: what is shown while it runs, and how Ctrl-C ends it.
-#![cfg(all(unix, feature = "tui", feature = "demo"))]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
-
-#[path = "support/helpers.rs"]
-mod helpers;
-#[path = "support/pty.rs"]
-mod pty;
 
 use std::time::Duration;
 
-use helpers::Bench;
-use pty::{Deck, Launch, Size};
 use serde_json::{Value, json};
+
+use crate::pty::{Deck, Launch, Size};
+use crate::support::Bench;
 
 /// A server that answers everything but the first request.
 fn slow() -> Value {

@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
+use super::stage::{self, ANSWER, CALL, SEND, Stage};
 use crate::pty::{self, Launch, Size};
-use crate::stage::{self, ANSWER, CALL, SEND, Stage};
 
 /// Fills the form of `kinds`; every field is changed once.
 fn fill_every_kind(deck: &mut pty::Deck) {

@@ -1,22 +1,13 @@
 //! Servers answered by hand: the built binary in a pseudo-terminal, real and played servers, keys in
 //! and screens out; and what went over the wire, from the servers' own records.
-#![cfg(all(unix, feature = "tui", feature = "demo"))]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
-#[path = "pty_approvals/by_hand.rs"]
 mod by_hand;
-#[path = "pty_approvals/hostile.rs"]
 mod hostile;
-#[path = "support/pty.rs"]
-mod pty;
-#[path = "pty_approvals/stage.rs"]
 mod stage;
-#[path = "support/helpers.rs"]
-mod support;
-#[path = "pty_approvals/withdrawn.rs"]
 mod withdrawn;
 
-use pty::{Launch, Size};
+use crate::pty::{Launch, Size};
+use crate::support;
 use stage::{ANSWER, CALL, SEND, Stage};
 
 #[test]

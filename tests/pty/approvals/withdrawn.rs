@@ -1,8 +1,8 @@
 //! Requests that end before they are answered: taken back, their server dead or taken out of the
 //! configuration. The draft stays, and nothing goes over the wire any more.
 
+use super::stage::{self, CALL, Stage};
 use crate::pty::{self, Launch, Signal, Size};
-use crate::stage::{self, CALL, Stage};
 
 /// Types half an answer to the question of `midway`.
 fn half_written() -> (Stage, i32) {

@@ -1,18 +1,11 @@
 //! The dashboard as people meet it: the built binary in a pseudo-terminal, its screen read by a
 //! terminal emulator. Waits for text, never for time.
-#![cfg(all(unix, feature = "tui", feature = "demo"))]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
-#[path = "pty/hostile.rs"]
 mod hostile;
-#[path = "pty/panes.rs"]
 mod panes;
-#[path = "support/pty.rs"]
-mod pty;
-#[path = "pty/signals.rs"]
 mod signals;
 
-use pty::{Deck, Launch, Size, own_server};
+use crate::pty::{self, Deck, Launch, Size, own_server};
 
 #[test]
 fn it_starts_shows_every_pane_and_leaves_the_terminal_as_it_was() {

@@ -1,12 +1,7 @@
 //! Trust, inputs and editing as people meet them: the built binary in a pseudo-terminal over
 //! configuration files, which are compared byte for byte.
-#![cfg(all(unix, feature = "tui", feature = "demo"))]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
-#[path = "support/pty.rs"]
-mod pty;
-
-use pty::{Launch, Size, own_server};
+use crate::pty::{self, Launch, Size, own_server};
 
 fn servers(entries: &[String]) -> String {
     format!("{{\n  \"servers\": {{\n    {}\n  }}\n}}\n", entries.join(",\n    "))

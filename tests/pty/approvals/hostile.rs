@@ -1,8 +1,8 @@
 //! Rows of the catalogue of faults that need a person at the screen: prompts that mislead, forms and
 //! addresses that trap, storms, megabytes, forged interfaces.
 
+use super::stage::{self, ANSWER, CALL, SEND, Stage};
 use crate::pty::{self, Launch, Signal, Size};
-use crate::stage::{self, ANSWER, CALL, SEND, Stage};
 
 #[test]
 fn s27_a_prompt_that_hides_its_end_is_measured_warned_about_and_denied() {

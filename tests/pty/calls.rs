@@ -1,23 +1,15 @@
 //! Calling by hand as people do: the built binary in a pseudo-terminal, forms filled by keys. Every
 //! tool of the published servers that needs no network, and the ways results are read.
-#![cfg(all(unix, feature = "tui", feature = "mock"))]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
-#[path = "pty_calls/completion.rs"]
 mod completion;
-#[path = "pty_calls/copied.rs"]
 mod copied;
-#[path = "pty_calls/files.rs"]
 mod files;
-#[path = "support/pty.rs"]
-mod pty;
-#[path = "pty_calls/results.rs"]
 mod results;
-#[path = "support/helpers.rs"]
-mod support;
 
-use pty::{Deck, Launch, Size, until};
 use serde_json::{Value, json};
+
+use crate::pty::{Deck, Launch, Size, until};
+use crate::support;
 
 const ENTER: &str = "\r";
 const DOWN: &str = "\x1b[B";

@@ -1,12 +1,7 @@
 //! The everyday loop in a pseudo-terminal: the source of a server is edited, it is built and
 //! restarted, the last call is made again, and the difference is on the screen.
-#![cfg(all(unix, feature = "tui", feature = "demo"))]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
-#[path = "support/pty.rs"]
-mod pty;
-
-use pty::{Launch, Size};
+use crate::pty::{self, Launch, Size};
 
 /// The source of a server: a script that the program itself plays.
 fn source(sky: &str) -> String {
