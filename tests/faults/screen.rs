@@ -178,6 +178,8 @@ fn open(deck: &mut Deck, tool: &str) {
     deck.keys(tool);
     deck.wait_until("what is typed", |screen| filter(screen) == Some(tool));
     deck.keys("\r");
+    // A key that arrives together with the one before is text of a paste.
+    deck.gone("⏎ keep");
     // The filter finds more than names, and the selection stays where it was: from the top down,
     // a step when the one before is on the screen, however long the machine takes for it.
     deck.keys("g");
