@@ -1,7 +1,5 @@
 //! A server played line by line over an in-memory pipe, and the session that talks to it.
 
-#![expect(dead_code, reason = "not every test file needs every helper")]
-
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;

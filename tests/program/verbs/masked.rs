@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{AT_MOST, support::Bench};
+use super::AT_MOST;
+use crate::support::Bench;
 
 const TOKEN: &str = "open-sesame-wide";
 const KEY: &str = "-----BEGIN KEY-----\nq7Zk29fLw0Xn4Rt8\nQw9z\n-----END KEY-----";

@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Bench, Finished, MARK, bin, finish, wait_for};
 use super::{AT_MOST, run};
+use crate::support::{Bench, Finished, MARK, bin, finish, wait_for};
 
 /// A bench with a program on its PATH that notes its arguments in `NAME.log`.
 fn with_program(name: &str, body: &str) -> Bench {

@@ -1,13 +1,5 @@
 //! The chat over its WebSocket, as pages and programs meet it: the flows of a conversation, sessions
 //! that outlive their connection, limits and tokens.
-#![cfg(all(feature = "chat", feature = "gateway", feature = "cli"))]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-#[path = "engine/fake.rs"]
-#[expect(dead_code, reason = "shared with the tests of the engine")]
-mod fake;
-#[path = "support/provider.rs"]
-mod provider;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +20,8 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::protocol::{Message as Frame, WebSocketConfig};
 
-use fake::{World, config, tool};
-use provider::{Answer, Piece, Provider};
+use crate::fake::{World, config, tool};
+use crate::provider::{Answer, Piece, Provider};
 
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -5,8 +5,8 @@ use rcgen::{CertificateParams, date_time_ymd};
 use serde_json::{Value, json};
 
 use super::AT_MOST;
-use super::support::{Bench, Finished, finish};
 use super::tls::{Authority, TlsServer};
+use crate::support::{Bench, Finished, finish};
 
 /// Server, and the words that name the failed check and the next step.
 const BAD: [(&str, [&str; 2]); 4] = [

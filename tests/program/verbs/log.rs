@@ -8,7 +8,7 @@ use mcpdeck::{Host, Startup};
 use serde_json::{Value, json};
 
 use super::run;
-use super::support::Bench;
+use crate::support::Bench;
 
 fn tool(name: &str) -> Value {
     json!({"name": name, "description": "Does something.", "inputSchema": {"type": "object"}})

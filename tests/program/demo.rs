@@ -1,11 +1,9 @@
 //! The demo's servers under the real engine: everything the dashboard shows can be reached.
 
-#[path = "support/helpers.rs"]
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::bin;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use mcpdeck::ErrorCode;
@@ -14,7 +12,6 @@ use mcpdeck::host::approvals::{PendingRequest, RequestHandler};
 use mcpdeck::host::{CallOptions, Host, ServerState, Startup};
 use mcpdeck::mcp::{Answer, RequestKind};
 use serde_json::{Value, json};
-use support::bin;
 use tokio_util::sync::CancellationToken;
 
 /// A person who answers everything in the same way.
@@ -143,5 +140,5 @@ async fn the_gremlin_misbehaves_on_demand_and_comes_back() {
     let (_, exit) = report.exits.iter().find(|(name, _)| *name == gremlin).expect("it ended");
     assert_eq!(exit.ladder.as_deref(), Some("kill"), "{exit:?}");
     let child = dig_in.trim_end_matches('.').rsplit(' ').next().expect("its id");
-    assert!(!support::lives(child), "its child {child} went with it");
+    assert!(!crate::support::lives(child), "its child {child} went with it");
 }

@@ -2,44 +2,29 @@
 
 // SSL_CERT_FILE is a matter of this system; others keep authorities in a store of their own.
 #[cfg(target_os = "linux")]
-#[path = "cli_verbs/certificates.rs"]
 mod certificates;
 #[cfg(feature = "tui")]
-#[path = "cli_verbs/copied.rs"]
 mod copied;
 #[cfg(feature = "tui")]
-#[path = "cli_verbs/copied_calls.rs"]
 #[expect(clippy::unreadable_literal, reason = "numbers are copied as they are sent")]
 mod copied_calls;
-#[path = "cli_verbs/findings.rs"]
 mod findings;
 #[cfg(unix)]
-#[path = "cli_verbs/launch.rs"]
 mod launch;
-#[path = "cli_verbs/limits.rs"]
 mod limits;
-#[path = "cli_verbs/log.rs"]
 mod log;
-#[path = "cli_verbs/masked.rs"]
 mod masked;
-#[path = "cli_verbs/mistakes.rs"]
 mod mistakes;
-#[path = "cli_verbs/offers.rs"]
 mod offers;
-#[path = "support/helpers.rs"]
-mod support;
-#[path = "cli_verbs/tasks.rs"]
 mod tasks;
 #[cfg(target_os = "linux")]
-#[path = "cli_verbs/tls.rs"]
 mod tls;
-#[path = "cli_verbs/trust.rs"]
 mod trust;
 
 use std::time::Duration;
 
+use crate::support::{Bench, Finished};
 use serde_json::{Value, json};
-use support::{Bench, Finished};
 
 const AT_MOST: Duration = Duration::from_secs(60);
 
@@ -190,7 +175,7 @@ fn what_to_do_about_a_server_that_died_is_told_and_can_be_pasted() {
     let trace = "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'zod' imported from /x\n    \
                  at resolve (node:internal:1:1) {\n  code: 'ERR_MODULE_NOT_FOUND'\n}\n\nNode.js v20.20.2";
     let script = json!({"on": {"start": [{"stderr": trace}, {"exit": 1}]}}).to_string();
-    let program = support::bin().to_str().expect("a path");
+    let program = crate::support::bin().to_str().expect("a path");
     let server = ["--", program, "mock", "--script", script.as_str()];
     for (args, shown) in [
         (&["list"][..], "stdout"),
@@ -218,7 +203,7 @@ fn a_server_that_dies_during_a_call_leaves_its_last_words() {
         "calls": {"die": [{"stderr": "warming up\nfatal: the disk is full\nNode.js v20.20.2"}, {"exit": 3}]},
     });
     let script = script.to_string();
-    let program = support::bin().to_str().expect("a path");
+    let program = crate::support::bin().to_str().expect("a path");
     let done = run(&bench, &["call", "die", "--", program, "mock", "--script", script.as_str()]);
     assert_eq!(done.code, Some(3), "{done:?}");
     assert!(done.stderr.contains("  stderr | fatal: the disk is full"), "{done:?}");
@@ -361,7 +346,7 @@ fn arguments_come_from_a_file_and_one_server_needs_no_configuration() {
     let bench = bench();
     bench.write("args.json", "{\"a\": 1, /* two */ \"b\": 2,}");
     assert_eq!(run(&bench, &["call", "calc.add", "@args.json", "b=3"]).code, Some(0));
-    let program = support::bin().to_str().expect("a path");
+    let program = crate::support::bin().to_str().expect("a path");
     let done = run(&bench, &["call", "add", "a=1", "b=2", "--", program, "mock", "calc.mock.json"]);
     assert_eq!(done.code, Some(0), "{done:?}");
 }

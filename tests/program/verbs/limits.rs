@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::AT_MOST;
-use super::support::Bench;
+use crate::support::Bench;
 
 /// Key of `limits`, default, another value, and one that is refused.
 fn table() -> Vec<(&'static str, Value, Value, Value)> {

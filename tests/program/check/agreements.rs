@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{AT_MOST, bench, check, good, json_of, rules, support, tool};
+use super::{AT_MOST, bench, check, good, json_of, rules, tool};
+use crate::support;
 
 #[test]
 fn drift_is_named_field_by_field_and_never_learned_unasked() {

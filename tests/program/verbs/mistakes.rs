@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::support::Bench;
 use super::{bench, run};
+use crate::support::Bench;
 
 #[test]
 fn every_mistake_is_answered_with_the_way_out() {
@@ -57,9 +57,9 @@ fn a_command_is_given_variables_and_their_values_are_kept_to_it() {
         "calls": {"show": {"text": "${env.GIVEN} ${env.PASSED_ON} ${env.MADE}"}}});
     bench.write("show.mock.json", &script.to_string());
     let mut command = bench.command(&["call", "show", "-e", "GIVEN=one", "-e", "PASSED_ON"]);
-    command.args(["-e", "MADE=a ${PASSED_ON}", "--reveal", "--"]).arg(super::support::bin());
+    command.args(["-e", "MADE=a ${PASSED_ON}", "--reveal", "--"]).arg(crate::support::bin());
     command.args(["mock", "show.mock.json"]).env("PASSED_ON", "two");
-    let done = super::support::finish(command, super::AT_MOST);
+    let done = crate::support::finish(command, super::AT_MOST);
     assert_eq!((done.code, done.stdout.trim()), (Some(0), "one two a two"), "{done:?}");
     let unset = run(&bench, &["list", "-e", "NEVER_SET_ANYWHERE", "--", "x"]);
     assert_eq!(unset.code, Some(2));

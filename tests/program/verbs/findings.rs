@@ -5,7 +5,7 @@ use mcpdeck::Host;
 use serde_json::{Value, json};
 
 use super::run;
-use super::support::Bench;
+use crate::support::Bench;
 
 fn tool(name: &str) -> Value {
     json!({"name": name, "description": "Does something.", "inputSchema": {"type": "object",

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use super::support::Bench;
-#[cfg(unix)]
-use super::support::bin;
 use super::{AT_MOST, bench, run};
+use crate::support::Bench;
+#[cfg(unix)]
+use crate::support::bin;
 
 /// Whether the server that has nothing was started since the last look.
 fn marker_started(bench: &Bench) -> bool {
@@ -94,7 +94,7 @@ fn old_or_broken_memories_are_none() {
 fn fish(bench: &Bench, words: &[&str]) -> String {
     let mut command = bench.command(&[]);
     command.args(["--", "mcpdeck"]).args(words).env("MCPDECK_COMPLETE", "fish");
-    super::support::finish(command, AT_MOST).stdout
+    crate::support::finish(command, AT_MOST).stdout
 }
 
 #[test]

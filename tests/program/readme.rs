@@ -1,14 +1,11 @@
 //! The README says what the program does: its key table, its configuration and its commands.
 
-#[path = "support/helpers.rs"]
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::support::Bench;
 use serde_json::json;
-use support::Bench;
 
 fn readme() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::AT_MOST;
-use super::support::{Bench, Finished};
+use crate::support::{Bench, Finished};
 
 fn bench(second: &str) -> Bench {
     let bench = Bench::new();
@@ -83,7 +83,7 @@ fn a_wrong_word_approves_nothing_and_says_what_there_is() {
     assert_eq!(states(&bench), pairs(&[("one", "new"), ("risky", "new")]));
     let mut kept_nowhere = bench.command(&["trust", "approve", "--all"]);
     kept_nowhere.env("MCPDECK_STATE_DIR", "/dev/null/state");
-    let done = super::support::finish(kept_nowhere, AT_MOST);
+    let done = crate::support::finish(kept_nowhere, AT_MOST);
     assert_eq!(done.code, Some(2), "{done:?}");
     assert!(done.stderr.contains("the approval was not kept"), "{done:?}");
 }

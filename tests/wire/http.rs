@@ -1,24 +1,17 @@
 //! Sessions over Streamable HTTP against a server that answers what it is told, on loopback.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
-
-#[path = "wire/peer.rs"]
-mod peer;
-#[path = "wire/web.rs"]
-mod web;
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::peer::{Rig, call, echo, http, rig, rig_with, start, text};
+use crate::web::{Asked, Reply, Web, initialized, legacy};
 use mcpdeck::base::secret::Secret;
 use mcpdeck::error::{Error, ErrorCode};
 use mcpdeck::mcp::CallId;
 use mcpdeck::mcp::Era;
 use mcpdeck::mcp::FindingKind;
 use mcpdeck::mcp::session::{Attempt, ConnectError, Connected, Endpoint, SessionEvent, connect};
-use peer::{Rig, call, echo, http, rig, rig_with, start, text};
 use serde_json::{Value, json};
-use web::{Asked, Reply, Web, initialized, legacy};
 
 async fn open(rig: &Rig, web: &Web, attempt: Attempt) -> Result<Connected, ConnectError> {
     let connecting = connect(http(&web.url), &attempt, rig.context.clone());
@@ -555,6 +548,6 @@ async fn a_server_that_delays_what_follows_its_heads_is_given_a_connection_for_e
         connected.session.request(echo("a"), call(number).context).await.unwrap();
     }
     let seen = web.seen();
-    let closes = |asked: &web::Asked| asked.header("connection") == Some("close");
+    let closes = |asked: &Asked| asked.header("connection") == Some("close");
     assert!(!closes(&seen[0]) && seen.last().is_some_and(closes));
 }

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{AT_MOST, bench, check, good, support, tool};
+use super::{AT_MOST, bench, check, good, tool};
+use crate::support;
 
 #[test]
 fn two_runs_print_the_same_bytes_times_aside() {
@@ -119,7 +120,7 @@ fn sarif_schema() -> Value {
 }
 
 /// Reports of a run in which something of every kind happened.
-fn eventful() -> (super::support::Bench, Value) {
+fn eventful() -> (crate::support::Bench, Value) {
     let mut hostile = tool("x");
     hostile["description"] =
         json!("a <b> & \"c\" \u{1b}]0;t\u{7} \u{202e} ]]> \u{fffe} <IMPORTANT>x</IMPORTANT>");

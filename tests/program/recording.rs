@@ -1,6 +1,4 @@
 //! Recordings as a user makes and uses them: recorded, masked, played as a server, compared, shown.
-#![cfg(all(feature = "cli", feature = "mock"))]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -19,10 +17,7 @@ const SCRIPT: &str = r#"{
   }
 }"#;
 
-#[path = "recording/published.rs"]
 mod published;
-#[path = "support/helpers.rs"]
-mod support;
 
 struct Place(tempfile::TempDir);
 
@@ -259,7 +254,7 @@ fn a_recording_plays_over_http_too() {
     let mut output = String::new();
     let mut stdout = std::io::BufReader::new(mock.stdout.take().unwrap());
     std::io::BufRead::read_line(&mut stdout, &mut output).unwrap();
-    let _mock = support::Guarded(mock);
+    let _mock = crate::support::Guarded(mock);
     let url = output.trim().strip_prefix("listening on ").unwrap();
     let said = place.ok(&["call", "--url", url, "echo", "word=hi"]);
     assert!(said.contains("said hi"), "{said}");
@@ -270,7 +265,7 @@ fn a_recording_plays_over_http_too() {
 /// The row S10 of the fault suite: a server that dies in a call, after lines that are no messages.
 #[test]
 fn a_fault_is_reproduced_from_its_recording_alone() {
-    let row = std::fs::read_to_string(support::repo("fixtures/faults/S10.json")).unwrap();
+    let row = std::fs::read_to_string(crate::support::repo("fixtures/faults/S10.json")).unwrap();
     // Of the constants that the suite draws (`@code:2..99@`) the least.
     let parts = row.split('@').enumerate().map(|(n, part)| match part.split_once("..") {
         Some((drawn, _)) if n % 2 == 1 => drawn.rsplit(':').next().unwrap(),

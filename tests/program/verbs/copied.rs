@@ -100,7 +100,7 @@ fn written() -> String {
 
 #[test]
 fn the_copied_rust_that_is_compiled_here_is_what_is_copied() {
-    let path = crate::support::repo("tests/cli_verbs/copied_calls.rs");
+    let path = crate::support::repo("tests/program/verbs/copied_calls.rs");
     let there = std::fs::read_to_string(&path).expect("the file");
     let wanted = written();
     if there != wanted {

@@ -1,16 +1,13 @@
 //! The mock server as its users meet it: the built binary on pipes, and over HTTP.
 
-#[path = "support/helpers.rs"]
-mod support;
-
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use crate::support::{Guarded, bin, finish, repo, wait_for};
 use mcpdeck::mock::HttpMock;
 use mcpdeck::mock::script::Script;
 use serde_json::{Value, json};
-use support::{Guarded, bin, finish, repo, wait_for};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -146,7 +143,7 @@ fn a_server_can_die_by_a_signal_and_ignore_others() {
     let mut peer = Peer::play(&json!({"on": {"SIGTERM": {"line": "\"no\""}, "stdinClosed": []}}));
     peer.call(1, "anything");
     peer.hear();
-    support::kill(peer.child.0.id(), "TERM");
+    crate::support::kill(peer.child.0.id(), "TERM");
     assert_eq!(peer.hear(), "no");
     peer.stdin.take();
     assert_eq!(peer.child.0.try_wait().expect("a child"), None);

@@ -2,13 +2,11 @@
 
 mod agreements;
 mod reports;
-#[path = "../support/helpers.rs"]
-mod support;
 
 use std::time::Duration;
 
+use crate::support::{Bench, Finished};
 use serde_json::{Value, json};
-use support::{Bench, Finished};
 
 const AT_MOST: Duration = Duration::from_secs(60);
 
@@ -247,10 +245,10 @@ fn an_interrupted_check_stops_everything_and_tells_what_it_knows() {
     let mut command = bench.command(&formats);
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let child = command.spawn().expect("it starts");
-    support::wait_for("the slow server to run", AT_MOST, || {
+    crate::support::wait_for("the slow server to run", AT_MOST, || {
         bench.processes().iter().any(|p| format!("{p:?}").contains("slow")).then_some(())
     });
-    support::kill(child.id(), "INT");
+    crate::support::kill(child.id(), "INT");
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     let report: Value = serde_json::from_slice(&output.stdout).expect("a report");

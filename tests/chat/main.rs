@@ -3,14 +3,15 @@
 #![cfg(all(feature = "chat", feature = "cli", feature = "mock"))]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[path = "engine/fake.rs"]
+#[path = "../engine/fake.rs"]
 #[expect(dead_code, reason = "shared with the tests of the engine")]
 mod fake;
-#[path = "support/provider.rs"]
+#[path = "../support/provider.rs"]
 mod provider;
-#[path = "chat/storms.rs"]
+#[cfg(feature = "gateway")]
+mod socket;
 mod storms;
-#[path = "support/helpers.rs"]
+#[path = "../support/helpers.rs"]
 mod support;
 
 use std::sync::{Arc, Mutex};

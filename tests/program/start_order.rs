@@ -1,16 +1,13 @@
 //! The order in which real processes are started: side by side where nothing forbids it, one after
 //! the other where a dependency does. Told by facts, not by clocks; the times are printed.
 
-#[path = "support/helpers.rs"]
-mod support;
-
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use crate::support::Bench;
 use mcpdeck::host::view::ServerState;
 use mcpdeck::host::{Fact, Host};
 use serde_json::{Value, json};
-use support::Bench;
 
 /// A server that needs a second before it reads the handshake.
 fn slow() -> Value {

@@ -1,14 +1,6 @@
 //! Callers that are not the person, through the host: what they see and may do, what a person is
 //! asked, what is held, and the files that decide.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-#[path = "engine/fake.rs"]
-#[expect(dead_code, reason = "shared with the tests of the engine")]
-mod fake;
-#[path = "support/port.rs"]
-mod port;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +17,7 @@ use mcpdeck::mcp::session::SessionEvent;
 use mcpdeck::{Error, ErrorCode};
 use serde_json::{Value, json};
 
-use fake::{World, config, name, tool, until};
+use crate::fake::{World, config, name, tool, until};
 
 struct Scene {
     world: World,
@@ -534,7 +526,7 @@ async fn a_policy_service_is_asked_before_every_call_over_one_connection() {
 
 #[tokio::test]
 async fn a_policy_service_that_says_no_or_nothing_blocks_unless_it_may_fail_open() {
-    let nowhere = format!("127.0.0.1:{}", port::free());
+    let nowhere = format!("127.0.0.1:{}", crate::port::free());
     let cases = [
         ("200 OK", r#"{"passed": false, "reason": "office hours"}"#, "office hours", false),
         ("500 Oops", "", "500", true),
