@@ -53,7 +53,7 @@ const PAYLOADS: &str = "MCPDECK_TEST_LOG_PAYLOADS";
 fn played(filter: &str, payloads: bool) -> Vec<Value> {
     let bench = bench();
     let mut child = std::process::Command::new(std::env::current_exe().expect("a test program"));
-    child.args(["--ignored", "--exact", "log::scenario"]).env(FILTER, filter);
+    child.args(["--ignored", "--exact", "verbs::log::scenario"]).env(FILTER, filter);
     child.current_dir(bench.path()).env(PAYLOADS, if payloads { "1" } else { "" });
     let output = child.output().expect("it starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
