@@ -196,7 +196,7 @@ fn no_printable_key_sends_or_leaves_an_answer() {
 fn in_a_form_a_printable_key_on_any_row_is_text_or_nothing() {
     let tool = |app: &mut App| {
         types(app, "2");
-        draw(app, 120, 60);
+        draw(app, 80, 30);
         press(app, KeyCode::Enter, NONE);
     };
     let request = |app: &mut App| _ = types(app, "1jJ");
@@ -211,7 +211,7 @@ fn in_a_form_a_printable_key_on_any_row_is_text_or_nothing() {
     };
     let rows = (0..24).map(|row| (&tool as &dyn Fn(&mut App), row));
     for (form, row) in rows.chain((0..3).map(|row| (&request as &dyn Fn(&mut App), row))) {
-        let title = draw(&mut open(form, row), 120, 60).lines().nth(3).map(str::to_owned);
+        let title = draw(&mut open(form, row), 80, 30).lines().nth(3).map(str::to_owned);
         for c in PRINTABLE {
             let mut app = open(form, row);
             let effects = press(&mut app, KeyCode::Char(c), NONE);
@@ -220,7 +220,7 @@ fn in_a_form_a_printable_key_on_any_row_is_text_or_nothing() {
                     || matches!(e, Effect::Call(_, r) if matches!(r.target, CallTarget::Complete(_)))
             };
             assert!(effects.iter().all(quiet), "row {row}: `{c}` does {effects:?}");
-            let screen = draw(&mut app, 120, 60);
+            let screen = draw(&mut app, 80, 30);
             assert!(app.has_screen(), "row {row}: `{c}` leaves the form\n{screen}");
             let here = screen.lines().nth(3).map(str::to_owned);
             assert_eq!(here, title, "row {row}: `{c}` goes elsewhere\n{screen}");
@@ -231,14 +231,14 @@ fn in_a_form_a_printable_key_on_any_row_is_text_or_nothing() {
 /// Presses every printable key, each in a place of its own: nothing is done outside, and the place is
 /// not left.
 fn only_text(name: &str, open: impl Fn() -> App, here: &str) {
-    assert!(draw(&mut open(), 120, 60).contains(here), "{name}: {}", draw(&mut open(), 120, 60));
+    assert!(draw(&mut open(), 80, 30).contains(here), "{name}: {}", draw(&mut open(), 120, 60));
     for c in PRINTABLE {
         let mut app = open();
         wait(&mut app, 600);
         let effects = press(&mut app, KeyCode::Char(c), NONE);
         let quiet = |effect: &Effect| matches!(effect, Effect::Check(..));
         assert!(effects.iter().all(quiet), "{name}: `{c}` does {effects:?}");
-        let screen = draw(&mut app, 120, 60);
+        let screen = draw(&mut app, 80, 30);
         assert!(screen.contains(here), "{name}: `{c}` leaves it\n{screen}");
     }
 }
