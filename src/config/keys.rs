@@ -68,21 +68,16 @@ pub(crate) static FILE: ObjectShape = ObjectShape::new("file", "the configuratio
     .foreign(&[
         ("sandbox", "the sandbox settings of another host"),
         ("version", "mcpdeck has one version of the file"),
-        ("globalShortcut", "a setting of Claude Desktop"),
-        ("preferences", "a setting of Claude Desktop"),
-        ("isUsingBuiltInNodeForMcp", "a setting of Claude Desktop"),
-        ("isDxtAutoUpdatesEnabled", "a setting of Claude Desktop"),
-        ("theme", "a setting of Gemini CLI"),
-        ("selectedAuthType", "a setting of Gemini CLI"),
-        ("security", "a setting of Gemini CLI"),
-        ("general", "a setting of Gemini CLI"),
-        ("ui", "a setting of Gemini CLI"),
-        ("tools", "a setting of Gemini CLI"),
-        ("context", "a setting of Gemini CLI"),
-        ("telemetry", "a setting of Gemini CLI"),
+        (
+            "globalShortcut preferences isUsingBuiltInNodeForMcp isDxtAutoUpdatesEnabled",
+            "a setting of Claude Desktop",
+        ),
+        (
+            "theme selectedAuthType security general ui tools context telemetry",
+            "a setting of Gemini CLI",
+        ),
         ("powers", "a setting of Kiro"),
-        ("trust", "trust is never read from a file, only given by its user"),
-        ("trusted", "trust is never read from a file, only given by its user"),
+        ("trust trusted", "trust is never read from a file, only given by its user"),
     ]);
 
 const SERVERS: Shape = Either(&[Map(&Object(&SERVER)), List(&Object(&LISTED))]);
@@ -181,22 +176,15 @@ const TYPES: &[(&str, &str)] = &[
     ("http", "Streamable HTTP"),
     ("sse", "HTTP+SSE of 2024-11-05"),
     ("websocket", "WebSocket"),
+    ("streamable-http", "Streamable HTTP"),
+    ("streamableHttp", "Streamable HTTP"),
+    ("ws", "WebSocket"),
     ("local", "older spelling: a child process"),
     ("remote", "older spelling: by address"),
-    ("streamable-http", "Streamable HTTP"),
-    ("streamableHttp", "Streamable HTTP"),
-    ("ws", "WebSocket"),
 ];
 
-const TRANSPORTS: &[(&str, &str)] = &[
-    ("stdio", "a child process"),
-    ("http", "Streamable HTTP"),
-    ("sse", "HTTP+SSE of 2024-11-05"),
-    ("websocket", "WebSocket"),
-    ("streamable-http", "Streamable HTTP"),
-    ("streamableHttp", "Streamable HTTP"),
-    ("ws", "WebSocket"),
-];
+/// Those that say how, not where.
+const TRANSPORTS: &[(&str, &str)] = TYPES.split_at(7).0;
 
 const STARTS: &[(&str, &str)] = &[
     ("auto", "with the configuration"),
@@ -371,10 +359,7 @@ static INPUT: ObjectShape = ObjectShape::new("input", "an input")
         key("options", List(&OPTION), "The choices of `pickString`"),
     ])
     .required(&["id", "type"])
-    .foreign(&[
-        ("command", "inputs of type `command` run inside an editor"),
-        ("args", "inputs of type `command` run inside an editor"),
-    ]);
+    .foreign(&[("command args", "inputs of type `command` run inside an editor")]);
 
 const OPTION: Shape = Either(&[Text, Object(&OPTION_OBJECT)]);
 
@@ -384,30 +369,19 @@ static OPTION_OBJECT: ObjectShape = ObjectShape::new("option", "an option")
 
 /// Keys other hosts write into an entry.
 const FOREIGN: &[(&str, &str)] = &[
-    ("alwaysAllow", "Cline's list of approved tools; see `tools`"),
-    ("autoApprove", "Cline's list of approved tools; see `tools`"),
+    ("alwaysAllow autoApprove", "Cline's list of approved tools; see `tools`"),
     ("networkTimeout", "a setting of Cline"),
-    ("trust", "trust is never read from a file, only given by its user"),
-    ("trusted", "trust is never read from a file, only given by its user"),
-    ("includeTools", "Gemini CLI's list of tools; see `tools`"),
-    ("excludeTools", "Gemini CLI's list of tools; see `tools`"),
+    ("trust trusted", "trust is never read from a file, only given by its user"),
+    ("includeTools excludeTools", "Gemini CLI's list of tools; see `tools`"),
     ("disabledTools", "a list of tools of Windsurf, Kiro and Roo; see `tools`"),
     ("watchPaths", "a setting of Roo; see `dev`"),
-    ("targetAudience", "a setting of Gemini CLI"),
-    ("targetServiceAccount", "a setting of Gemini CLI"),
-    ("extension", "a setting of Gemini CLI"),
-    ("disabled_tools", "Codex's list of tools; see `tools`"),
-    ("enabled_tools", "Codex's list of tools; see `tools`"),
-    ("auth", "authorisation is negotiated with the server"),
-    ("authProviderType", "authorisation is negotiated with the server"),
-    ("gallery", "a setting of VS Code"),
-    ("version", "a setting of VS Code"),
-    ("sandbox", "a setting of VS Code"),
-    ("sandboxEnabled", "a setting of VS Code"),
+    ("targetAudience targetServiceAccount extension", "a setting of Gemini CLI"),
+    ("disabled_tools enabled_tools", "Codex's list of tools; see `tools`"),
+    ("auth authProviderType", "authorisation is negotiated with the server"),
+    ("gallery version sandbox sandboxEnabled", "a setting of VS Code"),
     ("description", "a comment of another host"),
     ("icon", "a setting of another host"),
-    ("source", "a setting of Zed"),
-    ("settings", "a setting of Zed"),
+    ("source settings", "a setting of Zed"),
     ("name", "the key is the name"),
 ];
 

@@ -51,7 +51,7 @@ pub(crate) struct ObjectShape {
     pub(crate) doc: &'static str,
     pub(crate) keys: &'static [Key],
     pub(crate) required: &'static [&'static str],
-    /// Keys of other hosts that are known and not used, with who writes them.
+    /// Keys of other hosts that are known and not used, between blanks, with who writes them.
     pub(crate) foreign: &'static [(&'static str, &'static str)],
 }
 
@@ -262,7 +262,8 @@ fn unknown_key(object: &ObjectShape, member: &Member, pointer: &str, out: &mut P
     if key.starts_with('_') || key.starts_with('$') || key.starts_with("//") {
         return;
     }
-    if let Some((_, whose)) = object.foreign.iter().find(|(name, _)| *name == key) {
+    let foreign = |(names, _): &&(&str, _)| names.split(' ').any(|name| name == key);
+    if let Some((_, whose)) = object.foreign.iter().find(foreign) {
         let message = format!("`{key}` is not used: {whose}");
         let rule = ("config/foreign-key", Severity::Note);
         out.report(rule, &member.key_range, pointer, message);
