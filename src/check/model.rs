@@ -7,6 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
+use strum::IntoStaticStr;
 
 use crate::config::{Diagnostic, Position, Severity};
 
@@ -22,10 +23,9 @@ use crate::config::{Diagnostic, Position, Severity};
     Eq,
     PartialOrd,
     Ord,
-    Hash,
     Serialize,
     JsonSchema,
-    strum::IntoStaticStr,
+    IntoStaticStr,
 )]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
