@@ -5,7 +5,9 @@
 
 use super::mask::{secret_arguments, secret_of_address};
 use crate::base::Secret;
-use crate::config::{Diagnostic, ServerConfig, TransportConfig};
+use crate::config::keys::{ADDRESS, PROCESS, SERVER};
+use crate::config::shape::Key;
+use crate::config::{Diagnostic, ServerConfig, TransportConfig, TransportKind};
 
 mod address;
 mod reader;
@@ -15,18 +17,30 @@ mod transport;
 pub(crate) use reader::{Entry, Reader};
 pub(crate) use transport::{ENTRY_LABEL, HOST_LABEL, ID_FILE};
 
+/// Settings that are read apart: what their shape is says too little of them.
+const APART: [&str; 6] = ["type", "transport", "id", "env", "headers", "roots"];
+
 /// Reads one entry. `None` when it cannot be used; why has been reported, or an input is missing.
 pub(crate) fn read(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<ServerConfig> {
     let before = reader.problems.list.len();
     let unanswered = reader.unanswered.len();
-    let transport: Option<TransportConfig> = transport::read(entry, reader);
+    let kind = transport::kind(entry, reader);
+    let is_used = |key: &&Key| match kind {
+        Some(TransportKind::Stdio) => !ADDRESS.contains(&key.name),
+        Some(_) => !PROCESS.contains(&key.name),
+        // The settings are read without a transport too, so that their problems are reported.
+        None => !ADDRESS.contains(&key.name) && !PROCESS.contains(&key.name),
+    };
+    let keys = SERVER.keys.iter().filter(|key| !APART.contains(&key.name)).filter(is_used);
+    let set = reader.settled_keys(keys, entry.node, &entry.place());
+    let transport = kind.and_then(|kind| transport::read(entry, reader, kind, &set));
     let is_reachable = transport.is_some();
-    // The settings are read without a transport too, so that their problems are reported.
-    let mut server = settings::read(entry, reader, transport);
+    let mut server = settings::read(entry, reader, set);
+    server.transport = transport.unwrap_or(server.transport);
     server.hidden = std::mem::take(&mut reader.secrets);
     server.hidden.extend(hidden_parts(&server.transport));
     server.at = reader.problems.source.position(entry.node.range.start);
-    reader.trace(&entry.effective, entry.node, Vec::new());
+    reader.trace(&entry.place().effective, entry.node, Vec::new());
     let failed = reader.problems.list.iter().skip(before).any(Diagnostic::is_error);
     let waits = reader.unanswered.len() > unanswered;
     (is_reachable && !failed && !waits).then_some(server)

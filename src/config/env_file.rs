@@ -82,8 +82,7 @@ pub(crate) fn parse(source: &Source, env: &Environment) -> (Vec<EnvLine>, Vec<Di
             }
             Err(refusals) => {
                 for refusal in refusals {
-                    let (rule, message, help) = refusal.cause.words();
-                    report(range.clone(), rule, &message, &help);
+                    report(range.clone(), refusal.rule, &refusal.message, &refusal.help);
                 }
             }
         }

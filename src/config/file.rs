@@ -199,8 +199,9 @@ fn entries<'n>(
     out: &mut Vec<Entry<'n>>,
 ) {
     for m in node.members() {
-        let (range, pointer) = (m.key_range.clone(), child(pointer, &m.key));
-        out.push(Entry::new(&m.key, range, &m.value, pointer));
+        let (key_range, pointer) = (m.key_range.clone(), child(pointer, &m.key));
+        let name = ServerName::new(&m.key);
+        out.push(Entry { name, key_range, node: &m.value, pointer });
     }
     for (i, element) in node.elements().iter().enumerate() {
         let pointer = format!("{pointer}/{i}");
@@ -211,7 +212,8 @@ fn entries<'n>(
                 .help("in a list of servers, `id` is the name");
             continue;
         };
-        out.push(Entry::new(name, id.range.clone(), element, pointer));
+        let (name, key_range) = (ServerName::new(name), id.range.clone());
+        out.push(Entry { name, key_range, node: element, pointer });
     }
 }
 

@@ -160,19 +160,11 @@ fn address(http: &HttpConfig, redactor: &Redactor, put: &mut dyn FnMut(&str, Val
     if oauth.off {
         put("oauth", json!(false));
     } else if *oauth != OAuthConfig::default() {
-        let mut out = json!({});
-        let mut set = |key: &str, value: Option<Value>| {
-            if let Some(value) = value {
-                out[key] = value;
-            }
-        };
-        set("clientId", oauth.client_id.as_ref().map(|id| json!(redactor.redact(id))));
-        set("clientSecret", oauth.client_secret.as_ref().map(|_| json!(MASK)));
-        set("clientMetadataUrl", oauth.client_metadata_url.as_ref().map(|url| json!(url)));
-        set("callbackPort", oauth.callback_port.map(|port| json!(port)));
-        set("scopes", (!oauth.scopes.is_empty()).then(|| json!(oauth.scopes)));
-        set("grant", oauth.machine.then(|| json!("client_credentials")));
-        set("privateKey", oauth.private_key.as_ref().map(|_| json!(MASK)));
+        let mut out = json!(oauth);
+        if oauth.machine {
+            out["grant"] = json!("client_credentials");
+        }
+        let out = redactor.redact_json(&out).unwrap_or(out);
         put("oauth", out);
     }
     let tls = &http.tls;

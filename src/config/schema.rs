@@ -226,7 +226,8 @@ impl TransportConfig {
 }
 
 /// A child process.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct StdioConfig {
     /// Program, as written after expansion (resolved on PATH at spawn).
     pub command: String,
@@ -289,29 +290,39 @@ impl HttpConfig {
 }
 
 /// Signing in with OAuth 2.1 (`oauth`).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct OAuthConfig {
     /// Never signs in (`"oauth": false`).
+    #[serde(skip)]
     pub off: bool,
     /// A client that was registered manually.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
     /// Its secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<Secret>,
     /// Address of a client metadata document, which is the id of the client where the authorization
     /// server takes such documents.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub client_metadata_url: Option<String>,
     /// Port of the loopback redirect; otherwise one is chosen and remembered.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub callback_port: Option<u16>,
     /// Scopes to ask for, instead of what the server names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
     /// The client signs in for itself, without a person (`client_credentials`).
+    #[serde(skip)]
     pub machine: bool,
     /// PEM of the key that signs its assertions (`private_key_jwt`), in place of the secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub private_key: Option<Secret>,
 }
 
 /// Certificates of one server (`tls`).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct TlsConfig {
     /// PEM file of authorities that are trusted besides those of the system.
     pub ca: Option<PathBuf>,

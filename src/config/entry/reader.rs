@@ -4,14 +4,15 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::base::{Secret, ServerName};
-use crate::config::Diagnostic;
 use crate::config::diagnostics::{Origin, Origins, Problems, child};
-use crate::config::expand::{Cause, Expanded, Scope, expand, has_reference};
+use crate::config::expand::{Expanded, Scope, expand};
 use crate::config::shape::{Key, Shape, parse_bytes};
 use crate::config::syntax::{Node, NodeKind};
+use crate::config::{Diagnostic, Severity};
 
 /// What reading an entry needs, and what it leaves behind.
 pub(crate) struct Reader<'a, 'p> {
@@ -28,14 +29,26 @@ pub(crate) struct Reader<'a, 'p> {
     pub(crate) folder: PathBuf,
 }
 
-/// An entry with its two pointers: where it stands in the file, and in the effective document.
+/// One server's entry.
 pub(crate) struct Entry<'n> {
     pub(crate) name: ServerName,
     /// Where its name stands.
     pub(crate) key_range: Range<usize>,
     pub(crate) node: &'n Node,
     pub(crate) pointer: String,
+}
+
+/// Where a value stands: in the file, and in the effective document.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) pointer: String,
     pub(crate) effective: String,
+}
+
+impl Place {
+    pub(crate) fn child(&self, key: &str) -> Self {
+        Self { pointer: child(&self.pointer, key), effective: child(&self.effective, key) }
+    }
 }
 
 /// Whether this is named as variables of the environment are: `HOME`, `api_key`.
@@ -45,38 +58,10 @@ fn is_variable(name: &str) -> bool {
     starts && name.len() > 1 && all.all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-impl<'n> Entry<'n> {
-    pub(crate) fn new(
-        name: &str,
-        key_range: Range<usize>,
-        node: &'n Node,
-        pointer: String,
-    ) -> Self {
-        let name = ServerName::new(name);
-        let effective = child("/servers", name.as_str());
-        Self { name, key_range, node, pointer, effective }
-    }
-
-    /// The entry of an object within an entry.
-    pub(crate) fn inner(&self, key: &str) -> Option<Self> {
-        let node = self.node.get(key)?;
-        matches!(node.kind, NodeKind::Object(_)).then(|| Self {
-            name: self.name.clone(),
-            key_range: self.key_range.clone(),
-            node,
-            pointer: child(&self.pointer, key),
-            effective: child(&self.effective, key),
-        })
-    }
-
-    /// The value of a key, or of its other spelling, with the spelling used.
-    pub(crate) fn either(
-        &self,
-        key: &'static str,
-        other: &'static str,
-    ) -> Option<(&'static str, &'n Node)> {
-        let found = |k: &'static str| self.node.get(k).map(|node| (k, node));
-        found(key).or_else(|| found(other))
+impl Entry<'_> {
+    pub(crate) fn place(&self) -> Place {
+        let effective = child("/servers", self.name.as_str());
+        Place { pointer: self.pointer.clone(), effective }
     }
 }
 
@@ -92,43 +77,61 @@ impl<'a, 'p> Reader<'a, 'p> {
         Self { problems, scope, origins, unanswered, secrets, reads, folder }
     }
 
-    /// Text at a key, expanded.
-    pub(crate) fn text(&mut self, entry: &Entry<'_>, key: &str) -> Option<String> {
-        let node = entry.node.get(key)?;
-        self.expanded(node, &child(&entry.pointer, key), &child(&entry.effective, key))
-    }
-
-    /// A list of texts at a key, expanded; `None` when there is none or one cannot be expanded.
-    pub(crate) fn texts(&mut self, entry: &Entry<'_>, key: &str) -> Option<Vec<String>> {
-        let node = entry.node.get(key)?;
-        let (pointer, effective) = (child(&entry.pointer, key), child(&entry.effective, key));
-        let each = node.elements().iter().enumerate();
-        // All of them, so that the problems of all are reported.
-        let all: Vec<Option<String>> = each
-            .map(|(i, e)| self.expanded(e, &format!("{pointer}/{i}"), &format!("{effective}/{i}")))
-            .collect();
-        all.into_iter().collect()
+    /// Reports a problem with the value of a key of the entry, or with the entry where it has none.
+    pub(crate) fn report(
+        &mut self,
+        rule: (&str, Severity),
+        entry: &Entry<'_>,
+        key: &str,
+        message: impl Into<String>,
+    ) -> &mut Diagnostic {
+        match entry.node.get(key) {
+            Some(node) => {
+                self.problems.report(rule, &node.range, &child(&entry.pointer, key), message)
+            }
+            None => {
+                let brace = entry.node.range.start..entry.node.range.start + 1;
+                self.problems.report(rule, &brace, &entry.pointer, message)
+            }
+        }
     }
 
     /// Expands a text, reports what cannot be, and remembers where it came from.
-    pub(crate) fn expanded(
-        &mut self,
-        node: &Node,
-        pointer: &str,
-        effective: &str,
-    ) -> Option<String> {
+    pub(crate) fn expanded(&mut self, node: &Node, place: &Place) -> Option<String> {
         let written = node.text()?;
-        let Expanded { text, via, secrets } = self.expand_at(written, node, pointer)?;
+        let Expanded { text, via, secrets } = match expand(written, self.scope) {
+            Ok(expanded) => expanded,
+            Err(refusals) => {
+                // Offsets count in the text; in the file they do only where nothing is escaped.
+                let raw = self.problems.source.text().get(node.range.clone()).unwrap_or_default();
+                let exact = raw.len() == written.len() + 2;
+                for refusal in refusals {
+                    let base = node.range.start + 1;
+                    let part = base + refusal.range.start..base + refusal.range.end;
+                    let range = if exact { part } else { node.range.clone() };
+                    let problem =
+                        self.problems.error(refusal.rule, &range, &place.pointer, refusal.message);
+                    problem.help(refusal.help);
+                    // A question to the user is not a mistake of the file.
+                    if let Some(id) = refusal.unanswered
+                        && let Some(question) = self.problems.list.pop()
+                    {
+                        self.unanswered.push((id, question));
+                    }
+                }
+                return None;
+            }
+        };
         self.secrets.extend(secrets);
         if text.contains('\0') {
             let message = "a NUL character cannot be passed to a program";
-            self.problems.error("config/nul", &node.range, pointer, message);
+            self.problems.error("config/nul", &node.range, &place.pointer, message);
             return None;
         }
         if via.is_empty() {
-            self.unexpanded(written, node, pointer);
+            self.unexpanded(written, node, &place.pointer);
         }
-        self.trace(effective, node, via);
+        self.trace(&place.effective, node, via);
         Some(text)
     }
 
@@ -149,92 +152,52 @@ impl<'a, 'p> Reader<'a, 'p> {
         self.problems.warn("config/unexpanded", &node.range, pointer, message).help(help);
     }
 
-    /// Expands `written`, the text of `node`.
-    pub(crate) fn expand_at(
-        &mut self,
-        written: &str,
-        node: &Node,
-        pointer: &str,
-    ) -> Option<Expanded> {
-        if !has_reference(written) {
-            return Some(Expanded { text: written.to_owned(), ..Expanded::default() });
-        }
-        match expand(written, self.scope) {
-            Ok(expanded) => Some(expanded),
-            Err(refusals) => {
-                // Offsets count in the text; in the file they do only where nothing is escaped.
-                let raw = self.problems.source.text().get(node.range.clone()).unwrap_or_default();
-                let exact = raw.len() == written.len() + 2;
-                for refusal in refusals {
-                    let range = if exact {
-                        let base = node.range.start + 1;
-                        base + refusal.range.start..base + refusal.range.end
-                    } else {
-                        node.range.clone()
-                    };
-                    let (rule, message, help) = refusal.cause.words();
-                    self.problems.error(rule, &range, pointer, message).help(help);
-                    // A question to the user is not a mistake of the file.
-                    if let Cause::Unanswered(id) = refusal.cause
-                        && let Some(question) = self.problems.list.pop()
-                    {
-                        self.unanswered.push((id, question));
-                    }
-                }
-                None
-            }
-        }
-    }
-
-    /// Remembers where an effective value comes from.
+    /// Remembers where a value stands; how it is written, where it was expanded.
     pub(crate) fn trace(&mut self, effective: &str, node: &Node, via: Vec<String>) {
         let at = self.problems.source.position(node.range.start);
         let written = if via.is_empty() { None } else { node.text().map(Secret::new) };
         self.origins.insert(effective.to_owned(), Origin { at, via, written });
     }
 
-    /// A value as serde reads it: texts expanded, sizes in bytes, one spelling of every key.
-    pub(crate) fn settled(
-        &mut self,
-        shape: &Shape,
-        node: &Node,
-        pointer: &str,
-        effective: &str,
-    ) -> Option<Value> {
+    /// A value as serde reads it: texts expanded, sizes in bytes, durations in seconds. `None` where
+    /// it does not fit or a part of it cannot be expanded, which has been reported.
+    pub(crate) fn settled(&mut self, shape: &Shape, node: &Node, place: &Place) -> Option<Value> {
         let value = match (shape, &node.kind) {
             (Shape::Either(shapes), _) => {
                 let shape = shapes.iter().find(|shape| shape.takes(node))?;
-                return self.settled(shape, node, pointer, effective);
+                return self.settled(shape, node, place);
             }
-            (Shape::Text, _) => {
-                return self.expanded(node, pointer, effective).map(Value::String);
+            (Shape::Text, _) | (Shape::Scalar, NodeKind::Text(_)) => {
+                return self.expanded(node, place).map(Value::String);
             }
             (Shape::List(of), NodeKind::List(elements)) => {
-                let each = elements.iter().enumerate().map(|(i, element)| {
-                    let (at, shown) = (format!("{pointer}/{i}"), format!("{effective}/{i}"));
-                    self.settled(of, element, &at, &shown)
-                });
+                let each = elements.iter().enumerate();
                 // All of them, so that the problems of all are reported.
-                let all: Vec<Option<Value>> = each.collect();
+                let all: Vec<Option<Value>> = each
+                    .map(|(i, element)| self.settled(of, element, &place.child(&i.to_string())))
+                    .collect();
                 return all.into_iter().collect();
             }
             (Shape::Map(of), NodeKind::Object(members)) => {
                 let each = members.iter().filter_map(|m| {
-                    let (at, shown) = (child(pointer, &m.key), child(effective, &m.key));
-                    Some((m.key.clone(), self.settled(of, &m.value, &at, &shown)?))
+                    Some((m.key.clone(), self.settled(of, &m.value, &place.child(&m.key))?))
                 });
                 return Some(Value::Object(each.collect()));
             }
             (Shape::Object(of), NodeKind::Object(_)) => {
-                let keys = of.keys.iter();
-                return Some(self.settled_keys(keys, node, pointer, effective).into());
+                return Some(self.settled_keys(of.keys.iter(), node, place).into());
             }
+            (Shape::Scalar, NodeKind::Number(written)) => written.as_str().into(),
+            (Shape::Scalar, NodeKind::Bool(value)) => value.to_string().into(),
             (Shape::Bytes, NodeKind::Text(text)) => parse_bytes(text)?.into(),
-            (Shape::Integer { .. } | Shape::Bytes, _) => (whole(node)?).into(),
+            (Shape::Integer { .. } | Shape::Bytes, _) => {
+                let whole = |n: &f64| n.fract() == 0.0 && *n >= 0.0;
+                (number(node).filter(whole)? as u64).into()
+            }
             (_, NodeKind::Number(_)) => number(node)?.into(),
             _ => node.to_json(),
         };
-        self.trace(effective, node, Vec::new());
+        self.trace(&place.effective, node, Vec::new());
         Some(value)
     }
 
@@ -243,54 +206,42 @@ impl<'a, 'p> Reader<'a, 'p> {
         &mut self,
         keys: impl Iterator<Item = &'k Key>,
         node: &Node,
-        pointer: &str,
-        effective: &str,
+        place: &Place,
     ) -> Map<String, Value> {
         let values = keys.filter_map(|key| {
             let name = key.alias_of.unwrap_or(key.name);
-            let (at, shown) = (child(pointer, key.name), child(effective, name));
-            let value = self.settled(&key.shape, node.get(key.name)?, &at, &shown)?;
+            let (pointer, effective) =
+                (child(&place.pointer, key.name), child(&place.effective, name));
+            let value =
+                self.settled(&key.shape, node.get(key.name)?, &Place { pointer, effective })?;
             let millis = value.as_f64().filter(|_| key.alias_of.is_some());
             Some((name.to_owned(), millis.map_or(value, |millis| (millis / 1e3).into())))
         });
         values.collect()
     }
 
-    /// A flag.
-    pub(crate) fn flag(&mut self, entry: &Entry<'_>, key: &str) -> Option<bool> {
-        let node = entry.node.get(key)?;
-        let NodeKind::Bool(value) = node.kind else { return None };
-        self.trace(&child(&entry.effective, key), node, Vec::new());
-        Some(value)
-    }
-
-    /// A whole number.
-    pub(crate) fn integer(&mut self, entry: &Entry<'_>, key: &str) -> Option<u64> {
-        let node = entry.node.get(key)?;
-        self.trace(&child(&entry.effective, key), node, Vec::new());
-        whole(node)
-    }
-
-    /// A size in bytes.
-    pub(crate) fn bytes(&mut self, entry: &Entry<'_>, key: &str) -> Option<u64> {
-        let (pointer, effective) = (child(&entry.pointer, key), child(&entry.effective, key));
-        self.settled(&Shape::Bytes, entry.node.get(key)?, &pointer, &effective)?.as_u64()
-    }
-
-    /// A word of a fixed set; never expanded.
-    pub(crate) fn word<'n>(&mut self, entry: &Entry<'n>, key: &str) -> Option<&'n str> {
-        let node = entry.node.get(key)?;
-        let word = node.text()?;
-        self.trace(&child(&entry.effective, key), node, Vec::new());
-        Some(word)
+    /// A part of the settings as its type. What the table of keys lets through fits nearly always;
+    /// where not, and nothing else was said of the entry, that is a problem of its own.
+    pub(crate) fn part<T: DeserializeOwned + Default>(
+        &mut self,
+        entry: &Entry<'_>,
+        value: &Value,
+    ) -> T {
+        T::deserialize(value).unwrap_or_else(|error| {
+            let here =
+                |found: &Diagnostic| found.is_error() && found.pointer.starts_with(&entry.pointer);
+            if !self.problems.list.iter().any(here) {
+                let message = format!("a setting cannot be used: {error}");
+                self.problems
+                    .error("config/value", &entry.node.range, &entry.pointer, message)
+                    .help("`mcpdeck help configuration` lists the settings and their values");
+            }
+            T::default()
+        })
     }
 }
 
 /// A number as written.
-pub(crate) fn number(node: &Node) -> Option<f64> {
+fn number(node: &Node) -> Option<f64> {
     if let NodeKind::Number(written) = &node.kind { written.parse().ok() } else { None }
-}
-
-fn whole(node: &Node) -> Option<u64> {
-    number(node).filter(|n| n.fract() == 0.0 && *n >= 0.0).map(|n| n as u64)
 }

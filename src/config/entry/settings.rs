@@ -3,34 +3,26 @@
 
 use globset::Glob;
 use indexmap::IndexSet;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::reader::{Entry, Reader};
+use super::reader::{Entry, Place, Reader};
 use crate::base::ServerName;
 use crate::config::diagnostics::child;
-use crate::config::keys::{ADDRESS, PROCESS, SERVER};
 use crate::config::schema::VERSIONS;
-use crate::config::shape::Key;
-use crate::config::{Diagnostic, ProtocolChoice, RootConfig, ServerConfig, TransportConfig};
+use crate::config::syntax::Node;
+use crate::config::{ProtocolChoice, RootConfig, ServerConfig, Severity};
 
 /// Settings that may be written short, and the key within them that is meant.
 const SHORT: [(&str, &str); 4] =
     [("restart", "policy"), ("cache", "enabled"), ("guard", "default"), ("tools", "allow")];
 
-/// The entry with all its settings; without a transport it stands for a process that is never run.
+/// The server with all these settings, but for its transport: that stands for a process that is
+/// never run.
 pub(crate) fn read(
     entry: &Entry<'_>,
     reader: &mut Reader<'_, '_>,
-    transport: Option<TransportConfig>,
+    mut set: Map<String, Value>,
 ) -> ServerConfig {
-    let others = ["type", "transport", "id", "roots"];
-    let known = |key: &&Key| {
-        let within = |keys: &[&str]| keys.contains(&key.name);
-        !within(&PROCESS) && !within(&ADDRESS) && !within(&others)
-    };
-    let keys = SERVER.keys.iter().filter(known);
-    let mut set = reader.settled_keys(keys, entry.node, &entry.pointer, &entry.effective);
     for path in [&["tools"][..], &["tools", "allow"], &["tools", "deny"], &["dev", "watch"]] {
         globs(entry, reader, &set, path);
     }
@@ -45,56 +37,29 @@ pub(crate) fn read(
     let on_demand = set.get("start").is_some_and(|start| start == "onDemand");
     set.insert("start".to_owned(), json!(on_demand));
     dev(entry, reader, &mut set);
-    let mut server: ServerConfig = part(entry, reader, &Value::Object(set.clone()));
+    let limits = set.get("limits").cloned().unwrap_or_else(|| json!({}));
+    let retry = set.contains_key("retry");
+    let mut server: ServerConfig = reader.part(entry, &Value::Object(set));
     server.name = entry.name.clone();
-    server.retry.is_given = set.contains_key("retry");
-    let limits = set.remove("limits").unwrap_or_else(|| json!({}));
-    server.content = part(entry, reader, &limits);
-    if let Some(transport) = transport {
-        server.transport = transport;
-    }
-    if let TransportConfig::Stdio(stdio) = &mut server.transport {
-        stdio.limits = part(entry, reader, &limits);
-    }
+    server.retry.is_given = retry;
+    server.content = reader.part(entry, &limits);
     let names = server.dependencies.iter().map(|name| ServerName::new(name.as_str()));
     server.dependencies = names.collect::<IndexSet<_>>().into_iter().collect();
-    if let (Some((key, node)), false) = (entry.either("idleStop", "idleStopMs"), on_demand) {
+    let idle = ["idleStop", "idleStopMs"].into_iter().find(|key| entry.node.get(key).is_some());
+    if let (Some(key), false) = (idle, on_demand) {
         let message = format!("`{key}` means nothing without `\"start\": \"onDemand\"`");
-        let pointer = child(&entry.pointer, key);
-        reader.problems.warn("config/unused-key", &node.range, &pointer, message);
+        reader.report(("config/unused-key", Severity::Warning), entry, key, message);
     }
-    if let (ProtocolChoice::Version(version), Some(node)) =
-        (&server.protocol, entry.node.get("protocol"))
+    if let ProtocolChoice::Version(version) = &server.protocol
         && !VERSIONS.contains(&version.as_str())
     {
         let message = format!("no version `{version}` of the specification is known");
         reader
-            .problems
-            .warn("config/protocol", &node.range, &child(&entry.pointer, "protocol"), message)
+            .report(("config/protocol", Severity::Warning), entry, "protocol", message)
             .help(format!("known are {}", VERSIONS.join(", ")));
     }
     roots(entry, reader, &mut server);
     server
-}
-
-/// What serde makes of it. Where a value has the wrong form the defaults, and the entry is not used:
-/// what the table of keys did not report is reported here.
-fn part<T>(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, value: &Value) -> T
-where
-    T: DeserializeOwned + Default,
-{
-    T::deserialize(value).unwrap_or_else(|error| {
-        let here =
-            |found: &Diagnostic| found.is_error() && found.pointer.starts_with(&entry.pointer);
-        if !reader.problems.list.iter().any(here) {
-            let message = format!("a setting cannot be used: {error}");
-            reader
-                .problems
-                .error("config/value", &entry.node.range, &entry.pointer, message)
-                .help("`mcpdeck help configuration` lists the settings and their values");
-        }
-        T::default()
-    })
 }
 
 /// Reports texts under `path` that are no globs.
@@ -116,19 +81,18 @@ fn globs(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, set: &Map<String, Value
 
 /// What may be written as one text is a list from here on: a glob, the words of a command.
 fn dev(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, set: &mut Map<String, Value>) {
-    let (Some(dev), Some(of)) = (set.get_mut("dev"), entry.inner("dev")) else { return };
+    let Some(dev) = set.get_mut("dev").filter(|dev| dev.is_object()) else { return };
     if dev["watch"].is_string() {
         dev["watch"] = json!([dev["watch"].take()]);
     }
-    let Some(node) = of.node.get("build") else { return };
-    let pointer = child(&of.pointer, "build");
+    let Some(node) = entry.node.get("dev").and_then(|dev| dev.get("build")) else { return };
+    let pointer = entry.place().child("dev").child("build").pointer;
     if let Some(line) = dev["build"].as_str().map(str::to_owned) {
         if line.contains(['"', '\'', '\\', '|', '&', ';', '<', '>', '$', '`', '*']) {
             let message = "`build` is run without a shell, and this text needs one";
-            reader
-                .problems
-                .error("config/needs-shell", &node.range, &pointer, message)
-                .help("write it as a list: [\"program\", \"argument\"]");
+            let problem =
+                reader.problems.error("config/needs-shell", &node.range, &pointer, message);
+            problem.help("write it as a list: [\"program\", \"argument\"]");
         }
         dev["build"] = line.split_whitespace().collect();
     }
@@ -139,24 +103,22 @@ fn dev(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, set: &mut Map<String, Val
 }
 
 fn roots(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, out: &mut ServerConfig) {
-    let Some(node) = entry.node.get("roots") else { return };
-    for (i, element) in node.elements().iter().enumerate() {
-        let pointer = format!("{}/roots/{i}", entry.pointer);
-        let effective = format!("{}/roots/{i}", entry.effective);
-        let (uri_node, uri_pointer) = match element.get("uri") {
-            Some(uri) => (uri, child(&pointer, "uri")),
-            None => (element, pointer.clone()),
+    let place = entry.place().child("roots");
+    let elements = entry.node.get("roots").map(Node::elements).unwrap_or_default();
+    for (i, element) in elements.iter().enumerate() {
+        let place = place.child(&i.to_string());
+        let (uri_node, uri_place) = match element.get("uri") {
+            Some(uri) => (uri, Place { pointer: child(&place.pointer, "uri"), ..place.clone() }),
+            None => (element, place.clone()),
         };
-        let Some(text) = reader.expanded(uri_node, &uri_pointer, &effective) else { continue };
-        let name = element
-            .get("name")
-            .and_then(|n| reader.expanded(n, &child(&pointer, "name"), &child(&effective, "name")));
+        let Some(text) = reader.expanded(uri_node, &uri_place) else { continue };
+        let name = element.get("name").and_then(|n| reader.expanded(n, &place.child("name")));
         match root_uri(&text, reader) {
             Ok(uri) => out.roots.push(RootConfig { uri, name }),
             Err(message) => {
                 reader
                     .problems
-                    .error("config/root", &uri_node.range, &uri_pointer, message)
+                    .error("config/root", &uri_node.range, &uri_place.pointer, message)
                     .help("write a folder, or a `file://` URI");
             }
         }
