@@ -25,7 +25,7 @@ pub mod print;
 pub mod schema;
 mod shape;
 pub mod source;
-mod syntax;
+pub(crate) mod syntax;
 
 pub use change::{ConfigChange, changed_settings};
 pub use diagnostics::{Diagnostic, Mark, Origin, Origins, Position, Severity, render, render_all};

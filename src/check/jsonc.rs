@@ -1,17 +1,18 @@
 //! JSON with comments and trailing commas, for the files a person writes; every complaint about one
 //! names the line.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use jsonc_parser::ast;
-use jsonc_parser::common::Ranged as _;
+use jsonc_parser::ParseOptions;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::base::file::read_text;
 use crate::check::report::schema_of;
 use crate::check::subject::brief;
+use crate::config::source::Source;
+use crate::config::syntax::{Node, NodeKind, parse_with};
 use crate::host::validate::{Validator, Verdict};
 
 /// Largest file that is read, in bytes.
@@ -20,10 +21,7 @@ const LARGEST: u64 = 16 << 20;
 const MOST: usize = 12;
 
 /// A text a person wrote, with the way back from a value to its line.
-pub struct Written {
-    name: String,
-    text: String,
-}
+pub struct Written(Source);
 
 impl Written {
     /// Reads a file.
@@ -31,25 +29,24 @@ impl Written {
     /// # Errors
     /// Names the file and why it cannot be read.
     pub fn load(path: &Path) -> Result<Self, String> {
-        let name = path.display().to_string();
-        let fail = |error: &dyn std::fmt::Display| format!("{name}: {error}");
+        let fail = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let text = read_text(path, LARGEST).map_err(|e| fail(&e))?;
         let text = text.ok_or_else(|| fail(&"there is no such file"))?;
-        Ok(Self::new(name, &text))
+        Ok(Self::new(path, &text))
     }
 
     /// A text under this name.
-    pub fn new(name: impl Into<String>, text: &str) -> Self {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        Self { name: name.into(), text: text.to_owned() }
+    pub fn new(name: impl Into<PathBuf>, text: &str) -> Self {
+        Self(Source::new(name, text))
     }
 
-    /// As JSON; an empty text is an empty object.
+    fn root(&self) -> Result<Option<Node>, String> {
+        parse_with(&self.0, &ParseOptions::default())
+            .map_err(|e| format!("{}{}", self.place(e.range().start), e.kind()))
+    }
+
     fn value(&self) -> Result<Value, String> {
-        let options = jsonc_parser::ParseOptions::default();
-        let root = jsonc_parser::cst::CstRootNode::parse(&self.text, &options)
-            .map_err(|e| self.place(e.range().start) + &e.kind().to_string())?;
-        Ok(root.to_serde_value().unwrap_or_else(|| Value::Object(serde_json::Map::new())))
+        Ok(self.root()?.map_or_else(|| Value::Object(Map::new()), |root| root.to_json()))
     }
 
     /// As a `T` of which no schema is known; an empty text is an empty object.
@@ -81,7 +78,7 @@ impl Written {
         let more = problems.len().saturating_sub(MOST);
         problems.truncate(MOST);
         if more > 0 {
-            problems.push(format!("{}: and {more} more", self.name));
+            problems.push(format!("{}: and {more} more", self.0.file().display()));
         }
         Err(if problems.is_empty() { self.problem("", &error) } else { problems.join("\n") })
     }
@@ -93,40 +90,34 @@ impl Written {
         format!("{}{path}{}", self.place(self.find(pointer)), brief(message, 400))
     }
 
-    /// The byte at which the value of a pointer begins, or the deepest one above it that is there.
+    /// Where the value at a pointer begins, or the innermost there is around it.
     fn find(&self, pointer: &str) -> usize {
-        let collect = jsonc_parser::CollectOptions::default();
-        let options = jsonc_parser::ParseOptions::default();
-        let parsed = jsonc_parser::parse_to_ast(&self.text, &collect, &options);
-        let Some(mut at) = parsed.ok().and_then(|parsed| parsed.value) else { return 0 };
-        let mut start = at.start();
+        let Ok(Some(root)) = self.root() else { return 0 };
+        let (mut at, mut start) = (&root, root.range.start);
         for step in pointer.split('/').skip(1) {
             let step = step.replace("~1", "/").replace("~0", "~");
-            let next = match at {
-                ast::Value::Object(mut object) => {
-                    object.take(&step).map(|property| (property.start(), property.value))
-                }
-                ast::Value::Array(array) => {
-                    let item = step.parse().ok().and_then(|n| array.elements.into_iter().nth(n));
-                    item.map(|item| (item.start(), item))
+            let next = match &at.kind {
+                NodeKind::Object(members) => members
+                    .iter()
+                    .find(|member| member.key == step)
+                    .map(|member| (member.key_range.start, &member.value)),
+                NodeKind::List(elements) => {
+                    let element = step.parse().ok().and_then(|n: usize| elements.get(n));
+                    element.map(|element| (element.range.start, element))
                 }
                 _ => None,
             };
             let Some((place, next)) = next else { break };
             // Long values are named by their key.
-            let is_long = matches!(next, ast::Value::Object(_) | ast::Value::Array(_));
-            start = if is_long { place } else { next.start() };
+            let is_long = matches!(next.kind, NodeKind::Object(_) | NodeKind::List(_));
+            start = if is_long { place } else { next.range.start };
             at = next;
         }
         start
     }
 
-    /// `NAME:LINE:COLUMN: `
     fn place(&self, offset: usize) -> String {
-        let before = self.text.get(..offset).unwrap_or(&self.text);
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        format!("{}:{line}:{column}: ", self.name)
+        format!("{}: ", self.0.position(offset))
     }
 }
 

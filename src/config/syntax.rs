@@ -140,7 +140,11 @@ pub(crate) fn parse(source: &Source) -> (Option<Node>, Vec<Diagnostic>) {
     }
 }
 
-fn parse_with(source: &Source, options: &ParseOptions) -> Result<Option<Node>, ParseError> {
+/// Parses a source as these options allow.
+pub(crate) fn parse_with(
+    source: &Source,
+    options: &ParseOptions,
+) -> Result<Option<Node>, ParseError> {
     let parsed = parse_to_ast(source.text(), &CollectOptions::default(), options)?;
     Ok(parsed.value.map(convert))
 }

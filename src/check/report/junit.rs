@@ -3,201 +3,170 @@
 //! Written with `quick-xml`: `quick-junit` would replace the element names alone, and stands on the
 //! same writer with a clock and identifiers beside it.
 
-use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use quick_xml::Writer;
-use quick_xml::events::{BytesDecl, BytesText, Event};
+use quick_xml::se::Serializer;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::base::file::hex;
 use crate::base::text::json as safe;
-use crate::check::model::{Finding, Report, ServerReport, StepStatus, Verdict};
+use crate::check::model::{Finding, Report, ServerReport, Step, StepStatus, Verdict};
 use crate::check::rule;
 use crate::config::Position;
 
-/// One test case, before it is written.
-struct Case {
-    class: String,
-    name: String,
-    took: Duration,
-    outcome: Outcome,
+/// Attributes of the root are known to some readers and forbidden by others.
+#[derive(Serialize)]
+#[serde(rename = "testsuites")]
+struct Suites {
+    testsuite: Vec<Suite>,
 }
 
-enum Outcome {
-    Passed,
-    Skipped,
-    /// With the element that says so: `failure`, or `error` where nothing could be established.
-    Failed {
-        tag: &'static str,
-        kind: String,
-        message: String,
-        text: String,
-    },
-}
-
-/// Writes the report.
-pub(super) fn junit(report: &Report) -> String {
-    let mut out = Vec::new();
-    let written = document(&mut Writer::new_with_indent(&mut out, b' ', 2), report);
-    debug_assert!(written.is_ok(), "writing to memory does not fail");
-    out.push(b'\n');
-    String::from_utf8(out).unwrap_or_default()
-}
-
-fn document(writer: &mut Writer<&mut Vec<u8>>, report: &Report) -> io::Result<()> {
-    let suites = suites(report);
-    writer.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
-    // Attributes of the root are known to some readers and forbidden by others.
-    let head = writer.create_element("testsuites");
-    head.write_inner_content(|writer| {
-        for (index, one) in suites.iter().enumerate() {
-            suite(writer, index, one, &report.began)?;
-        }
-        Ok(())
-    })?;
-    Ok(())
-}
-
-/// One suite, before it is written.
+#[derive(Serialize)]
 struct Suite {
+    #[serde(rename = "@id")]
+    id: usize,
+    #[serde(rename = "@package")]
+    package: &'static str,
+    #[serde(rename = "@name")]
     name: String,
-    took: Duration,
-    cases: Vec<Case>,
-    stderr: String,
+    #[serde(rename = "@timestamp")]
+    timestamp: String,
+    #[serde(rename = "@hostname")]
+    hostname: &'static str,
+    #[serde(rename = "@tests")]
+    tests: usize,
+    #[serde(rename = "@failures")]
+    failures: usize,
+    #[serde(rename = "@errors")]
+    errors: usize,
+    #[serde(rename = "@skipped")]
+    skipped: usize,
+    #[serde(rename = "@time")]
+    time: String,
+    properties: (),
+    testcase: Vec<Case>,
+    /// The strictest of the schemas in use wants both, in this order.
+    #[serde(rename = "system-out")]
+    out: (),
+    #[serde(rename = "system-err")]
+    err: String,
 }
 
-fn suites(report: &Report) -> Vec<Suite> {
+#[derive(Default, Serialize)]
+struct Case {
+    #[serde(rename = "@classname")]
+    class: String,
+    #[serde(rename = "@name")]
+    name: String,
+    #[serde(rename = "@time")]
+    time: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skipped: Option<()>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<Failure>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Failure>,
+}
+
+#[derive(Serialize)]
+struct Failure {
+    #[serde(rename = "@type")]
+    kind: String,
+    #[serde(rename = "@message")]
+    message: String,
+    #[serde(rename = "$text")]
+    text: String,
+}
+
+pub(super) fn junit(report: &Report) -> String {
     let own = report.config.findings.iter().chain(&report.findings);
     let cases: Vec<Case> = own.map(|f| case_of(report, "mcpdeck", None, f)).collect();
     let mut suites = Vec::new();
     if !cases.is_empty() {
-        let name = "mcpdeck".to_owned();
-        suites.push(Suite { name, took: Duration::ZERO, cases, stderr: String::new() });
+        suites.push(suite(report, "mcpdeck", Duration::ZERO, cases, ""));
     }
     for server in &report.servers {
         let class = format!("mcpdeck.{}", server.name);
-        let mut cases: Vec<Case> =
-            server.steps.iter().map(|step| step_case(&class, server, step)).collect();
-        cases.extend(server.findings.iter().map(|f| case_of(report, &class, Some(server), f)));
-        let stderr = server.stderr_tail.iter().map(|line| line.clone() + "\n").collect();
-        suites.push(Suite { name: server.name.clone(), took: server.took, cases, stderr });
+        let steps = server.steps.iter().map(|step| step_case(&class, server, step));
+        let found = server.findings.iter().map(|f| case_of(report, &class, Some(server), f));
+        let stderr: String = server.stderr_tail.iter().map(|line| line.clone() + "\n").collect();
+        suites.push(suite(
+            report,
+            &server.name,
+            server.took,
+            steps.chain(found).collect(),
+            &stderr,
+        ));
     }
-    suites
+    for (id, suite) in suites.iter_mut().enumerate() {
+        suite.id = id;
+    }
+    let mut out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
+    let mut writer = Serializer::new(&mut out);
+    writer.indent(' ', 2);
+    let written = Suites { testsuite: suites }.serialize(writer);
+    debug_assert!(written.is_ok(), "writing to memory does not fail");
+    out.push('\n');
+    out
 }
 
-fn step_case(class: &str, server: &ServerReport, step: &crate::check::model::Step) -> Case {
-    let outcome = match step.status {
-        StepStatus::Ok => Outcome::Passed,
+fn suite(report: &Report, name: &str, took: Duration, cases: Vec<Case>, stderr: &str) -> Suite {
+    let count = |is: fn(&&Case) -> bool| cases.iter().filter(is).count();
+    Suite {
+        id: 0,
+        package: "mcpdeck",
+        name: clean(name),
+        timestamp: report.began.clone(),
+        hostname: "localhost",
+        tests: cases.len(),
+        failures: count(|case| case.failure.is_some()),
+        errors: count(|case| case.error.is_some()),
+        skipped: count(|case| case.skipped.is_some()),
+        time: seconds(took),
+        properties: (),
+        testcase: cases,
+        out: (),
+        err: clean(stderr),
+    }
+}
+
+fn case(class: &str, name: &str, took: Duration) -> Case {
+    Case { class: clean(class), name: clean(name), time: seconds(took), ..Case::default() }
+}
+
+fn failure(kind: &str, message: &str, text: &str) -> Option<Failure> {
+    Some(Failure { kind: clean(kind), message: clean(message), text: clean(text) })
+}
+
+fn step_case(class: &str, server: &ServerReport, step: &Step) -> Case {
+    let case = case(class, &format!("step {}", step.name), step.took.unwrap_or_default());
+    match step.status {
+        StepStatus::Ok => case,
         // The finding that explains a failed step carries the failure; the step is counted apart
         // only when nothing else does.
-        StepStatus::Failed if server.findings.is_empty() => Outcome::Failed {
-            tag: "error",
-            kind: step.name.to_string(),
-            message: step.detail.clone(),
-            text: String::new(),
-        },
-        StepStatus::Failed | StepStatus::Skipped | StepStatus::Pending => Outcome::Skipped,
-    };
-    Case {
-        class: class.to_owned(),
-        name: format!("step {}", step.name),
-        took: step.took.unwrap_or_default(),
-        outcome,
+        StepStatus::Failed if server.findings.is_empty() => {
+            Case { error: failure(&step.name, &step.detail, ""), ..case }
+        }
+        _ => Case { skipped: Some(()), ..case },
     }
 }
 
 fn case_of(report: &Report, class: &str, server: Option<&ServerReport>, finding: &Finding) -> Case {
-    let name = match finding.place.as_str() {
-        "" => finding.rule.to_string(),
-        place => format!("{} {place}", finding.rule),
-    };
+    let name = format!("{} {}", finding.rule, finding.place);
+    let case = case(class, name.trim_end(), Duration::ZERO);
     let mut text = format!("{}: {}\nhelp: {}\n", finding.severity, finding.message, finding.help);
     let broken = server.is_some_and(|s| s.verdict == Verdict::Incomplete)
         && finding.rule.starts_with("start/");
     if let Some(server) = server.filter(|_| broken) {
-        for line in &server.stderr_tail {
-            text.push_str("stderr: ");
-            text.push_str(line);
-            text.push('\n');
-        }
+        text.extend(server.stderr_tail.iter().map(|line| format!("stderr: {line}\n")));
+        return Case { error: failure(&finding.rule, &finding.message, &text), ..case };
     }
-    let (kind, message) = (finding.rule.to_string(), finding.message.clone());
-    let tag = if broken { "error" } else { "failure" };
-    let outcome = if broken || finding.severity >= report.fail_on {
-        Outcome::Failed { tag, kind, message, text }
-    } else {
-        Outcome::Passed
-    };
-    Case { class: class.to_owned(), name, took: Duration::ZERO, outcome }
-}
-
-fn suite(
-    writer: &mut Writer<&mut Vec<u8>>,
-    index: usize,
-    suite: &Suite,
-    began: &str,
-) -> io::Result<()> {
-    let count = |is: &dyn Fn(&Outcome) -> bool| {
-        suite.cases.iter().filter(|case| is(&case.outcome)).count().to_string()
-    };
-    let failed = |element| count(&|o| matches!(o, Outcome::Failed { tag, .. } if *tag == element));
-    let (failures, errors) = (failed("failure"), failed("error"));
-    let skipped = count(&|outcome| matches!(outcome, Outcome::Skipped));
-    let name = clean(&suite.name);
-    let head = writer.create_element("testsuite").with_attributes([
-        ("id", &*index.to_string()),
-        ("package", "mcpdeck"),
-        ("name", &*name),
-        ("timestamp", began),
-        ("hostname", "localhost"),
-        ("tests", &*suite.cases.len().to_string()),
-        ("failures", &*failures),
-        ("errors", &*errors),
-        ("skipped", &*skipped),
-        ("time", &*seconds(suite.took)),
-    ]);
-    head.write_inner_content(|writer| {
-        writer.create_element("properties").write_empty()?;
-        for case in &suite.cases {
-            write_case(writer, case)?;
-        }
-        // The strictest of the schemas in use wants both, in this order.
-        writer.create_element("system-out").write_empty()?;
-        let stderr = clean(&suite.stderr);
-        writer.create_element("system-err").write_text_content(BytesText::new(&stderr))?;
-        Ok(())
-    })?;
-    Ok(())
-}
-
-fn write_case(writer: &mut Writer<&mut Vec<u8>>, case: &Case) -> io::Result<()> {
-    let (class, name) = (clean(&case.class), clean(&case.name));
-    let element = writer.create_element("testcase").with_attributes([
-        ("classname", &*class),
-        ("name", &*name),
-        ("time", &*seconds(case.took)),
-    ]);
-    let (tag, kind, message, text) = match &case.outcome {
-        Outcome::Passed => return element.write_empty().map(drop),
-        Outcome::Skipped => {
-            let skipped = |writer: &mut Writer<&mut Vec<u8>>| {
-                writer.create_element("skipped").write_empty().map(drop)
-            };
-            return element.write_inner_content(skipped).map(drop);
-        }
-        Outcome::Failed { tag, kind, message, text } => (*tag, kind, message, text),
-    };
-    element.write_inner_content(|writer| {
-        let (kind, message, text) = (clean(kind), clean(message), clean(text));
-        writer
-            .create_element(tag)
-            .with_attributes([("type", &*kind), ("message", &*message)])
-            .write_text_content(BytesText::new(&text))
-            .map(drop)
-    })?;
-    Ok(())
+    if finding.severity < report.fail_on {
+        return case;
+    }
+    Case { failure: failure(&finding.rule, &finding.message, &text), ..case }
 }
 
 fn seconds(span: Duration) -> String {
