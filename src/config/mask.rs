@@ -28,25 +28,96 @@ pub fn is_secret_name(name: &str) -> bool {
 
 /// Byte ranges of `text` to hide, in order, not overlapping.
 pub(crate) fn hidden_ranges(text: &str) -> Vec<Range<usize>> {
-    let mut tracker = Tracker::default();
+    let mut hidden = Vec::new();
+    let mut tokens = Vec::new();
     let mut scanner = Scanner::new(text, &ScannerOptions::default());
     loop {
         match scanner.scan() {
-            Ok(Some(token)) => {
-                let range = scanner.token_start()..scanner.token_end();
-                tracker.token(text, &token, range);
-            }
+            Ok(Some(token)) => tokens.push((token, scanner.token_start()..scanner.token_end())),
             Ok(None) => break,
             Err(_) => {
                 // Beyond a broken token nothing is known: hide the rest but its punctuation.
-                let start = scanner.token_start().min(text.len());
-                hide_rest(text, start, &mut tracker.hidden);
+                hide_rest(text, scanner.token_start().min(text.len()), &mut hidden);
                 break;
             }
         }
     }
-    tracker.settle(text);
-    merged(tracker.hidden)
+    let is_comment =
+        |token: &Token<'_>| matches!(token, Token::CommentLine(_) | Token::CommentBlock(_));
+    // One per open bracket: whether it is that of a list, and whether all inside is secret.
+    let mut nesting: Vec<(bool, bool)> = Vec::new();
+    let mut lost = false;
+    let mut before: Vec<&Token<'_>> = Vec::new();
+    for (i, (token, range)) in tokens.iter().enumerate() {
+        let (in_list, in_secret) = nesting.last().copied().unwrap_or_default();
+        if is_comment(token) {
+            let comment = text.get(range.clone()).unwrap_or_default();
+            // A comment is often a line taken out of use.
+            if in_secret || lost || is_secret_name(comment) {
+                hide_after_colons(text, range.clone(), &mut hidden);
+            }
+            continue;
+        }
+        let key = match before[..] {
+            [.., key, Token::Colon] => word(key),
+            // `"A" "value"`, `"env" {`: the colon forgotten.
+            [.., Token::Colon, _] => None,
+            [.., key] if !in_list => word(key),
+            _ => None,
+        };
+        let secret = lost
+            || in_secret
+            || key.is_some_and(|key| is_secret_name(key) || SECRET_OBJECTS.contains(&key));
+        match token {
+            Token::OpenBrace | Token::OpenBracket => {
+                let inside = in_secret || key.is_some_and(|key| SECRET_OBJECTS.contains(&key));
+                nesting.push((*token == Token::OpenBracket, inside));
+            }
+            Token::CloseBrace | Token::CloseBracket => {
+                let list = *token == Token::CloseBracket;
+                lost |= nesting.pop().is_none_or(|(opened, _)| opened != list);
+            }
+            Token::Number(_) | Token::Boolean(_) | Token::Null if secret => {
+                hidden.push(range.clone());
+            }
+            Token::String(_) | Token::Word(_) => {
+                let value = inner(text, range.clone());
+                let mut behind = tokens[i + 1..].iter().map(|(token, _)| token);
+                let is_key = behind.find(|token| !is_comment(token)) == Some(&Token::Colon);
+                let after_option = in_list
+                    && match before[..] {
+                        [.., option, Token::Comma] | [.., option] => {
+                            word(option).is_some_and(is_option)
+                        }
+                        [] => false,
+                    };
+                if is_key {
+                    // `"TOKEN=value": ""`, a line of an env file pasted as a key.
+                    let sign = text.get(value.clone()).and_then(|key| key.find('='));
+                    hidden.extend(sign.map(|sign| value.start + sign + 1..value.end));
+                } else if after_option || (secret && (key.is_some() || in_list || lost)) {
+                    hide_but_references(text, value, &mut hidden);
+                } else {
+                    // In an object a string without a key is a key that lost its colon.
+                    let spots = secret_spots(text.get(value.clone()).unwrap_or_default());
+                    let spots = spots.into_iter();
+                    hidden.extend(spots.map(|s| value.start + s.start..value.start + s.end));
+                }
+            }
+            _ => {}
+        }
+        before.push(token);
+    }
+    merged(hidden)
+}
+
+/// A string, or a word without quotes.
+fn word<'t>(token: &'t Token<'_>) -> Option<&'t str> {
+    match token {
+        Token::String(text) => Some(text),
+        Token::Word(text) => Some(text),
+        _ => None,
+    }
 }
 
 /// A text with these parts replaced, which stand in order and do not overlap. One over several lines
@@ -78,126 +149,6 @@ fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     out
 }
 
-/// Follows keys and brackets as far as they make sense.
-#[derive(Default)]
-struct Tracker {
-    /// One per open bracket: its character and whether all inside is secret.
-    stack: Vec<(char, bool)>,
-    /// The last string or word, while it may still turn out to be a key.
-    last: Option<(String, Range<usize>)>,
-    /// The key whose value comes next.
-    key: Option<String>,
-    /// The last string of an array, when it is an option such as `--token`.
-    option: bool,
-    lost: bool,
-    hidden: Vec<Range<usize>>,
-}
-
-impl Tracker {
-    fn token(&mut self, text: &str, token: &Token<'_>, range: Range<usize>) {
-        match token {
-            Token::CommentLine(_) | Token::CommentBlock(_) => self.comment(text, range),
-            Token::Colon => self.colon(text),
-            Token::OpenBrace | Token::OpenBracket => self.open(text, token),
-            Token::CloseBrace => self.close(text, '{'),
-            Token::CloseBracket => self.close(text, '['),
-            Token::Comma => {
-                self.settle(text);
-                self.key = None;
-            }
-            Token::String(value) => self.string(text, value, range),
-            Token::Word(value) => self.string(text, value, range),
-            Token::Number(_) | Token::Boolean(_) | Token::Null => {
-                self.settle(text);
-                if self.secret_here() {
-                    self.hidden.push(range);
-                }
-                self.key = None;
-            }
-        }
-    }
-
-    fn colon(&mut self, text: &str) {
-        self.key = self.last.take().map(|(name, range)| {
-            // `"TOKEN=value": ""`, a line of an env file pasted as a key.
-            if let Some(eq) = name.find('=') {
-                let inside = inner(text, range);
-                self.hidden.push((inside.start + eq + 1).min(inside.end)..inside.end);
-            }
-            name
-        });
-    }
-
-    fn string(&mut self, text: &str, value: &str, range: Range<usize>) {
-        let in_object = self.stack.last().is_some_and(|(open, _)| *open == '{');
-        if in_object && self.key.is_none() && self.last.is_some() {
-            // `"A" "value"`, the colon forgotten.
-            self.key = self.last.take().map(|(name, _)| name);
-        } else {
-            self.settle(text);
-        }
-        self.last = Some((value.to_owned(), range));
-    }
-
-    /// A comment is often a line taken out of use: hide what stands in quotes after a colon.
-    fn comment(&mut self, text: &str, range: Range<usize>) {
-        let inside = text.get(range.clone()).unwrap_or_default();
-        if self.in_secret() || self.lost || is_secret_name(inside) {
-            hide_after_colons(text, range, &mut self.hidden);
-        }
-    }
-
-    fn open(&mut self, text: &str, token: &Token<'_>) {
-        // `"env" {`, the colon forgotten: the string before the brace is the key all the same.
-        let key = self.key.take().or_else(|| self.last.take().map(|(name, _)| name));
-        self.settle(text);
-        let secret = self.in_secret() || key.as_deref().is_some_and(is_secret_object);
-        self.stack.push((if *token == Token::OpenBrace { '{' } else { '[' }, secret));
-        self.option = false;
-    }
-
-    fn close(&mut self, text: &str, expected: char) {
-        self.settle(text);
-        self.key = None;
-        self.option = false;
-        if self.stack.pop().is_none_or(|(open, _)| open != expected) {
-            self.lost = true;
-        }
-    }
-
-    fn in_secret(&self) -> bool {
-        self.stack.last().is_some_and(|(_, secret)| *secret)
-    }
-
-    fn secret_here(&self) -> bool {
-        self.lost
-            || self.in_secret()
-            || self.key.as_deref().is_some_and(|key| is_secret_name(key) || is_secret_object(key))
-    }
-
-    /// The last string was no key: hide it, or the part of it, that is secret.
-    fn settle(&mut self, text: &str) {
-        let Some((value, range)) = self.last.take() else { return };
-        let in_array = self.stack.last().is_some_and(|(open, _)| *open == '[');
-        let after_option = std::mem::replace(
-            &mut self.option,
-            in_array && value.starts_with('-') && !value.contains('=') && is_secret_name(&value),
-        );
-        // In an object a string without a key is a key that lost its colon; its own name is shown.
-        let unkeyed = self.key.is_none() && !in_array && !self.lost;
-        if after_option || (self.secret_here() && !unkeyed) {
-            hide_but_references(text, inner(text, range), &mut self.hidden);
-        } else {
-            hide_parts(text, range, &mut self.hidden);
-        }
-        self.key = None;
-    }
-}
-
-fn is_secret_object(key: &str) -> bool {
-    SECRET_OBJECTS.contains(&key)
-}
-
 /// The range without its quotes.
 fn inner(text: &str, range: Range<usize>) -> Range<usize> {
     let quoted = text.get(range.clone()).is_some_and(|s| s.starts_with(['"', '\'']));
@@ -218,14 +169,6 @@ fn hide_but_references(text: &str, range: Range<usize>, hidden: &mut Vec<Range<u
         }
     }
     hidden.push(range.start + from..range.end);
-}
-
-/// Hides the secret parts of a string that is otherwise shown.
-fn hide_parts(text: &str, range: Range<usize>, hidden: &mut Vec<Range<usize>>) {
-    let whole = inner(text, range);
-    let Some(value) = text.get(whole.clone()) else { return };
-    let spots = secret_spots(value).into_iter();
-    hidden.extend(spots.map(|spot| whole.start + spot.start..whole.start + spot.end));
 }
 
 /// Hides the quoted texts that follow a colon or an equals sign.
