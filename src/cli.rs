@@ -108,27 +108,21 @@ fn serve(cli: Cli) -> Result<std::process::ExitCode, Box<Cli>> {
             Ok(output::print(&format!("{schema:#}\n"), Exit::Ok).into())
         }
         #[cfg(feature = "mock")]
-        Some(Verb::Mock(args)) => {
-            use crate::deck::recording::Recording;
-            use crate::mock::recorded::{Faults, PlayOptions};
-            let is_recording =
-                args.file.as_deref().is_some_and(|file| Recording::open(file).is_ok());
-            let recording = is_recording.then(|| PlayOptions {
+        Some(Verb::Mock(args)) => Ok(crate::mock::run(crate::mock::MockOptions {
+            file: args.file,
+            script: args.script,
+            recording: crate::mock::recorded::PlayOptions {
                 server: args.server,
                 speed: args.speed,
                 scrubbed: args.scrubbed,
-                faults: Faults {
-                    delay: args.delay.unwrap_or_default(),
-                    drop: args.drop,
-                    junk: args.junk,
-                    die: args.die,
-                },
-            });
-            let (file, script, listen) = (args.file, args.script, args.listen);
-            let options =
-                crate::mock::MockOptions { file, script, recording, listen, args: args.args };
-            Ok(crate::mock::run(options))
-        }
+                delay: args.delay.unwrap_or_default(),
+                drop: args.drop,
+                junk: args.junk,
+                die: args.die,
+            },
+            listen: args.listen,
+            args: args.args,
+        })),
         #[cfg(feature = "demo")]
         Some(Verb::DemoServer { name }) => Ok(crate::demo::run(&name)),
         verb => Err(Box::new(Cli { verb, ..cli })),

@@ -64,26 +64,28 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::mock::recorded::Recorded;
-use crate::mock::script::{Script, ScriptError};
+use crate::base::text::path::spelled;
+use crate::deck::recording::Recording;
+use crate::mock::recorded::{PlayOptions, Recorded};
+use crate::mock::script::Script;
 use crate::mock::stage::Stage;
 
 /// What to play, and how.
 #[derive(Clone, Debug, Default)]
 pub struct MockOptions {
-    /// The script: a file.
+    /// A script or a recording.
     pub file: Option<PathBuf>,
-    /// The script: its text, instead of a file.
+    /// The text of a script, instead of a file.
     pub script: Option<String>,
-    /// Plays the file as a recording, in this way.
-    pub recording: Option<recorded::PlayOptions>,
+    /// How a recording is played.
+    pub recording: PlayOptions,
     /// Serve HTTP at this loopback address (port 0 picks one) instead of the standard streams.
     pub listen: Option<SocketAddr>,
     /// Further arguments: `${argv.N}`.
     pub args: Vec<String>,
 }
 
-/// Plays a script in this process; gives its exit code (2 when the script cannot be played).
+/// Plays a script or a recording in this process; gives its exit code (2 when it cannot be played).
 pub fn run(options: MockOptions) -> ExitCode {
     match play_here(options) {
         Ok(code) => ExitCode::from(code as u8),
@@ -95,14 +97,18 @@ pub fn run(options: MockOptions) -> ExitCode {
 }
 
 fn play_here(options: MockOptions) -> Result<i32, Box<dyn std::error::Error>> {
-    let (script, recorded) = match (&options.recording, &options.file) {
-        (Some(how), Some(path)) => {
-            let name = crate::base::text::SafeText::line(&path.display().to_string());
-            let read = Recorded::read(path, how).map_err(|message| format!("{name}: {message}"));
-            (Script::default(), Some(read?))
-        }
-        _ => (load(&options)?, None),
-    };
+    let (mut script, mut recorded) = (Script::default(), None);
+    match (&options.script, &options.file) {
+        (Some(text), _) => script = Script::parse(text, "script")?,
+        (None, Some(path)) => match Recording::open(path) {
+            Ok(recording) => {
+                let read = Recorded::read(recording, options.recording);
+                recorded = Some(read.map_err(|message| format!("{}: {message}", spelled(path)))?);
+            }
+            Err(_) => script = Script::read(path)?,
+        },
+        (None, None) => {}
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
     let code = local.block_on(&runtime, async move {
@@ -122,59 +128,4 @@ fn play_here(options: MockOptions) -> Result<i32, Box<dyn std::error::Error>> {
     // A read of stdin may still be under way on a helper thread: nobody waits for it.
     runtime.shutdown_background();
     Ok(code)
-}
-
-fn load(options: &MockOptions) -> Result<Script, ScriptError> {
-    match (&options.script, &options.file) {
-        (Some(text), _) => Script::parse(text, "script"),
-        (None, Some(path)) => Script::read(path),
-        (None, None) => Ok(Script::default()),
-    }
-}
-
-/// A mock server over HTTP inside this process, for tests of hosts. Ends when dropped.
-#[derive(Debug)]
-pub struct HttpMock {
-    address: SocketAddr,
-    stop: Option<tokio::sync::oneshot::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-impl HttpMock {
-    /// Starts to play a script on a free loopback port.
-    ///
-    /// # Errors
-    /// When there is no port or no thread to be had.
-    pub fn start(script: Script) -> std::io::Result<Self> {
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, script.http.port))?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        let (stop, stopped) = tokio::sync::oneshot::channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let thread = std::thread::Builder::new().name("mock-http".to_owned()).spawn(move || {
-            tokio::task::LocalSet::new().block_on(&runtime, async move {
-                let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-                let stage = Stage::new(script, None, Vec::new());
-                tokio::select! {
-                    _ = serve::http(stage, listener) => {}
-                    _ = stopped => {}
-                }
-            });
-        })?;
-        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
-    }
-
-    /// Where it listens, for example `http://127.0.0.1:4711/mcp`.
-    pub fn url(&self) -> String {
-        format!("http://{}/mcp", self.address)
-    }
-}
-
-impl Drop for HttpMock {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
 }

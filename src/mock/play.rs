@@ -346,7 +346,7 @@ async fn spawn(cx: &Cx, spawn: &Spawn) {
 
 /// Does for a request of the client what was done when it was recorded.
 pub(crate) async fn replay(cx: &Cx, recorded: &Recorded, request: &Value) {
-    let faults = &recorded.options.faults;
+    let faults = &recorded.options;
     let step = Some(recorded.step());
     if faults.die == step {
         return cx.stage.exit(1);

@@ -8,7 +8,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -28,20 +27,13 @@ pub struct PlayOptions {
     pub speed: Option<f64>,
     /// Plays although the recording was scrubbed.
     pub scrubbed: bool,
-    /// Faults on top of what was recorded.
-    pub faults: Faults,
-}
-
-/// Faults on top of what was recorded; steps count the requests of the client from 1.
-#[derive(Clone, Debug, Default)]
-pub struct Faults {
-    /// Every answer comes this much later.
+    /// Fault: every answer comes this much later.
     pub delay: Duration,
-    /// No answer to this request.
+    /// Fault: no answer to this request; requests of the client count from 1.
     pub drop: Option<u64>,
-    /// A line that is no message before the answer to this request.
+    /// Fault: a line that is no message before the answer to this request.
     pub junk: Option<u64>,
-    /// The program ends instead of answering this request.
+    /// Fault: the program ends instead of answering this request.
     pub die: Option<u64>,
 }
 
@@ -85,8 +77,7 @@ impl Recorded {
     ///
     /// # Errors
     /// What to say when it cannot be played.
-    pub(crate) fn read(path: &Path, options: &PlayOptions) -> Result<Self, String> {
-        let recording = Recording::open(path).map_err(|error| error.to_string())?;
+    pub(crate) fn read(recording: Recording, options: PlayOptions) -> Result<Self, String> {
         if recording.header().scrubbed && !options.scrubbed {
             let message = "it was scrubbed, so answers may hold *** instead of values; \
                            play it anyway with --scrubbed";
@@ -120,8 +111,9 @@ impl Recorded {
                 return Err(format!("name one of its servers with --server: {names}"));
             }
         };
-        let mut recorded = Self { options: options.clone(), ..Self::default() };
-        recorded.fold(lines.into_iter().filter(|line| line.server() == Some(name)));
+        let lines = lines.into_iter().filter(|line| line.server() == Some(name));
+        let mut recorded = Self { options, ..Self::default() };
+        recorded.fold(lines);
         Ok(recorded)
     }
 

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::base::text::path::spelled;
 use crate::deck::files::jsonc;
 
 /// Everything a mock server is and does. Every field has a default; `{}` is a polite server
@@ -122,36 +123,14 @@ pub struct HttpStyle {
     pub port: u16,
 }
 
-/// Why a script cannot be played.
-#[derive(Debug, thiserror::Error)]
-pub enum ScriptError {
-    /// The file cannot be read.
-    #[error("{path}: {error}")]
-    Read {
-        /// Which file.
-        path: String,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// It is no JSON, or does not fit the schema of scripts.
-    #[error("{origin}: {message}")]
-    Invalid {
-        /// File name, or `script`.
-        origin: String,
-        /// What is wrong, with line and column where known.
-        message: String,
-    },
-}
-
 impl Script {
     /// Reads a script from a file: JSON with comments and trailing commas.
     ///
     /// # Errors
     /// When it cannot be read or is no script.
-    pub fn read(path: &Path) -> Result<Self, ScriptError> {
-        let origin = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| ScriptError::Read { path: origin.clone(), error })?;
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let origin = spelled(path);
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{origin}: {error}"))?;
         Self::parse(&text, &origin)
     }
 
@@ -159,10 +138,12 @@ impl Script {
     ///
     /// # Errors
     /// When it is no script.
-    pub fn parse(text: &str, origin: &str) -> Result<Self, ScriptError> {
-        let invalid = |message: String| ScriptError::Invalid { origin: origin.to_owned(), message };
-        let value = serde_json::from_str(text).or_else(|_| jsonc(text)).map_err(invalid)?;
-        serde_json::from_value::<Self>(value).map_err(|error| invalid(error.to_string()))
+    pub fn parse(text: &str, origin: &str) -> Result<Self, String> {
+        let value = serde_json::from_str(text).or_else(|_| jsonc(text));
+        let script = value.and_then(|value| {
+            serde_json::from_value::<Self>(value).map_err(|error| error.to_string())
+        });
+        script.map_err(|message| format!("{origin}: {message}"))
     }
 
     /// The lists it begins with; a script that has reactions to calls but no tools offers these.

@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use mcpdeck::mock::HttpMock;
 use mcpdeck::mock::script::Script;
 use serde_json::{Value, json};
 
 use super::disk::Disk;
 use super::row::{Row, ServerPlan, random};
-use super::support::Bench;
+use super::support::{Bench, HttpMock};
 use super::tcp::TcpPlay;
 
 /// A secret of the host's environment that no server was promised.
@@ -206,10 +205,9 @@ fn entry(name: &str, plan: &ServerPlan, bench: &Bench, http: &mut Vec<HttpPeer>)
     let mut more = json!({"env": {"CANARY_SECRET": CONFIG_SECRET.as_str()}});
     match (&plan.mock, plan.http) {
         (Some(script), true) => {
-            let script = Script::parse(&script.to_string(), name).expect("a script");
-            let mock = HttpMock::start(script).expect("a loopback port");
+            let mock = HttpMock::start(script);
             let mut entry = plan.entry.as_object().cloned().unwrap_or_default();
-            entry.insert("url".to_owned(), mock.url().into());
+            entry.insert("url".to_owned(), mock.url.clone().into());
             http.push(HttpPeer::Mock(mock));
             entry.into()
         }

@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use crate::support::{Guarded, bin, finish, repo, wait_for};
-use mcpdeck::mock::HttpMock;
 use mcpdeck::mock::script::Script;
 use serde_json::{Value, json};
+
+use crate::support::{Guarded, HttpMock, bin, finish, repo, wait_for};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -186,7 +186,7 @@ async fn post(mock: &HttpMock, message: &Value) -> (u16, String, String) {
     // The crypto provider is a process-wide choice; without one the client cannot be built.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let response = reqwest::Client::new()
-        .post(mock.url())
+        .post(&mock.url)
         .header("mcp-session-id", "s1")
         .body(message.to_string())
         .send()
@@ -208,8 +208,7 @@ async fn over_http_an_answer_alone_is_json_and_more_is_a_stream() {
             "busy": {"respond": {"status": 429, "headers": {"retry-after": "9"}}},
         },
     });
-    let mock = HttpMock::start(Script::parse(&script.to_string(), "test").expect("a script"))
-        .expect("a port");
+    let mock = HttpMock::start(&script);
     let call = |tool: &str| json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool}});
     let (status, kind, body) = post(&mock, &call("plain")).await;
     assert_eq!((status, kind.as_str()), (200, "application/json"));

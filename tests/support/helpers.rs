@@ -3,7 +3,7 @@
 //! `#[path = "support/helpers.rs"] mod support;`.
 #![allow(dead_code, reason = "every test file uses its own part of these")]
 
-use std::io::Write as _;
+use std::io::{BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -242,6 +242,31 @@ impl Drop for Guarded {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// A scripted server over HTTP, for as long as it is kept.
+pub struct HttpMock {
+    _child: Guarded,
+    /// Where it listens.
+    pub url: String,
+}
+
+impl HttpMock {
+    /// Plays a script on a free port, or on its own.
+    pub fn start(script: &Value) -> Self {
+        let mut command = Command::new(bin());
+        command.args(["mock", "--script", &script.to_string()]);
+        if script["http"]["port"].is_null() {
+            command.args(["--listen", "0"]);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = Guarded(command.spawn().expect("the mock starts"));
+        let mut line = String::new();
+        let out = child.0.stdout.take().expect("piped");
+        std::io::BufReader::new(out).read_line(&mut line).expect("it says where");
+        let url = line.trim().strip_prefix("listening on ").expect("a play").to_owned();
+        Self { _child: child, url }
     }
 }
 
