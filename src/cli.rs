@@ -13,7 +13,6 @@ mod deck;
 mod docs;
 mod grants;
 mod import;
-mod known;
 mod load;
 mod load_test;
 mod login;

@@ -6,7 +6,7 @@ pub mod browser;
 pub mod chats;
 pub mod clients;
 mod command;
-mod definitions;
+pub mod definitions;
 mod edits;
 pub(crate) mod files;
 mod handle;

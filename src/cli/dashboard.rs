@@ -6,18 +6,22 @@ use std::process::ExitCode;
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::args::{Cli, ColorChoice, OneServer};
 use super::output::Exit;
-use super::{known, load, output};
+use super::{load, output};
 use crate::base::{LogLevel, SafeText};
 use crate::config::diagnostics::render_all;
 use crate::config::import::{Place, places};
 use crate::config::{Diagnostic, Environment, Loaded, McpConfig};
 use crate::deck::clients::Clients;
+use crate::deck::definitions::Kept;
 use crate::deck::recording::Scan;
 use crate::deck::trust::Gate;
-use crate::deck::{Deck, DeckBuilder, TrustStore};
-use crate::host::{Drafter, Host, HostBuilder};
+use crate::deck::{Deck, DeckBuilder, Notebook, TrustStore};
+use crate::host::{Drafter, Host, HostBuilder, ServerState};
+use crate::mcp::Capabilities;
 use crate::telemetry::Telemetry;
 use crate::tui::chat::port::OpenChat;
 use crate::tui::{HostLogLevel, Options, Origin, Reveal, Show, Source, Start};
@@ -29,12 +33,23 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
         .person_answers()
         .accounts(crate::deck::tokens::accounts(&Environment::of_process()));
     let (deck, engine, clients) = served(cli, deck(cli)?, engine)?;
-    let deck = deck
-        .host(engine)
-        .keep_watching()
-        .masks(load::masks(telemetry))
-        .notebook(Arc::new(known::notebook()));
+    let deck = deck.host(engine).keep_watching().masks(load::masks(telemetry)).notebook(notebook());
     show(cli, telemetry, Source::Deck(Box::new(deck)), clients)
+}
+
+/// Keeps what the servers offer, each time that changes.
+fn notebook() -> Notebook {
+    type Seen = (ServerState, Arc<Capabilities>);
+    let (kept, seen) = (Kept::of(&Environment::of_process()), Mutex::<Vec<Seen>>::default());
+    let same = |(a, b): (&Seen, &Seen)| a.0 == b.0 && Arc::ptr_eq(&a.1, &b.1);
+    Arc::new(move |config, view| {
+        let now = view.servers.values().map(|server| (server.state, server.capabilities.clone()));
+        let (now, mut seen) = (now.collect::<Vec<_>>(), seen.lock());
+        if seen.len() != now.len() || !seen.iter().zip(&now).all(same) {
+            *seen = now;
+            kept.remember(config, view);
+        }
+    })
 }
 
 /// Shows a recording until the person leaves.

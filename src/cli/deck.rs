@@ -2,7 +2,6 @@
 
 use super::again::Again;
 use super::args::{Common, OneServer};
-use super::known::Known;
 use super::load::{self, LeftOut, Source};
 use super::output::{Done, Exit, Progress};
 use super::{output, recording, signals};
@@ -12,9 +11,11 @@ use crate::check::answers::Script;
 use crate::check::run::{TICK, is_settled};
 use crate::config::{Environment, McpConfig};
 use crate::deck::Deck;
+use crate::deck::definitions::Kept;
 use crate::error::{Error, ErrorCode};
 use crate::host::policy::TargetKind;
 use crate::host::{Host, HostView, ServerState, Startup, naming};
+use crate::mcp::ListKind;
 use crate::telemetry::Telemetry;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -50,7 +51,7 @@ pub struct Scene<'a> {
     /// What records it, when something does.
     #[cfg(feature = "chat")]
     pub recorder: Option<&'a crate::deck::recording::Recorder>,
-    known: Option<&'a Known>,
+    kept: &'a Kept,
     /// All servers, when only those were started that what is known speaks for.
     rest: Option<&'a McpConfig>,
 }
@@ -65,14 +66,8 @@ impl Scene<'_> {
         output::note("it no longer has that: starting the other servers too");
         self.host.reload(all.clone()).await?;
         started(self.host, all).await;
-        self.remember(all);
+        self.kept.remember(all, &self.host.snapshot());
         Ok(true)
-    }
-
-    fn remember(&self, config: &McpConfig) {
-        if let Some(known) = self.known {
-            known.remember(config, &self.host.view().borrow());
-        }
     }
 }
 
@@ -98,8 +93,8 @@ pub fn run_over(
     work: impl AsyncFnOnce(&Scene<'_>) -> Exit,
 ) -> Result<Exit, Error> {
     source.config.answer_once(job.common.timeout);
-    let known = Known::of(&Environment::of_process());
-    let (names, spared) = needed(&source, job.need, known.as_ref());
+    let kept = Kept::of(&Environment::of_process());
+    let (names, spared) = needed(&source, job.need, &kept);
     let rest = spared.then(|| source.config.clone());
     let wrong = |message| Error::new(ErrorCode::Configuration, message);
     source.narrow(&names).map_err(wrong)?;
@@ -128,13 +123,13 @@ pub fn run_over(
             left_out: &source.left_out,
             #[cfg(feature = "chat")]
             recorder: recorder.as_ref(),
-            known: known.as_ref(),
+            kept: &kept,
             rest: rest.as_ref(),
         };
         let exit = tokio::select! {
             exit = async {
                 started(&host, &config).await;
-                scene.remember(&config);
+                kept.remember(&config, &host.snapshot());
                 work(&scene).await
             } => exit,
             () = signals.stop.cancelled() => interrupted(),
@@ -148,7 +143,7 @@ pub fn run_over(
 
 /// The servers to start, none for all of them; and whether others were left out for what is known
 /// of them, which may have changed.
-fn needed(source: &Source, need: Need, known: Option<&Known>) -> (Vec<String>, bool) {
+fn needed(source: &Source, need: Need, kept: &Kept) -> (Vec<String>, bool) {
     let (kind, name) = match need {
         Need::Servers(names) => return (names, false),
         Need::Owner(kind, name) => (kind, name),
@@ -160,12 +155,48 @@ fn needed(source: &Source, need: Need, known: Option<&Known>) -> (Vec<String>, b
     {
         return (vec![server.to_owned()], false);
     }
-    let known = known.filter(|_| source.left_out.is_empty());
-    let owner = known.and_then(|known| known.owner(&source.config, kind, &name));
+    let owner = owner(kept, &source.config, kind, &name).filter(|_| source.left_out.is_empty());
     let Some((server, age)) = owner else { return (Vec::new(), false) };
     let (shown, ago) = (SafeText::line(server.as_str()), Dur(age));
     output::note(&format!("asking `{shown}` alone: no other server had that {ago} ago"));
     (vec![server.as_str().to_owned()], true)
+}
+
+/// How long the lists of a server count for choosing it.
+const COUNTS: Duration = Duration::from_hours(24);
+
+/// The one server that has this, as far as is known of all of them: a name that two servers may
+/// have is ambiguous, and only who was asked is known not to have it. With the age of the oldest
+/// list this relies on.
+fn owner(
+    kept: &Kept,
+    config: &McpConfig,
+    kind: TargetKind,
+    name: &str,
+) -> Option<(ServerName, Duration)> {
+    let kind = match kind {
+        TargetKind::Tool => ListKind::Tools,
+        TargetKind::Prompt => ListKind::Prompts,
+        TargetKind::Resource => ListKind::Resources,
+        TargetKind::Server => return None,
+    };
+    let (mut owners, mut oldest) = (Vec::new(), Duration::ZERO);
+    let enabled: Vec<_> = config.servers.values().filter(|server| !server.disabled).collect();
+    for server in &enabled {
+        let (lists, age) = kept.lists(server)?;
+        if !lists.partial.is_empty() || age >= COUNTS {
+            return None;
+        }
+        oldest = oldest.max(age);
+        if lists.entries(kind).iter().any(|(known, _)| known.as_ref() == name) {
+            owners.push(server.name.clone());
+        }
+    }
+    match <[ServerName; 1]>::try_from(owners) {
+        // With one server there is nothing to spare.
+        Ok([server]) if enabled.len() > 1 => Some((server, oldest)),
+        _ => None,
+    }
 }
 
 /// Says that a signal ended it.

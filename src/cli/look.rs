@@ -1,6 +1,7 @@
 //! `list` and `status`: what the servers offer, and how they stand.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 use serde_json::{Value, json};
@@ -9,15 +10,14 @@ use super::args::{Common, ListArgs, Listing, OneServer, StatusArgs};
 use super::deck::{Job, Need};
 use super::load::LeftOut;
 use super::output::Exit;
-use super::values::{PARAMETERS, declared, types, word};
-use super::{deck, load, login, outcome, output};
+use super::{deck, load, login, outcome, output, values};
 use crate::base::{SafeText, ServerName};
 use crate::check::answers::Script;
 use crate::config::{Environment, TransportKind};
 use crate::deck::tokens;
 use crate::host::{HostView, ServerState, ServerView};
 use crate::mcp::auth::StoredToken;
-use crate::mcp::{FindingKind, ListKind, Prompt};
+use crate::mcp::{FindingKind, ListKind};
 use crate::process::containment;
 use crate::telemetry::Telemetry;
 
@@ -135,33 +135,32 @@ fn list_text(view: &HostView, args: &ListArgs) -> String {
         out.push('\n');
         let all = &server.capabilities;
         for kind in shown(args) {
-            let (title, rows): (_, Vec<_>) = match kind {
+            let (title, rows): (_, Vec<Row>) = match kind {
                 ListKind::Tools => {
-                    let rows = all.tools.iter().map(|tool| Row {
-                        name: &tool.label,
-                        says: tool.description.as_ref(),
-                        parameters: long(args, || of_tool(&tool.input_schema)),
+                    let rows = all.tools.iter().map(|tool| {
+                        (&tool.label, tool.description.as_ref(), Arc::clone(&tool.input_schema))
                     });
                     ("tools", rows.collect())
                 }
                 ListKind::Prompts => {
-                    let rows = all.prompts.iter().map(|prompt| Row {
-                        name: &prompt.label,
-                        says: prompt.description.as_ref(),
-                        parameters: long(args, || of_prompt(prompt)),
+                    let rows = all.prompts.iter().map(|prompt| {
+                        let takes = Arc::new(values::of_prompt(prompt));
+                        (&prompt.label, prompt.description.as_ref(), takes)
                     });
                     ("prompts", rows.collect())
                 }
                 ListKind::Resources => {
-                    let rows = all.resources.iter().map(|r| Row::plain(&r.label, &r.name));
+                    let rows =
+                        all.resources.iter().map(|r| (&r.label, Some(&r.name), Arc::default()));
                     ("resources", rows.collect())
                 }
                 ListKind::ResourceTemplates => {
-                    let rows = all.templates.iter().map(|t| Row::plain(&t.label, &t.name));
+                    let rows =
+                        all.templates.iter().map(|t| (&t.label, Some(&t.name), Arc::default()));
                     ("resource templates", rows.collect())
                 }
             };
-            section(&mut out, title, rows);
+            section(&mut out, title, &rows, args.long);
         }
         for entry in &all.rejected {
             let _ =
@@ -172,43 +171,23 @@ fn list_text(view: &HostView, args: &ListArgs) -> String {
     out
 }
 
-/// One entry of a list.
-struct Row<'a> {
-    name: &'a SafeText,
-    says: Option<&'a SafeText>,
-    parameters: Vec<Parameter>,
-}
+/// One entry of a list: its name, what it is, and the schema of what it takes.
+type Row<'a> = (&'a SafeText, Option<&'a SafeText>, Arc<Value>);
 
-impl<'a> Row<'a> {
-    const fn plain(name: &'a SafeText, says: &'a SafeText) -> Self {
-        Self { name, says: Some(says), parameters: Vec::new() }
-    }
-}
-
-/// The parameters, when they are asked for.
-fn long(args: &ListArgs, parameters: impl FnOnce() -> Vec<Parameter>) -> Vec<Parameter> {
-    if args.long { parameters() } else { Vec::new() }
-}
-
-fn section(out: &mut String, title: &str, rows: Vec<Row<'_>>) {
+fn section(out: &mut String, title: &str, rows: &[Row<'_>], long: bool) {
     if rows.is_empty() {
         return;
     }
-    let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0).min(40);
+    let width = rows.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or(0).min(40);
     let _ = writeln!(out, "  {title}");
-    for row in rows {
-        let says = row.says.map(first_sentence).unwrap_or_default();
-        let line = format!("    {:width$}  {says}", row.name.as_str());
+    for (name, says, schema) in rows {
+        let says = says.map(|says| values::first_line(says)).unwrap_or_default();
+        let line = format!("    {:width$}  {says}", name.as_str());
         let _ = writeln!(out, "{}", line.trim_end());
-        write(out, &row.parameters);
+        if long {
+            values::write_parameters(out, schema);
+        }
     }
-}
-
-/// The first line of a description, cut at 80 characters.
-fn first_sentence(text: &SafeText) -> String {
-    let line = text.split(['\n', '⏎']).map(str::trim).find(|l| !l.is_empty()).unwrap_or_default();
-    let cut: String = line.chars().take(80).collect();
-    if cut.len() < line.len() { format!("{}…", cut.trim_end()) } else { cut }
 }
 
 fn list_json(view: &HostView, args: &ListArgs) -> Value {
@@ -322,130 +301,4 @@ fn status_text(view: &HostView, left_out: &LeftOut) -> String {
         let _ = writeln!(out, "\nprocesses are held by {}", containment().describe());
     }
     out
-}
-
-// What a tool or prompt takes, in words short enough for a line. Pure.
-
-/// Longest word for a type, in characters.
-const LONGEST: usize = 48;
-
-/// One parameter.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Parameter {
-    /// Its name.
-    pub name: SafeText,
-    /// Whether a call needs it.
-    pub required: bool,
-    /// What it takes: a type, or the values that are allowed.
-    pub kind: String,
-    /// What it is for.
-    pub says: SafeText,
-}
-
-/// The parameters an `inputSchema` declares, required ones first.
-pub fn of_tool(schema: &Value) -> Vec<Parameter> {
-    let all = declared(schema, |_| true).into_iter().map(|of| Parameter {
-        name: SafeText::cut(of.name, 60),
-        required: of.required,
-        kind: kind(of.schema, schema),
-        says: SafeText::cut(of.says, 80),
-    });
-    all.collect()
-}
-
-/// The arguments of a prompt.
-pub fn of_prompt(prompt: &Prompt) -> Vec<Parameter> {
-    let arguments = prompt.arguments.iter().take(PARAMETERS).map(|argument| Parameter {
-        name: SafeText::cut(&argument.name, 60),
-        required: argument.required,
-        kind: "string".to_owned(),
-        says: SafeText::cut(argument.description.as_deref().unwrap_or_default(), 80),
-    });
-    arguments.collect()
-}
-
-/// One line for each, indented below its tool.
-pub fn write(out: &mut String, parameters: &[Parameter]) {
-    let width = |of: fn(&Parameter) -> usize| parameters.iter().map(of).max().unwrap_or(0);
-    let names = width(|p| p.name.chars().count() + 1).min(32);
-    let kinds = width(|p| p.kind.chars().count()).min(24);
-    for parameter in parameters {
-        let star = if parameter.required { "*" } else { "" };
-        let name = format!("{}{star}", parameter.name);
-        let line = format!("      {name:names$}  {:kinds$}  {}", parameter.kind, parameter.says);
-        let _ = writeln!(out, "{}", line.trim_end());
-    }
-}
-
-/// `math.add a=NUMBER [note=STRING]`: how a tool is called.
-pub fn usage(name: &str, schema: &Value) -> String {
-    let mut out = SafeText::line(name).as_str().to_owned();
-    for Parameter { name, required, kind, .. } in of_tool(schema) {
-        let types = ["string", "integer", "number", "boolean", "object", "array", "json"];
-        let kind = if types.contains(&kind.as_str()) { kind.to_uppercase() } else { kind };
-        let (open, close) = if required { ("", "") } else { ("[", "]") };
-        let _ = write!(out, " {open}{name}={kind}{close}");
-    }
-    out
-}
-
-/// The values that are allowed, or the types.
-fn kind(schema: &Value, root: &Value) -> String {
-    let words: Vec<String> = if let Some(values) = schema.get("enum").and_then(Value::as_array) {
-        values.iter().map(word).collect()
-    } else {
-        let mut all = types(schema, root);
-        all.dedup();
-        all.iter().filter(|t| **t != "null").map(|t| of_type(t, schema, root)).collect()
-    };
-    if words.is_empty() {
-        return "json".to_owned();
-    }
-    SafeText::cut(&words.join("|"), LONGEST).as_str().to_owned()
-}
-
-/// An array says what it holds.
-fn of_type(name: &str, schema: &Value, root: &Value) -> String {
-    let Some(items) = schema.get("items").filter(|_| name == "array") else {
-        return name.to_owned();
-    };
-    match types(items, root)[..] {
-        [one] => format!("{one}[]"),
-        _ => name.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_schema_is_told_in_a_line_for_each_parameter() {
-        let schema = json!({
-            "type": "object",
-            "required": ["city"],
-            "properties": {
-                "days": {"type": "integer", "description": "How many\u{1b}[2J"},
-                "unit": {"enum": ["C", "F"]},
-                "city": {"$ref": "#/$defs/city"},
-                "tags": {"type": "array", "items": {"type": "string"}},
-                "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
-                "any": true
-            },
-            "$defs": {"city": {"type": "string", "description": "Where"}}
-        });
-        let mut out = String::new();
-        write(&mut out, &of_tool(&schema));
-        let lines: Vec<&str> = out.lines().map(str::trim).collect();
-        assert_eq!(lines[0], "city*  string    Where");
-        assert!(lines[1].starts_with("days   integer   How many␛"), "{out}");
-        assert_eq!(lines[2..], ["unit   C|F", "tags   string[]", "note   string", "any    json"]);
-        assert_eq!(
-            usage("weather.forecast", &schema),
-            "weather.forecast city=STRING [days=INTEGER] [unit=C|F] [tags=string[]] [note=STRING] \
-             [any=JSON]"
-        );
-        assert!(of_tool(&json!(true)).is_empty());
-    }
 }

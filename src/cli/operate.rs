@@ -12,7 +12,7 @@ use super::args::{AskArgs, CallArgs, Common, OneServer, PromptArgs, ReadArgs, Re
 use super::deck::{Job, Need, Scene};
 use super::outcome::{Aside, Format, Printer};
 use super::output::Exit;
-use super::{deck, look, output, values};
+use super::{deck, output, values};
 use crate::base::{SafeText, ServerName};
 use crate::check::answers::Script;
 use crate::check::jsonc::Written;
@@ -190,7 +190,7 @@ pub fn prepare(
     let (server, tool) = found((host, again), name, host.find_tool(name))?;
     let schema = tool.input_schema.as_ref();
     let canonical = naming::canonical(&server, &tool.name);
-    let usage = look::usage(&canonical, schema);
+    let usage = values::usage(&canonical, schema);
     let takes = format!("it takes: {usage}\n`{}` says more", again.list(&server));
     match values::arguments(words.base.clone(), &words.pairs, schema) {
         Ok(arguments) => Ok(Prepared { canonical, server, arguments, takes }),
@@ -295,13 +295,10 @@ fn prompt_of(operation: Operation<'_>, name: &str, words: Words) -> Exit {
     let (options, again) = (operation.options(), operation.again());
     operation.run(printer, Need::Owner(TargetKind::Prompt, name.to_owned()), async |host| {
         let (server, prompt) = found((host, again), name, host.find_prompt(name))?;
-        let all = prompt.arguments.iter();
-        let properties: serde_json::Map<String, Value> =
-            all.clone().map(|one| (one.name.to_string(), json!({"type": "string"}))).collect();
-        // Arguments of prompts are strings; a schema says so to the typed words.
-        let schema = json!({"properties": properties, "additionalProperties": false});
+        let schema = values::of_prompt(&prompt);
         let arguments = values::arguments(words.base.clone(), &words.pairs, &schema)
             .map_err(|wrong| invalid(wrong.join("\n  ")).server(&server))?;
+        let all = prompt.arguments.iter();
         let missing = all.filter(|one| one.required && arguments.get(&*one.name).is_none());
         let missing: Vec<&str> = missing.map(|one| &*one.name).collect();
         if !missing.is_empty() {

@@ -1,8 +1,13 @@
-//! `key=value` on the command line becomes JSON of the type the schema wants. Pure.
+//! What a tool or prompt takes: in words, and as the types that `key=value` on the command line is
+//! read by. Pure.
 
-use serde_json::{Map, Value};
+use std::fmt::Write as _;
 
+use serde_json::{Map, Value, json};
+
+use crate::base::SafeText;
 use crate::base::text::nearest;
+use crate::mcp::Prompt;
 use crate::mcp::capabilities::kind_of;
 
 /// Builds the arguments from words: at most one JSON object first, then `key=value` pairs that add
@@ -92,7 +97,7 @@ fn unknown<'a>(
 }
 
 /// The properties of a schema, those of its `allOf`, `anyOf` and `oneOf` included.
-pub(super) fn properties<'a>(schema: &'a Value, root: &'a Value) -> Vec<(&'a str, &'a Value)> {
+fn properties<'a>(schema: &'a Value, root: &'a Value) -> Vec<(&'a str, &'a Value)> {
     fn collect<'a>(
         schema: &'a Value,
         root: &'a Value,
@@ -116,38 +121,123 @@ pub(super) fn properties<'a>(schema: &'a Value, root: &'a Value) -> Vec<(&'a str
     out
 }
 
-/// Most parameters that are printed for one tool.
-pub(super) const PARAMETERS: usize = 40;
+/// Most parameters that are shown of one tool.
+const PARAMETERS: usize = 40;
 
 /// A parameter that a schema declares.
-pub(super) struct Declared<'a> {
+pub(super) struct Parameter<'a> {
     pub(super) name: &'a str,
     pub(super) required: bool,
-    pub(super) schema: &'a Value,
     /// What is said about it.
     pub(super) says: &'a str,
+    schema: &'a Value,
+    root: &'a Value,
 }
 
-/// The parameters a schema declares of those that are `wanted`, required ones first.
-pub(super) fn declared(root: &Value, wanted: impl Fn(&str) -> bool) -> Vec<Declared<'_>> {
+/// The parameters a schema declares, required ones first.
+pub(super) fn parameters(root: &Value) -> Vec<Parameter<'_>> {
     let whole = follow(root, root, 0);
     let required = whole.get("required").and_then(Value::as_array);
     let required: Vec<_> = required.into_iter().flatten().filter_map(Value::as_str).collect();
-    let all = properties(whole, root).into_iter().filter(|(name, _)| wanted(name)).take(PARAMETERS);
-    let mut out: Vec<_> = all
-        .map(|(name, sub)| {
-            let (schema, required) = (follow(sub, root, 0), required.contains(&name));
-            let says = schema.get("description").or_else(|| sub.get("description"));
-            let says = says.and_then(Value::as_str).unwrap_or_default();
-            Declared { name, required, schema, says }
+    let all = properties(whole, root).into_iter().take(PARAMETERS).map(|(name, sub)| {
+        let (schema, required) = (follow(sub, root, 0), required.contains(&name));
+        let says = schema.get("description").or_else(|| sub.get("description"));
+        let says = says.and_then(Value::as_str).unwrap_or_default();
+        Parameter { name, required, says, schema, root }
+    });
+    let mut all: Vec<_> = all.collect();
+    all.sort_by_key(|parameter| !parameter.required);
+    all
+}
+
+/// What a prompt takes, as the schema of a tool would say it: its arguments are strings.
+pub(super) fn of_prompt(prompt: &Prompt) -> Value {
+    let all = prompt.arguments.iter();
+    let required: Vec<_> = all.clone().filter(|one| one.required).map(|one| &one.name).collect();
+    let properties: Map<String, Value> = all
+        .map(|one| {
+            let schema = json!({"type": "string", "description": one.description});
+            (one.name.to_string(), schema)
         })
         .collect();
-    out.sort_by_key(|parameter| !parameter.required);
+    json!({"properties": properties, "required": required, "additionalProperties": false})
+}
+
+impl Parameter<'_> {
+    /// The values it may have, when they are few.
+    pub(super) fn choices(&self) -> Vec<String> {
+        match self.schema.get("enum").and_then(Value::as_array) {
+            Some(values) => values.iter().take(PARAMETERS).map(word).collect(),
+            None if types(self.schema, self.root) == ["boolean"] => {
+                ["true", "false"].map(str::to_owned).to_vec()
+            }
+            None => Vec::new(),
+        }
+    }
+
+    /// What it takes, short enough for a line: the values that are allowed, or the types.
+    fn kind(&self) -> String {
+        /// Longest, in characters.
+        const LONGEST: usize = 48;
+        let words: Vec<String> = match self.schema.get("enum").and_then(Value::as_array) {
+            Some(values) => values.iter().map(word).collect(),
+            None => {
+                let mut all = types(self.schema, self.root);
+                all.dedup();
+                all.into_iter().filter(|name| *name != "null").map(|name| self.of(name)).collect()
+            }
+        };
+        let kind = if words.is_empty() { "json".to_owned() } else { words.join("|") };
+        SafeText::cut(&kind, LONGEST).to_string()
+    }
+
+    /// A type; an array says what it holds.
+    fn of(&self, name: &str) -> String {
+        let items = self.schema.get("items").filter(|_| name == "array");
+        match items.map(|items| types(items, self.root)).as_deref() {
+            Some([one]) => format!("{one}[]"),
+            _ => name.to_owned(),
+        }
+    }
+}
+
+/// A line for each parameter of a schema, indented below its tool.
+pub(super) fn write_parameters(out: &mut String, schema: &Value) {
+    let rows = parameters(schema).into_iter().map(|parameter| {
+        let star = if parameter.required { "*" } else { "" };
+        let name = format!("{}{star}", SafeText::cut(parameter.name, 60));
+        (name, parameter.kind(), first_line(parameter.says))
+    });
+    let rows: Vec<_> = rows.collect();
+    let names = rows.iter().map(|row| row.0.chars().count()).max().unwrap_or(0).min(32);
+    let kinds = rows.iter().map(|row| row.1.chars().count()).max().unwrap_or(0).min(24);
+    for (name, kind, says) in rows {
+        let line = format!("      {name:names$}  {kind:kinds$}  {says}");
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+}
+
+/// The first line of a description, cut at 80 characters.
+pub(super) fn first_line(text: &str) -> SafeText {
+    let line = text.split(['\n', '⏎']).map(str::trim).find(|line| !line.is_empty());
+    SafeText::cut(line.unwrap_or_default(), 80)
+}
+
+/// `math.add a=NUMBER [note=STRING]`: how a tool is called.
+pub(super) fn usage(name: &str, schema: &Value) -> String {
+    let mut out = SafeText::line(name).to_string();
+    for parameter in parameters(schema) {
+        let types = ["string", "integer", "number", "boolean", "object", "array", "json"];
+        let (name, kind) = (SafeText::cut(parameter.name, 60), parameter.kind());
+        let kind = if types.contains(&kind.as_str()) { kind.to_uppercase() } else { kind };
+        let (open, close) = if parameter.required { ("", "") } else { ("[", "]") };
+        let _ = write!(out, " {open}{name}={kind}{close}");
+    }
     out
 }
 
 /// Follows local references.
-pub(super) fn follow<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> &'a Value {
+fn follow<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> &'a Value {
     let reference = schema.get("$ref").and_then(Value::as_str).and_then(|r| r.strip_prefix('#'));
     match reference.and_then(|pointer| root.pointer(pointer)) {
         Some(target) if depth < 16 => follow(target, root, depth + 1),
@@ -156,12 +246,12 @@ pub(super) fn follow<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> &'
 }
 
 /// A value without the quotes of a text.
-pub(super) fn word(value: &Value) -> String {
+fn word(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// The JSON types a schema accepts, as far as it says.
-pub(super) fn types<'a>(schema: &'a Value, root: &'a Value) -> Vec<&'a str> {
+fn types<'a>(schema: &'a Value, root: &'a Value) -> Vec<&'a str> {
     let mut out = Vec::new();
     collect_types(schema, root, 0, &mut out);
     out
@@ -274,7 +364,6 @@ fn is_whole(value: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn typed(pairs: &[&str]) -> Result<Value, Vec<String>> {
         let schema = json!({"type": "object", "additionalProperties": false, "properties": {
@@ -329,5 +418,34 @@ mod tests {
         let value = arguments(base, &pairs, &json!({"type": "object"}));
         assert_eq!(value, Ok(json!({"a": 2, "b": {"c": 2}, "n": "null", "l": [1], "t": "x y"})));
         assert!(arguments(Some(json!([1])), &[], &json!({})).is_err());
+    }
+
+    #[test]
+    fn a_schema_is_told_in_a_line_for_each_parameter() {
+        let schema = json!({
+            "type": "object",
+            "required": ["city"],
+            "properties": {
+                "days": {"type": "integer", "description": "How many\u{1b}[2J"},
+                "unit": {"enum": ["C", "F"]},
+                "city": {"$ref": "#/$defs/city"},
+                "tags": {"type": "array", "items": {"type": "string"}},
+                "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+                "any": true
+            },
+            "$defs": {"city": {"type": "string", "description": "Where"}}
+        });
+        let mut out = String::new();
+        write_parameters(&mut out, &schema);
+        let lines: Vec<&str> = out.lines().map(str::trim).collect();
+        assert_eq!(lines[0], "city*  string    Where");
+        assert!(lines[1].starts_with("days   integer   How many␛"), "{out}");
+        assert_eq!(lines[2..], ["unit   C|F", "tags   string[]", "note   string", "any    json"]);
+        assert_eq!(
+            usage("weather.forecast", &schema),
+            "weather.forecast city=STRING [days=INTEGER] [unit=C|F] [tags=string[]] [note=STRING] \
+             [any=JSON]"
+        );
+        assert!(parameters(&json!(true)).is_empty());
     }
 }

@@ -1,33 +1,73 @@
-//! What servers with `"start": "onDemand"` offer while they sleep: the definitions of their last
-//! session, kept in the folder `definitions` of the state folder by what the server is reached by;
-//! else those of the lock file beside the configuration.
+//! What servers offered in their last session, kept in the folder `definitions` of the state folder
+//! by what a server is reached by: for those that sleep (`"start": "onDemand"`, else from the lock
+//! file beside the configuration), for choosing the server of a tool, and for names in the shell.
 
+use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
 use crate::base::SafeText;
 use crate::base::file::StateFile;
-use crate::config::{Environment, ServerConfig};
-use crate::deck::files::json;
+use crate::config::{Environment, McpConfig, ServerConfig};
+use crate::deck::files::{self, json};
 use crate::deck::lock::{self, Lock, LockedServer};
 use crate::host::policy::Digest;
 use crate::host::server::memory::{Definitions, Memory};
+use crate::host::{HostView, ServerState};
 use crate::mcp::session::FetchedList;
 use crate::mcp::{Capabilities, Era, ListKind, SessionView};
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 32 << 20;
+/// Most servers that are kept.
+const MOST: usize = 500;
 
-/// See the module.
-pub(super) struct Kept {
+/// What servers offered. Nothing where there is no state folder.
+pub struct Kept {
     folder: Option<PathBuf>,
 }
 
 impl Kept {
-    pub(super) fn of(env: &Environment) -> Self {
+    /// What is kept here.
+    pub fn of(env: &Environment) -> Self {
         Self { folder: env.state_dir.as_ref().map(|state| state.join("definitions")) }
+    }
+
+    /// The lists of a server as it was last seen, and how long ago that was.
+    pub fn lists(&self, config: &ServerConfig) -> Option<(Capabilities, Duration)> {
+        let file = self.file(config)?;
+        let seen = file.path().metadata().ok()?.modified().ok()?;
+        let known: Definitions = file.load(json)?;
+        Some((known.capabilities, seen.elapsed().ok()?))
+    }
+
+    /// Keeps what the servers of configuration files offer now. One that could not be started keeps
+    /// what it offered before, if anything: that it was asked in vain is known too.
+    pub fn remember(&self, config: &McpConfig, view: &HostView) {
+        for (name, server) in &config.servers {
+            let Some(now) =
+                view.servers.get(name).filter(|_| !server.at.file.as_os_str().is_empty())
+            else {
+                continue;
+            };
+            let known = match (now.state, now.session.as_deref()) {
+                (ServerState::Ready, Some(about)) => {
+                    let (about, capabilities) = (about.clone(), (*now.capabilities).clone());
+                    Some(Definitions { about, capabilities })
+                }
+                (ServerState::Unavailable, _) => {
+                    let before = self.file(server).and_then(|file| file.load(json));
+                    let (about, capabilities) =
+                        (about(&LockedServer::default()), Capabilities::default());
+                    before.or(Some(Definitions { about, capabilities }))
+                }
+                _ => None,
+            };
+            known.iter().for_each(|known| self.keep(server, known));
+        }
     }
 
     fn file(&self, config: &ServerConfig) -> Option<StateFile> {
@@ -38,16 +78,27 @@ impl Kept {
 
 impl Memory for Kept {
     fn recall(&self, config: &ServerConfig) -> Option<Definitions> {
-        self.file(config).and_then(|file| file.load(json)).or_else(|| locked(config))
+        let known: Option<Definitions> = self.file(config).and_then(|file| file.load(json));
+        // One that was never up has no lists.
+        known
+            .filter(|known| known.capabilities != Capabilities::default())
+            .or_else(|| locked(config))
     }
 
     fn keep(&self, config: &ServerConfig, definitions: &Definitions) {
         let Some(file) = self.file(config) else { return };
         let text = serde_json::to_vec(definitions).unwrap_or_default();
-        if file.bytes().is_ok_and(|kept| kept.as_ref() == Some(&text)) {
-            return;
-        }
-        if let Err(error) = file.write(&text) {
+        let kept = match file.bytes() {
+            Ok(Some(kept)) if kept == text => file
+                .open(OpenOptions::new().write(true))
+                .and_then(|file| file.set_modified(SystemTime::now())),
+            Ok(Some(_)) => file.write(&text),
+            _ => {
+                self.folder.iter().for_each(|folder| _ = files::newest(folder, MOST - 1));
+                file.write(&text)
+            }
+        };
+        if let Err(error) = kept {
             tracing::warn!(server = %config.name, %error, "what it offers is not kept");
         }
     }

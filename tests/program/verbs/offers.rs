@@ -1,5 +1,7 @@
 //! What is remembered of servers: which one has a tool, and how words go on in the shell.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::{AT_MOST, bench, run};
@@ -61,9 +63,9 @@ fn a_changed_entry_is_another_server() {
     let done = run(&bench, &["call", "add", "a=1", "b=2"]);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(marker_started(&bench), "nothing is known of it: {done:?}");
-    let folder = bench.path().join(".state/mcpdeck/offers");
+    let folder = bench.path().join(".state/mcpdeck/definitions");
     let files: Vec<_> = std::fs::read_dir(folder).expect("a folder").flatten().collect();
-    assert_eq!(files.len(), 3);
+    assert_eq!(files.len(), 4, "the old entry of calc, the new one, and the others");
     for file in files {
         let text = std::fs::read_to_string(file.path()).expect("text");
         assert!(!text.contains("a-new-secret"), "{text}");
@@ -74,13 +76,12 @@ fn a_changed_entry_is_another_server() {
 fn old_or_broken_memories_are_none() {
     let bench = bench();
     assert_eq!(run(&bench, &["list"]).code, Some(3));
-    let folder = bench.path().join(".state/mcpdeck/offers");
+    let folder = bench.path().join(".state/mcpdeck/definitions");
     let files = || std::fs::read_dir(&folder).expect("a folder").flatten().map(|f| f.path());
     for file in files() {
-        let text = std::fs::read_to_string(&file).expect("text");
-        let mut offers: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        offers["asked"] = json!(offers["asked"].as_u64().expect("seconds") - 25 * 3600);
-        std::fs::write(&file, offers.to_string()).expect("written");
+        let yesterday = std::time::SystemTime::now() - Duration::from_hours(25);
+        let file = std::fs::File::options().write(true).open(file).expect("a file");
+        file.set_modified(yesterday).expect("an older time");
     }
     marker_started(&bench);
     assert_eq!(run(&bench, &["call", "add", "a=1", "b=2"]).code, Some(0));
