@@ -3,7 +3,7 @@
 use super::again::Again;
 use super::args::{Common, OneServer};
 use super::load::{self, LeftOut, Source};
-use super::output::{Done, Exit, Progress};
+use super::output::{Exit, Progress};
 use super::{output, recording, signals};
 use crate::base::human::Dur;
 use crate::base::{SafeText, ServerName};
@@ -251,7 +251,7 @@ pub fn exit_of(error: &Error) -> Exit {
 }
 
 /// Says what went wrong, if it did.
-pub fn ended(done: Result<Exit, Error>) -> Done {
+pub fn ended<T>(done: Result<T, Error>) -> Result<T, Exit> {
     done.map_err(|error| {
         complain(&error);
         exit_of(&error)

@@ -1,6 +1,5 @@
 //! `call`, `read`, `prompt` and `request`: one operation of one server.
 
-use std::fmt::Write as _;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,12 +7,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::again::Again;
-use super::args::{AskArgs, CallArgs, Common, OneServer, PromptArgs, ReadArgs, RequestArgs};
+use super::args::{AskArgs, CallArgs, Common, PromptArgs, ReadArgs, RequestArgs};
 use super::deck::{Job, Need, Scene};
 use super::outcome::{Aside, Format, Printer};
-use super::output::Exit;
+use super::output::{Done, Exit};
 use super::{deck, output, values};
-use crate::base::{SafeText, ServerName};
+use crate::base::ServerName;
 use crate::check::answers::Script;
 use crate::check::jsonc::Written;
 use crate::deck::saved::FILE_NAME;
@@ -25,72 +24,62 @@ use crate::telemetry::Telemetry;
 
 /// What every operation has.
 struct Operation<'a> {
-    common: &'a Common,
-    one: &'a OneServer,
+    again: Again<'a>,
     telemetry: &'a Telemetry,
-    format: Format,
-    /// Where a result goes instead of stdout.
-    file: Option<&'a Path>,
+    printer: Printer<'a>,
     answers: Script,
-    /// Deadline instead of the server's.
-    timeout: Option<Duration>,
-    validation: Validation,
+    options: CallOptions,
 }
 
 /// `mcpdeck call`
-pub fn call(common: &Common, args: &CallArgs, telemetry: &Telemetry) -> Exit {
+pub fn call(common: &Common, args: &CallArgs, telemetry: &Telemetry) -> Done {
     if args.list {
         return list_saved(common, args);
     }
     let name = args.name.as_deref().unwrap_or_default();
-    let mut operation = Operation::new(common, &args.ask, telemetry);
-    operation.file = args.output.as_deref();
-    operation.validation = if args.force { Validation::Force } else { Validation::Enforce };
-    let printer = operation.printer("tool", name);
-    let done = words(&args.arguments).and_then(|words| {
-        operation.answers = scripted(&args.ask)?;
-        if name.starts_with('@') {
-            again(operation, name, words)
-        } else {
-            Ok(tool(operation, name, words))
-        }
-    });
-    done.unwrap_or_else(|error| printer.failure(&error))
+    let mut operation = Operation::new(common, &args.ask, telemetry, ("tool", name))?;
+    operation.printer.file = args.output.as_deref();
+    if args.force {
+        operation.options.validation = Validation::Force;
+    }
+    let words = operation.printer.need(words(&args.arguments))?;
+    if name.starts_with('@') { again(operation, name, words) } else { Ok(tool(operation, words)) }
 }
 
 /// Makes a saved call; the words of the command line replace its arguments key by key.
-fn again(mut operation: Operation<'_>, name: &str, mut words: Words) -> Result<Exit, Error> {
-    let call = find(operation.common, name)?;
+fn again(mut operation: Operation<'_>, name: &str, mut words: Words) -> Done {
+    let printer = operation.printer;
+    let call = printer.need(find(operation.again.common, name))?;
     let mut base = call.arguments;
     match words.base.take() {
         None => {}
         Some(Value::Object(more)) => base.extend(more),
-        Some(_) => return Err(invalid("arguments must be a JSON object")),
+        Some(_) => return Err(printer.failure(&invalid("arguments must be a JSON object"))),
     }
     let empty = base.is_empty() && words.pairs.is_empty();
     words.base = Some(Value::Object(base));
     // What is said on the command line goes before what was saved.
-    let seconds = call.timeout.filter(|_| operation.common.timeout.is_none());
-    operation.timeout = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
+    let seconds = call.timeout.filter(|_| operation.again.common.timeout.is_none());
+    operation.options.timeout = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
     if call.force {
-        operation.validation = Validation::Force;
+        operation.options.validation = Validation::Force;
     }
     Ok(match &call.target {
-        SavedTarget::Tool { tool: name } => tool(operation, name, words),
-        SavedTarget::Prompt { prompt: name } => prompt_of(operation, name, words),
+        SavedTarget::Tool { tool: name } => tool(operation.of("tool", name), words),
+        SavedTarget::Prompt { prompt: name } => prompt_of(operation.of("prompt", name), words),
         SavedTarget::Resource { .. } if !empty => {
-            return Err(invalid("a saved resource takes no arguments"));
+            printer.failure(&invalid("a saved resource takes no arguments"))
         }
         SavedTarget::Resource { resource, server } => {
-            resource_of(operation, resource, server.as_deref())
+            resource_of(operation.of("uri", resource), server.as_deref())
         }
     })
 }
 
-fn tool(operation: Operation<'_>, name: &str, words: Words) -> Exit {
-    let printer = operation.printer("tool", name);
-    let (options, again) = (operation.options(), operation.again());
-    operation.run(printer, Need::Owner(TargetKind::Tool, name.to_owned()), async |host| {
+fn tool(operation: Operation<'_>, words: Words) -> Exit {
+    let (name, options, again) =
+        (operation.printer.target, operation.options.clone(), operation.again);
+    operation.run(Need::Owner(TargetKind::Tool, name.to_owned()), async |host| {
         let prepared = prepare(host, again, (name, &words))?;
         let Prepared { canonical, server, arguments, takes } = prepared;
         let options = CallOptions { server: Some(server), ..options.clone() };
@@ -103,41 +92,32 @@ fn tool(operation: Operation<'_>, name: &str, words: Words) -> Exit {
 }
 
 impl<'a> Operation<'a> {
-    /// Without answers, deadline and force.
-    fn new(common: &'a Common, args: &'a AskArgs, telemetry: &'a Telemetry) -> Self {
-        let (one, format) = (&args.one, args.json.into());
-        let (answers, validation) = (Script::default(), Validation::Enforce);
-        Self { common, one, telemetry, format, file: None, answers, timeout: None, validation }
+    /// Of what was asked for: its kind and its name.
+    fn new(
+        common: &'a Common,
+        args: &'a AskArgs,
+        telemetry: &'a Telemetry,
+        (noun, target): (&'static str, &'a str),
+    ) -> Result<Self, Exit> {
+        let again = Again { common, one: &args.one };
+        let printer = Printer { noun, target, format: args.json.into(), file: None };
+        let answers = args.answers.as_deref().map(Script::load).transpose().map_err(invalid);
+        let answers = printer.need(answers)?.unwrap_or_default();
+        let options = CallOptions { origin: Origin::Cli, ..CallOptions::default() };
+        Ok(Self { again, telemetry, printer, answers, options })
     }
 
-    const fn printer<'b>(&self, noun: &'static str, target: &'b str) -> Printer<'b>
+    /// The same of something else.
+    fn of<'b>(self, noun: &'static str, target: &'b str) -> Operation<'b>
     where
         'a: 'b,
     {
-        Printer { noun, target, format: self.format, file: self.file }
-    }
-
-    const fn again(&self) -> Again<'a> {
-        Again { common: self.common, one: self.one }
-    }
-
-    fn options(&self) -> CallOptions {
-        CallOptions {
-            origin: Origin::Cli,
-            timeout: self.timeout,
-            validation: self.validation,
-            ..CallOptions::default()
-        }
+        Operation { printer: Printer { noun, target, ..self.printer }, ..self }
     }
 
     /// Does `work` over a host with the servers that are needed, and tells how it went.
-    fn run(
-        self,
-        printer: Printer<'_>,
-        need: Need,
-        work: impl AsyncFn(&Host) -> Result<CallOutcome, Error>,
-    ) -> Exit {
-        let Self { common, one, telemetry, answers, .. } = self;
+    fn run(self, need: Need, work: impl AsyncFn(&Host) -> Result<CallOutcome, Error>) -> Exit {
+        let Self { again: Again { common, one }, telemetry, printer, answers, .. } = self;
         let job = Job { common, one, need, answers: answers.clone(), telemetry };
         let done = deck::run(job, async |scene| {
             let (host, began) = (scene.host, Instant::now());
@@ -222,25 +202,20 @@ fn found<T>(
 }
 
 /// `mcpdeck read`
-pub fn read(common: &Common, args: &ReadArgs, telemetry: &Telemetry) -> Exit {
-    let mut operation = Operation::new(common, &args.ask, telemetry);
-    operation.file = args.output.as_deref();
-    match scripted(&args.ask) {
-        Ok(answers) => operation.answers = answers,
-        Err(error) => return operation.printer("uri", &args.uri).failure(&error),
-    }
-    resource_of(operation, &args.uri, args.server.as_deref())
+pub fn read(common: &Common, args: &ReadArgs, telemetry: &Telemetry) -> Done {
+    let mut operation = Operation::new(common, &args.ask, telemetry, ("uri", &args.uri))?;
+    operation.printer.file = args.output.as_deref();
+    Ok(resource_of(operation, args.server.as_deref()))
 }
 
-fn resource_of(operation: Operation<'_>, uri: &str, server: Option<&str>) -> Exit {
-    let printer = operation.printer("uri", uri);
+fn resource_of(operation: Operation<'_>, server: Option<&str>) -> Exit {
+    let (uri, again) = (operation.printer.target, operation.again);
     let need = match server {
         Some(server) => Need::Servers(vec![server.to_owned()]),
         None => Need::Owner(TargetKind::Resource, uri.to_owned()),
     };
-    let options = CallOptions { server: server.map(ServerName::new), ..operation.options() };
-    let again = operation.again();
-    operation.run(printer, need, async |host| {
+    let options = CallOptions { server: server.map(ServerName::new), ..operation.options.clone() };
+    operation.run(need, async |host| {
         let outcome = host.get_resource_with(uri, options.clone()).await;
         let missing = outcome.as_ref().is_err_and(|error| error.code == ErrorCode::ToolNotFound);
         if missing { found((host, again), uri, outcome) } else { outcome }
@@ -248,23 +223,19 @@ fn resource_of(operation: Operation<'_>, uri: &str, server: Option<&str>) -> Exi
 }
 
 /// `mcpdeck request`
-pub fn request(common: &Common, args: &RequestArgs, telemetry: &Telemetry) -> Exit {
-    let mut operation = Operation::new(common, &args.ask, telemetry);
-    operation.format = if args.ask.json { Format::Json } else { Format::Result };
-    let printer = operation.printer("method", &args.method);
+pub fn request(common: &Common, args: &RequestArgs, telemetry: &Telemetry) -> Done {
+    let mut operation = Operation::new(common, &args.ask, telemetry, ("method", &args.method))?;
+    operation.printer.format = if args.ask.json { Format::Json } else { Format::Result };
     let params = words(&args.params).and_then(|words| {
         let given = words.base.is_some() || !words.pairs.is_empty();
         let params = values::arguments(words.base, &words.pairs, &Value::Null);
         let params = params.map_err(|wrong| invalid(wrong.join("; ")))?;
-        operation.answers = scripted(&args.ask)?;
         Ok(given.then_some(params))
     });
-    let params = match params {
-        Ok(params) => params,
-        Err(error) => return printer.failure(&error),
-    };
-    let options = operation.options();
-    operation.run(printer, Need::Servers(args.server.iter().cloned().collect()), async |host| {
+    let params = operation.printer.need(params)?;
+    let options = operation.options.clone();
+    let need = Need::Servers(args.server.iter().cloned().collect());
+    Ok(operation.run(need, async |host| {
         let names: Vec<_> = host.snapshot().servers.keys().cloned().collect();
         let server = match (&args.server, names.as_slice()) {
             (Some(server), _) => ServerName::new(server),
@@ -276,24 +247,20 @@ pub fn request(common: &Common, args: &RequestArgs, telemetry: &Telemetry) -> Ex
             }
         };
         host.request(&server, &args.method, params.clone(), options.clone()).await
-    })
+    }))
 }
 
 /// `mcpdeck prompt`
-pub fn prompt(common: &Common, args: &PromptArgs, telemetry: &Telemetry) -> Exit {
-    let mut operation = Operation::new(common, &args.ask, telemetry);
-    let printer = operation.printer("prompt", &args.name);
-    let done = words(&args.arguments).and_then(|words| {
-        operation.answers = scripted(&args.ask)?;
-        Ok(prompt_of(operation, &args.name, words))
-    });
-    done.unwrap_or_else(|error| printer.failure(&error))
+pub fn prompt(common: &Common, args: &PromptArgs, telemetry: &Telemetry) -> Done {
+    let operation = Operation::new(common, &args.ask, telemetry, ("prompt", &args.name))?;
+    let words = operation.printer.need(words(&args.arguments))?;
+    Ok(prompt_of(operation, words))
 }
 
-fn prompt_of(operation: Operation<'_>, name: &str, words: Words) -> Exit {
-    let printer = operation.printer("prompt", name);
-    let (options, again) = (operation.options(), operation.again());
-    operation.run(printer, Need::Owner(TargetKind::Prompt, name.to_owned()), async |host| {
+fn prompt_of(operation: Operation<'_>, words: Words) -> Exit {
+    let (name, options, again) =
+        (operation.printer.target, operation.options.clone(), operation.again);
+    operation.run(Need::Owner(TargetKind::Prompt, name.to_owned()), async |host| {
         let (server, prompt) = found((host, again), name, host.find_prompt(name))?;
         let schema = values::of_prompt(&prompt);
         let arguments = values::arguments(words.base.clone(), &words.pairs, &schema)
@@ -310,12 +277,6 @@ fn prompt_of(operation: Operation<'_>, name: &str, words: Words) -> Exit {
         let options = CallOptions { server: Some(server), ..options.clone() };
         host.get_prompt_with(&canonical, arguments, options).await
     })
-}
-
-/// The answers of `--answers FILE`; none deny everything.
-fn scripted(args: &AskArgs) -> Result<Script, Error> {
-    let script = args.answers.as_deref().map(Script::load).transpose();
-    script.map_err(invalid).map(Option::unwrap_or_default)
 }
 
 fn invalid(message: impl Into<String>) -> Error {
@@ -383,63 +344,39 @@ pub fn saved_calls(common: &Common) -> SavedCalls {
 }
 
 fn load_saved(common: &Common) -> Result<(PathBuf, SavedCalls), Error> {
-    let env = super::load::environment(common).map_err(|all| {
-        let mut error = Error::new(ErrorCode::Configuration, "the environment cannot be used");
-        error.diagnostics = all;
-        error
-    })?;
+    let env = super::load::environment(common).map_err(deck::refused)?;
     let path = saved_path(super::load::files(common, &env).last().map(PathBuf::as_path));
     let calls = SavedCalls::load(&path).map_err(invalid)?;
     Ok((path, calls))
 }
 
 /// `mcpdeck call --list`
-fn list_saved(common: &Common, args: &CallArgs) -> Exit {
-    let (path, saved) = match load_saved(common) {
-        Ok(found) => found,
-        Err(error) => {
-            deck::complain(&error);
-            return Exit::Usage;
-        }
-    };
+fn list_saved(common: &Common, args: &CallArgs) -> Done {
+    let (path, saved) = deck::ended(load_saved(common))?;
     if args.ask.json {
         let object = json!({"path": crate::base::text::path::spelled(&path), "calls": saved.calls});
-        return output::json_line(&object, Exit::Ok);
+        return Ok(output::json_line(&object, Exit::Ok));
     }
     if saved.calls.is_empty() {
         output::complain(&format!("{} has no calls", path.display()));
-        return Exit::Ok;
+        return Ok(Exit::Ok);
     }
-    output::print(&table(&saved), Exit::Ok)
+    Ok(output::print(&table(&saved), Exit::Ok))
 }
 
 fn table(saved: &SavedCalls) -> String {
-    let rows: Vec<[String; 3]> = saved
-        .calls
-        .iter()
-        .map(|(name, call)| {
-            let (kind, target) = match &call.target {
-                SavedTarget::Tool { tool } => ("tool", tool.clone()),
-                SavedTarget::Prompt { prompt } => ("prompt", prompt.clone()),
-                SavedTarget::Resource { resource, server: None } => ("resource", resource.clone()),
-                SavedTarget::Resource { resource, server: Some(server) } => {
-                    ("resource", format!("{resource} of {server}"))
-                }
-            };
-            // Values may be anybody's business; the names of the arguments tell calls apart.
-            let keys: Vec<&str> = call.arguments.keys().map(String::as_str).collect();
-            let row = [format!("@{name}"), format!("{kind} {target}"), keys.join(", ")];
-            row.map(|cell| SafeText::line(&cell).to_string())
-        })
-        .collect();
-    let width = |column: usize| {
-        let widths = rows.iter().map(|row| row[column].chars().count());
-        widths.max().unwrap_or(0).min(48)
-    };
-    let (first, second) = (width(0), width(1));
-    rows.iter().fold(String::new(), |mut out, [name, target, keys]| {
-        let row = format!("{name:first$}  {target:second$}  {keys}");
-        let _ = writeln!(out, "{}", row.trim_end());
-        out
-    })
+    let rows = saved.calls.iter().map(|(name, call)| {
+        let target = match &call.target {
+            SavedTarget::Tool { tool } => format!("tool {tool}"),
+            SavedTarget::Prompt { prompt } => format!("prompt {prompt}"),
+            SavedTarget::Resource { resource, server: None } => format!("resource {resource}"),
+            SavedTarget::Resource { resource, server: Some(server) } => {
+                format!("resource {resource} of {server}")
+            }
+        };
+        // Values may be anybody's business; the names of the arguments tell calls apart.
+        let keys: Vec<&str> = call.arguments.keys().map(String::as_str).collect();
+        [format!("@{name}"), target, keys.join(", ")]
+    });
+    output::table("", rows)
 }

@@ -1,12 +1,13 @@
 //! The outcome of one operation as text or as one JSON object, secrets masked.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use indexmap::IndexMap;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::args::Common;
@@ -76,12 +77,9 @@ impl Aside {
     /// Names on stderr every request that was refused: a result made without it reads like any
     /// other.
     fn complain(&self) {
-        let mut denied: Vec<((&str, &str), usize)> = Vec::new();
+        let mut denied: IndexMap<(&str, &str), usize> = IndexMap::new();
         for (server, method) in &self.denied {
-            match denied.iter_mut().find(|(one, _)| *one == (server, method)) {
-                Some((_, times)) => *times += 1,
-                None => denied.push(((server, method), 1)),
-            }
+            *denied.entry((server.as_str(), method.as_str())).or_default() += 1;
         }
         for ((server, method), times) in denied {
             let method = SafeText::cut(method, 60);
@@ -130,14 +128,13 @@ impl Printer<'_> {
         }
         if self.format == Format::Json {
             let object = Object {
-                printer: self,
                 server: Some(&outcome.server),
                 result: Some(&outcome.result),
-                error: None,
                 findings: findings_of(outcome),
-                warnings: &outcome.guard_warnings,
-                times: (outcome.duration, outcome.waiting),
-                denied: &aside.denied,
+                guard_warnings: &outcome.guard_warnings,
+                duration_ms: outcome.duration.as_millis() as u64,
+                waiting_ms: outcome.waiting.as_millis() as u64,
+                ..self.object(aside)
             };
             let text = masked(&(safe::compact(&object) + "\n"), hidden);
             return self.write(text.as_bytes(), exit);
@@ -180,6 +177,11 @@ impl Printer<'_> {
         }
     }
 
+    /// What is needed before a server is asked; else says what went wrong.
+    pub fn need<T>(&self, done: Result<T, Error>) -> Result<T, Exit> {
+        done.map_err(|error| self.failure(&error))
+    }
+
     /// Prints what went wrong before a server could ask for anything.
     pub fn failure(&self, error: &Error) -> Exit {
         self.failed(error, &Aside::default())
@@ -191,49 +193,34 @@ impl Printer<'_> {
             deck::complain(error);
             return exit;
         }
-        let object = Object {
-            printer: self,
-            server: error.server.as_ref(),
-            result: None,
-            error: Some(error_json(error)),
-            findings: Vec::new(),
-            warnings: &[],
-            times: (aside.took, Duration::ZERO),
-            denied: &aside.denied,
-        };
-        output::json_line(&object, exit)
+        let (server, error) = (error.server.as_ref(), Some(error_json(error)));
+        let duration_ms = aside.took.as_millis() as u64;
+        output::json_line(&Object { server, error, duration_ms, ..self.object(aside) }, exit)
+    }
+
+    fn object<'a>(&'a self, aside: &Aside) -> Object<'a> {
+        let denied = aside.denied.iter().map(|(_, method)| SafeText::cut(method, 60)).collect();
+        let target = BTreeMap::from([(self.noun, self.target)]);
+        Object { target, denied, ..Object::default() }
     }
 }
 
 /// What is printed as JSON. The result is written as it lies there: an answer of millions of values
 /// that is kept as text never becomes a tree, which would take fifty times as much memory.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Object<'a> {
-    printer: &'a Printer<'a>,
     server: Option<&'a ServerName>,
+    /// What was asked for, by its kind.
+    #[serde(flatten)]
+    target: BTreeMap<&'a str, &'a str>,
     result: Option<&'a Payload>,
     error: Option<Value>,
     findings: Vec<Value>,
-    warnings: &'a [Violation],
-    /// In all, and of that waiting for a person.
-    times: (Duration, Duration),
-    denied: &'a [(String, String)],
-}
-
-impl Serialize for Object<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(9))?;
-        map.serialize_entry("server", &self.server)?;
-        map.serialize_entry(self.printer.noun, self.printer.target)?;
-        map.serialize_entry("result", &self.result)?;
-        map.serialize_entry("error", &self.error)?;
-        map.serialize_entry("findings", &self.findings)?;
-        map.serialize_entry("guardWarnings", &self.warnings)?;
-        map.serialize_entry("durationMs", &(self.times.0.as_millis() as u64))?;
-        map.serialize_entry("waitingMs", &(self.times.1.as_millis() as u64))?;
-        let denied = self.denied.iter().map(|(_, method)| SafeText::cut(method, 60));
-        map.serialize_entry("denied", &denied.collect::<Vec<_>>())?;
-        map.end()
-    }
+    guard_warnings: &'a [Violation],
+    duration_ms: u64,
+    waiting_ms: u64,
+    denied: Vec<SafeText>,
 }
 
 /// What was found about one call.

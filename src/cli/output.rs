@@ -85,6 +85,27 @@ pub fn colour(choice: ColorChoice) -> bool {
     }
 }
 
+/// Rows in columns, the last as wide as it wants to be; every cell made safe.
+pub fn table<const N: usize>(indent: &str, rows: impl IntoIterator<Item = [String; N]>) -> String {
+    /// Widest column, in characters.
+    const WIDEST: usize = 48;
+    let safe = |row: [String; N]| row.map(|cell| SafeText::line(&cell).to_string());
+    let rows: Vec<[String; N]> = rows.into_iter().map(safe).collect();
+    let widths: [usize; N] = std::array::from_fn(|column| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0).min(WIDEST)
+    });
+    let mut out = String::new();
+    for row in &rows {
+        let mut line = indent.to_owned();
+        for (cell, width) in row.iter().zip(widths) {
+            let _ = write!(line, "{cell:width$}  ");
+        }
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+    out
+}
+
 // Results as text and as bytes. Pure.
 
 /// A result for people: text as it is, everything else named by kind and size.
