@@ -44,7 +44,7 @@ use mcpdeck::config::overview::{SourceFile, values};
 use mcpdeck::config::{Environment, InputConfig, InputKind, load_text};
 use mcpdeck::deck::TrustStore;
 use mcpdeck::deck::trust::Gate;
-use mcpdeck::host::{BuildEnd, Fact, HostView, Record, reload_plan};
+use mcpdeck::host::{BuildEnd, BuildView, DevView, Fact, HostView, Record, reload_plan};
 use mcpdeck::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use mcpdeck::process::ExitView;
 use mcpdeck::tui::app::{App, Setup};
@@ -185,20 +185,20 @@ fn nothing_changed_means_no_frame() {
 #[test]
 fn every_failed_build_is_told_also_when_no_view_showed_it_running() {
     let server: ServerName = "filesystem".into();
-    let end = |code: i32| {
+    let ended = |code: i32, began| {
         let exit = ExitView { code: Some(code), ..ExitView::default() };
-        let (end, took) = (BuildEnd::Failed(exit), std::time::Duration::from_millis(5));
-        Fact::BuildEnded { server: server.clone(), end, took, tail: Vec::new() }
+        let end = Some((BuildEnd::Failed(exit), std::time::Duration::from_millis(5)));
+        let build = Some(BuildView { began, end, tail: Vec::new() });
+        let dev = DevView { changed_at: Some(began), build, ..DevView::default() };
+        let (dev, level) = (Some(Arc::new(dev)), LogLevel::Error);
+        Fact::DevChanged { server: server.clone(), dev, level, what: SafeText::line("failed") }
     };
     let mut view = session("typical");
     let mut app = app("typical");
     let mut at = app.model.now;
     for code in [3, 4, 4] {
-        let changed = Fact::SourcesChanged { server: server.clone(), files: Vec::new(), more: 0 };
-        for fact in [changed, Fact::BuildBegan { server: server.clone() }, end(code)] {
-            at.0 += 1_000;
-            view.apply(&Record { at, seq: 0, fact });
-        }
+        at.0 += 1_000;
+        view.apply(&Record { at, seq: 0, fact: ended(code, at) });
         app.update(Message::Now(at));
         app.update(Message::View(Arc::new(view.clone())));
         let said = format!("build failed: exit code {code}");

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
 use notify::event::{AccessKind, AccessMode};
-use notify::{Event, EventKind};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 /// Symbolic links followed for one file.
 const MAX_LINKS: usize = 40;
@@ -163,6 +163,78 @@ pub(crate) fn remote(_: &Path) -> Option<String> {
     None
 }
 
+/// How changes are noticed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchMode {
+    /// The file system reports them.
+    Events,
+    /// The files are looked at by the clock, for this reason.
+    Polling(String),
+}
+
+/// Whether an event can mean another content. Reading a file is reported too, and our own
+/// reading must not wake us.
+fn is_change(event: &Event) -> bool {
+    match event.kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,
+        EventKind::Access(_) => false,
+        _ => true,
+    }
+}
+
+/// Watches folders, each without what lies deeper, and knows how changes are noticed.
+pub(crate) struct FolderWatch {
+    watcher: Option<RecommendedWatcher>,
+    folders: BTreeSet<PathBuf>,
+    /// How changes are noticed now.
+    pub mode: WatchMode,
+}
+
+impl FolderWatch {
+    /// Gives `hear` each event that can mean another content; `None` when events were lost.
+    pub fn open(poll_only: bool, hear: impl Fn(Option<Event>) + Send + 'static) -> Self {
+        let (mut watcher, mut mode) = (None, WatchMode::Polling("asked for".to_owned()));
+        if !poll_only {
+            let heard = move |event: notify::Result<Event>| match event {
+                Ok(event) if !is_change(&event) => {}
+                event => hear(event.ok()),
+            };
+            match notify::recommended_watcher(heard) {
+                Ok(opened) => (watcher, mode) = (Some(opened), WatchMode::Events),
+                Err(error) => mode = WatchMode::Polling(error.to_string()),
+            }
+        }
+        Self { watcher, folders: BTreeSet::new(), mode }
+    }
+
+    /// Watches these folders, and no others; `remote` says why reports cannot be relied on. Gives
+    /// whether there are new ones.
+    pub fn aim(&mut self, folders: &BTreeSet<PathBuf>, remote: Option<String>) -> bool {
+        let Some(watcher) = &mut self.watcher else { return false };
+        for gone in self.folders.difference(folders) {
+            // It may be deleted already, and its watch with it.
+            let _ = watcher.unwatch(gone);
+        }
+        let (mut watched, mut trouble) = (BTreeSet::new(), remote);
+        for folder in folders {
+            // Known ones too where that costs nothing: a folder made anew under the same name
+            // has no watch.
+            if cfg!(target_os = "linux") || !self.folders.contains(folder) {
+                let failure = watcher.watch(folder, RecursiveMode::NonRecursive).err();
+                if let Some(error) = failure.filter(|_| folder.is_dir()) {
+                    trouble = Some(error.to_string());
+                    break;
+                }
+            }
+            watched.insert(folder.clone());
+        }
+        let has_new = !watched.is_subset(&self.folders);
+        self.folders = watched;
+        self.mode = trouble.map_or(WatchMode::Events, WatchMode::Polling);
+        has_new
+    }
+}
+
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
@@ -213,24 +285,5 @@ mod tests {
         std::fs::write(dir.path().join("g"), "2").expect("written");
         std::fs::rename(dir.path().join("g"), &file).expect("renamed");
         assert_ne!(Fingerprint::of(&file), before);
-    }
-}
-
-/// How changes are noticed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WatchMode {
-    /// The file system reports them.
-    Events,
-    /// The files are looked at by the clock, for this reason.
-    Polling(String),
-}
-
-/// Whether an event can mean another content. Reading a file is reported too, and our own
-/// reading must not wake us.
-pub(crate) fn is_change(event: &Event) -> bool {
-    match event.kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,
-        EventKind::Access(_) => false,
-        _ => true,
     }
 }

@@ -20,7 +20,6 @@ use crate::base::{SafeText, Secret, ServerName, WatchMode};
 use crate::config::overview::{sources, values};
 use crate::config::{self, ConfigChange, Diagnostic, Environment, Loaded, McpConfig, ReloadMode};
 use crate::error::{Error, ErrorCode};
-use crate::host::dev::sources::SourceOptions;
 use crate::host::{Host, HostView, ShutdownReport, Startup, reload_plan};
 
 /// Least time between two looks at what servers offer.
@@ -111,7 +110,7 @@ impl Work {
         }
         let mut host = host.config(passed.config.clone());
         if !files.is_empty() || keep_watching {
-            host = host.follow_sources(SourceOptions { poll_only, ..SourceOptions::default() });
+            host = host.follow_sources(poll_only);
         }
         let host = host.memory(Kept::of(&environment)).initialize().await?;
         let watch = (!files.is_empty()).then(|| {

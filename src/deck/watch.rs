@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
+use notify::Event;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::{Diagnostic, Environment, Loaded, load};
 
-use crate::base::watch::{Fingerprint, Targets, WatchMode, is_change};
+use crate::base::watch::{Fingerprint, FolderWatch, Targets, WatchMode};
 
 /// What was loaded: a state of the files.
 pub type LoadResult = Result<Loaded, Vec<Diagnostic>>;
@@ -87,9 +87,9 @@ impl Watch {
     pub fn start(files: Vec<PathBuf>, env: Environment, options: WatchOptions) -> Self {
         let (sender, states) = mpsc::channel(1);
         let (environment, env) = watch::channel(Arc::new(env));
-        let (mode_sender, mode) = watch::channel(WatchMode::Events);
         let wake = Arc::new(Notify::new());
-        let eyes = Eyes::open(options.poll_only, Arc::clone(&wake), &mode_sender);
+        let eyes = Eyes::open(options.poll_only, Arc::clone(&wake));
+        let (mode_sender, mode) = watch::channel(eyes.watch.mode.clone());
         let task = WatchTask {
             files,
             env,
@@ -129,63 +129,29 @@ impl Drop for Watch {
 
 /// What hears the file system.
 struct Eyes {
-    watcher: Option<RecommendedWatcher>,
+    watch: FolderWatch,
     targets: Arc<Mutex<Targets>>,
 }
 
 impl Eyes {
-    fn open(poll_only: bool, wake: Arc<Notify>, mode: &watch::Sender<WatchMode>) -> Self {
+    fn open(poll_only: bool, wake: Arc<Notify>) -> Self {
         let targets = Arc::new(Mutex::new(Targets::default()));
         let heard = Arc::clone(&targets);
-        let watcher = if poll_only {
-            mode.send_replace(WatchMode::Polling("asked for".to_owned()));
-            None
-        } else {
-            let opened = notify::recommended_watcher(move |event: notify::Result<Event>| {
-                let relevant = match &event {
-                    Ok(event) => is_change(event) && concerns(event, &heard),
-                    // An overflow or an error of the source: look rather than miss.
-                    Err(_) => true,
-                };
-                if relevant {
-                    wake.notify_one();
-                }
-            });
-            opened.map_err(|e| mode.send_replace(WatchMode::Polling(e.to_string()))).ok()
-        };
-        Self { watcher, targets }
+        let watch = FolderWatch::open(poll_only, move |event| {
+            // Of what was lost nothing is known: look rather than miss.
+            if event.is_none_or(|event| concerns(&event, &heard)) {
+                wake.notify_one();
+            }
+        });
+        Self { watch, targets }
     }
 
     /// Watches the folders of `wanted`, and no others.
-    fn aim(&mut self, wanted: Targets, mode: &watch::Sender<WatchMode>) {
+    fn aim(&mut self, wanted: Targets) {
         // The lock is given back before the watcher is spoken to: it answers from the thread
         // that also asks for this lock to judge an event.
-        let before = {
-            let mut current = self.targets.lock();
-            std::mem::replace(&mut *current, wanted.clone())
-        };
-        let Some(watcher) = &mut self.watcher else { return };
-        for gone in before.folders.difference(&wanted.folders) {
-            // It may be deleted already, and its watch with it.
-            let _ = watcher.unwatch(gone);
-        }
-        let mut trouble = wanted.remote.clone();
-        for folder in &wanted.folders {
-            // Known ones too where that costs nothing: a folder made anew under the same name
-            // has no watch.
-            if !cfg!(target_os = "linux") && before.folders.contains(folder) {
-                continue;
-            }
-            if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
-                trouble = Some(error.to_string());
-            }
-        }
-        let now = trouble.map_or(WatchMode::Events, WatchMode::Polling);
-        mode.send_if_modified(|mode| {
-            let changed = *mode != now;
-            *mode = now;
-            changed
-        });
+        self.targets.lock().clone_from(&wanted);
+        self.watch.aim(&wanted.folders, wanted.remote);
     }
 }
 
@@ -322,7 +288,8 @@ impl WatchTask {
         })
         .await?;
         self.seen = prints;
-        self.eyes.aim(wanted, &self.mode);
+        self.eyes.aim(wanted);
+        self.mode.send_replace(self.eyes.watch.mode.clone());
         Some(state)
     }
 }

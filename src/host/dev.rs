@@ -4,9 +4,9 @@
 //! and the server runs on meanwhile. A task ends with its build, so nothing outlives the host.
 //! Owns what people see of it ([`DevView`]); the restart itself is the actor's.
 
-pub mod sources;
+mod sources;
 mod task;
-pub(in crate::host) mod view;
+mod view;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,10 +14,9 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::base::ServerName;
+use crate::base::{LogLevel, SafeText, ServerName};
 use crate::config::{ServerConfig, changed_settings};
 use crate::host::Fact;
-use crate::host::dev::sources::SourceOptions;
 use crate::host::dev::task::Follower;
 use crate::host::server::slot::Slot;
 use crate::host::shared::Shared;
@@ -27,8 +26,8 @@ pub use view::{BuildEnd, BuildView, DevView};
 /// The tasks that follow sources. Stops them when it is dropped.
 #[derive(Default)]
 pub struct Crew {
-    /// `None` when nobody asked to act on `dev`.
-    options: Option<SourceOptions>,
+    /// Whether files are only looked at by the clock; `None` when nobody asked to act on `dev`.
+    poll_only: Option<bool>,
     members: HashMap<ServerName, Member>,
     tasks: JoinSet<()>,
 }
@@ -43,14 +42,14 @@ struct Member {
 
 impl Crew {
     /// A crew that follows sources this way, or not at all.
-    pub fn new(options: Option<SourceOptions>) -> Self {
-        Self { options, ..Self::default() }
+    pub fn new(poll_only: Option<bool>) -> Self {
+        Self { poll_only, ..Self::default() }
     }
 
     /// Follows the sources of the servers there are now, as far as they are `there`. A task whose
     /// server did not change goes on; one whose server did ends, and its build with it.
     pub fn follow(&mut self, deck: &Arc<Shared>, there: impl Fn(&ServerName) -> bool) {
-        let Some(options) = self.options else { return };
+        let Some(poll_only) = self.poll_only else { return };
         while self.tasks.try_join_next().is_some() {}
         let slots = deck.slots();
         let stays = |name: &ServerName, member: &mut Member| {
@@ -65,7 +64,9 @@ impl Crew {
         for (name, member) in gone {
             drop(member);
             if slots.contains_key(&name) && there(&name) {
-                deck.facts.post(Fact::SourcesLeft { server: name });
+                let what = SafeText::line("its sources are not watched any more");
+                let (dev, level) = (None, LogLevel::Debug);
+                deck.facts.post(Fact::DevChanged { server: name, dev, level, what });
             }
         }
         for (name, slot) in slots.iter() {
@@ -77,8 +78,7 @@ impl Crew {
                 continue;
             }
             let stop = CancellationToken::new();
-            let follower = Follower::new(deck, slot, options, stop.clone());
-            self.tasks.spawn(follower.run());
+            self.tasks.spawn(Follower::new(deck, slot).run(poll_only, stop.clone()));
             let member = Member { slot: Arc::clone(slot), config, _stop: stop.drop_guard() };
             self.members.insert(name.clone(), member);
         }

@@ -13,9 +13,9 @@ use tokio::sync::mpsc;
 
 use super::approvals::{PendingRequest, RuleKind, SessionRule, Settlement};
 use super::breaker::BreakerView;
-use super::dev::view::BuildEnd;
+use super::dev::DevView;
 use super::view::{AccountView, ServerState, StartStep, StepStatus};
-use crate::base::{SafeText, ServerName, Timestamp};
+use crate::base::{LogLevel, SafeText, ServerName, Timestamp};
 use crate::config::{ConfigChange, ContentLimits, Diagnostic, RootConfig, TransportKind};
 use crate::mcp::auth::AuthStep;
 use crate::mcp::{ApprovalId, Capabilities, Finding, ListChanges, ListKind, SessionView};
@@ -243,56 +243,16 @@ pub enum Fact {
         /// Why the server ended.
         reason: SafeText,
     },
-    /// The sources of a server are being watched (`dev.watch`).
-    SourcesWatched {
+    /// What is known of the sources of a server (`dev.watch`) and of their build is another now.
+    DevChanged {
         /// Its name.
         server: ServerName,
-        /// How many there are.
-        files: u64,
-        /// What a person should know of it: it is looked at by the clock, nothing matches, ...
-        note: Option<SafeText>,
-    },
-    /// The sources of a server are watched no more.
-    SourcesLeft {
-        /// Its name.
-        server: ServerName,
-    },
-    /// Sources of a server changed.
-    SourcesChanged {
-        /// Its name.
-        server: ServerName,
-        /// The first of them, seen from its working directory.
-        files: Vec<SafeText>,
-        /// How many more.
-        more: u64,
-    },
-    /// The build command of a server began.
-    BuildBegan {
-        /// Its name.
-        server: ServerName,
-    },
-    /// The build command of a server ended.
-    BuildEnded {
-        /// Its name.
-        server: ServerName,
-        /// How.
-        end: BuildEnd,
-        /// How long it took.
-        took: Duration,
-        /// The last lines of its output, when it failed.
-        tail: Vec<SafeText>,
-    },
-    /// A server restarts because its sources changed.
-    SourcesTaken {
-        /// Its name.
-        server: ServerName,
-    },
-    /// Changed sources were not acted upon, or not at once; why.
-    SourcesNoted {
-        /// Its name.
-        server: ServerName,
-        /// Why.
-        note: SafeText,
+        /// All of it; `None` when its sources are watched no more.
+        dev: Option<Arc<DevView>>,
+        /// How much a person should know of it.
+        level: LogLevel,
+        /// What happened, in words.
+        what: SafeText,
     },
     /// A rule of this session was set, used or taken back.
     ApprovalRuleSet {
@@ -339,13 +299,7 @@ impl Fact {
             | Self::RequestExtended { server, .. }
             | Self::RootsShared { server, .. }
             | Self::CallsCancelled { server, .. }
-            | Self::SourcesWatched { server, .. }
-            | Self::SourcesLeft { server }
-            | Self::SourcesChanged { server, .. }
-            | Self::BuildBegan { server }
-            | Self::BuildEnded { server, .. }
-            | Self::SourcesTaken { server }
-            | Self::SourcesNoted { server, .. }
+            | Self::DevChanged { server, .. }
             | Self::RequestSettled { server, .. } => Some(server),
             Self::RequestArrived { request } => Some(&request.server),
             Self::ConfigLoaded { .. }
@@ -365,12 +319,10 @@ impl Fact {
                 session.instructions.as_ref().map_or(0, |text| text.len())
             }
             Self::Found { finding, .. } => finding.raw.len() + finding.message.len(),
-            Self::Exited { stderr_tail: lines, .. }
-            | Self::BuildEnded { tail: lines, .. }
-            | Self::SourcesChanged { files: lines, .. }
-            | Self::CallsCancelled { calls: lines, .. } => {
+            Self::Exited { stderr_tail: lines, .. } | Self::CallsCancelled { calls: lines, .. } => {
                 lines.iter().map(|line| line.len()).sum()
             }
+            Self::DevChanged { dev, .. } => dev.as_ref().map_or(0, |dev| dev.weight()),
             Self::TaskFailed { message, .. }
             | Self::Advised { help: message, .. }
             | Self::Crashed { reason: message, .. } => message.len(),

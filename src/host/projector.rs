@@ -271,7 +271,6 @@ fn status(fact: &Fact) -> (Option<&str>, Option<Duration>) {
             (Some(if breaker.is_closed() { "closed" } else { "open" }), None)
         }
         Fact::RequestSettled { after, .. } => (Some("settled"), Some(*after)),
-        Fact::BuildEnded { took, .. } => (None, Some(*took)),
         Fact::ConfigRejected { .. } => (Some("refused"), None),
         _ => (None, None),
     }
@@ -402,7 +401,8 @@ fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
         Fact::AccountChanged { account: None, .. } => {
             (LogLevel::Info, "uses no token any more".to_owned())
         }
-        fact => return crate::host::dev::view::describe(fact),
+        Fact::DevChanged { level, what, .. } => (*level, what.to_string()),
+        _ => return None,
     })
 }
 

@@ -14,7 +14,7 @@ use strum::IntoStaticStr;
 
 use super::approvals::{PendingRequest, RuleKind, SessionRule};
 use super::breaker::BreakerView;
-use super::dev::view::DevView;
+use super::dev::DevView;
 use super::{Fact, Record};
 use crate::base::{SafeText, ServerName, Timestamp};
 use crate::config::{ConfigChange, ContentLimits, Diagnostic, RootConfig, TransportKind};
@@ -352,7 +352,8 @@ impl ServerView {
                     self.tool_breakers.insert(tool.clone(), breaker.clone());
                 }
             }
-            fact => DevView::apply(&mut self.dev, at, fact),
+            Fact::DevChanged { dev, .. } => self.dev.clone_from(dev),
+            _ => {}
         }
     }
 

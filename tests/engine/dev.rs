@@ -8,7 +8,6 @@ use mcpdeck::McpConfig;
 use mcpdeck::base::logs::LogSource;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::config::{DevConfig, StdioConfig, TransportConfig};
-use mcpdeck::host::dev::sources::SourceOptions;
 use mcpdeck::host::{BuildEnd, DevView, Host, HostView, ServerState, Startup};
 use tempfile::TempDir;
 
@@ -31,10 +30,10 @@ struct Bench {
 
 /// Fakes over real files: the clock is the real one.
 async fn bench(build: Option<&str>) -> Bench {
-    bench_with(build, SourceOptions::default()).await
+    bench_with(build, false).await
 }
 
-async fn bench_with(build: Option<&str>, options: SourceOptions) -> Bench {
+async fn bench_with(build: Option<&str>, poll_only: bool) -> Bench {
     let dir = tempfile::tempdir().expect("a folder");
     let root = dir.path().canonicalize().expect("a path");
     std::fs::create_dir(root.join("src")).expect("made");
@@ -43,7 +42,7 @@ async fn bench_with(build: Option<&str>, options: SourceOptions) -> Bench {
     for server in ["a", "b"] {
         *world.server(server).start.lock().unwrap() = Duration::ZERO;
     }
-    let host = world.host(entry(&root, build)).startup(Startup::All).follow_sources(options);
+    let host = world.host(entry(&root, build)).startup(Startup::All).follow_sources(poll_only);
     let host = host.initialize().await.expect("starts");
     until(&host, |view| dev(view).is_some_and(|dev| dev.files > 0)).await;
     Bench { dir, world, host }
@@ -112,8 +111,7 @@ async fn a_changed_source_restarts_its_server_and_no_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_nothing_is_reported_sources_are_looked_at_by_the_clock() {
-    let options = SourceOptions { poll_only: true, ..SourceOptions::default() };
-    let bench = bench_with(None, options).await;
+    let bench = bench_with(None, true).await;
     let dev = bench.until(|_| true).await;
     assert!(dev.watch_note.as_ref().is_some_and(|note| note.contains("polled")));
     bench.write("src/a.py", "11");

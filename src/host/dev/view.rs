@@ -1,13 +1,10 @@
 //! What people see of a server whose sources are watched. Pure.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::human::{Dur, count};
-use crate::base::{LogLevel, SafeText, Timestamp};
-use crate::host::Fact;
+use crate::base::{SafeText, Timestamp};
 use crate::process::ExitView;
 
 /// How a build ended.
@@ -64,88 +61,18 @@ impl DevView {
     /// Most files named of one change.
     pub const NAMED: usize = 8;
 
-    /// Folds a fact into what is known of a server's sources.
-    pub(in crate::host) fn apply(view: &mut Option<Arc<Self>>, at: Timestamp, fact: &Fact) {
-        let mut dev = view.as_deref().cloned().unwrap_or_default();
-        match fact {
-            Fact::SourcesWatched { files, note, .. } => {
-                dev.files = *files;
-                dev.watch_note.clone_from(note);
-            }
-            Fact::SourcesChanged { files, more, .. } => {
-                dev.changed_at = Some(at);
-                dev.changed.clone_from(files);
-                dev.changed_more = *more;
-                dev.build = None;
-                dev.note = None;
-                dev.is_taken = false;
-            }
-            Fact::BuildBegan { .. } => {
-                dev.build = Some(BuildView { began: at, end: None, tail: Vec::new() });
-            }
-            Fact::BuildEnded { end, took, tail, .. } => {
-                let build =
-                    dev.build.get_or_insert(BuildView { began: at, end: None, tail: Vec::new() });
-                build.end = Some((end.clone(), *took));
-                build.tail.clone_from(tail);
-            }
-            Fact::SourcesTaken { .. } => {
-                dev.taken += 1;
-                dev.is_taken = true;
-            }
-            Fact::SourcesNoted { note, .. } => dev.note = Some(note.clone()),
-            Fact::SourcesLeft { .. } => return *view = None,
-            _ => return,
-        }
-        *view = Some(Arc::new(dev));
-    }
-
     /// What changed, in a few words: `src/a.py`, `src/a.py and 3 more`.
     pub fn changed_words(&self) -> SafeText {
-        SafeText::line(&words(&self.changed, self.changed_more))
+        let first = self.changed.first().map_or("sources", SafeText::as_str);
+        match self.changed_more + self.changed.len().saturating_sub(1) as u64 {
+            0 => SafeText::line(first),
+            more => SafeText::line(&format!("{first} and {more} more")),
+        }
     }
-}
 
-fn words(files: &[SafeText], more: u64) -> String {
-    let more = more + (files.len() as u64).saturating_sub(1);
-    let first = files.first().map_or("sources", |file| file.as_str());
-    if more == 0 { first.to_owned() } else { format!("{first} and {more} more") }
-}
-
-/// What the log says of a fact about sources.
-pub(in crate::host) fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
-    Some(match fact {
-        Fact::SourcesWatched { files, note, .. } => match note {
-            Some(note) => {
-                (LogLevel::Warning, format!("watching {}: {note}", count(*files, "source file")))
-            }
-            None => (LogLevel::Debug, format!("watching {}", count(*files, "source file"))),
-        },
-        Fact::SourcesChanged { files, more, .. } => {
-            (LogLevel::Info, format!("sources changed: {}", words(files, *more)))
-        }
-        Fact::BuildBegan { .. } => (LogLevel::Info, "build began".to_owned()),
-        Fact::BuildEnded { end, took, .. } => {
-            let took = Dur(*took);
-            match end {
-                BuildEnd::Done => (LogLevel::Info, format!("build done in {took}")),
-                BuildEnd::Superseded => (LogLevel::Info, format!("build given up after {took}")),
-                BuildEnd::Failed(exit) => (
-                    LogLevel::Error,
-                    format!(
-                        "build failed after {took}: {}; the previous build keeps running",
-                        exit.describe()
-                    ),
-                ),
-                BuildEnd::Refused(reason) => (
-                    LogLevel::Error,
-                    format!(
-                        "the build could not be started: {reason}; the previous build keeps running"
-                    ),
-                ),
-            }
-        }
-        Fact::SourcesNoted { note, .. } => (LogLevel::Warning, note.to_string()),
-        _ => return None,
-    })
+    /// Roughly how many bytes of text it holds.
+    pub(in crate::host) fn weight(&self) -> usize {
+        let tail = self.build.iter().flat_map(|build| &build.tail);
+        self.changed.iter().chain(tail).map(|line| line.len()).sum()
+    }
 }

@@ -15,7 +15,6 @@ use crate::error::{Error, ErrorCode};
 use crate::host::approvals::queue::{ApprovalQueue, Person};
 use crate::host::approvals::{Drafter, RequestHandler};
 use crate::host::dev::Crew;
-use crate::host::dev::sources::SourceOptions;
 use crate::host::handle::{Host, Inner, Startup};
 use crate::host::server::connect::Connector;
 use crate::host::server::memory::Memory;
@@ -44,7 +43,7 @@ pub struct HostBuilder {
     drafter: Option<Arc<dyn Drafter>>,
     connector: Option<Arc<dyn Connector>>,
     accounts: Option<Accounts>,
-    sources: Option<SourceOptions>,
+    poll_sources: Option<bool>,
     memory: Option<Arc<dyn Memory>>,
 }
 
@@ -129,10 +128,11 @@ impl HostBuilder {
     }
 
     /// Acts on `dev` of the entries: when sources change, builds and restarts their server. Without
-    /// this, `dev` is only read.
+    /// this, `dev` is only read. `poll_only` looks by the clock even where the file system would
+    /// report changes.
     #[must_use]
-    pub fn follow_sources(mut self, options: SourceOptions) -> Self {
-        self.sources = Some(options);
+    pub fn follow_sources(mut self, poll_only: bool) -> Self {
+        self.poll_sources = Some(poll_only);
         self
     }
 
@@ -183,7 +183,8 @@ impl HostBuilder {
             let slot = known.upgrade()?.slots().get(server).cloned()?;
             slot.target_of(call)
         });
-        let mut supervisor = Supervisor::new(Arc::clone(&deck), config, Crew::new(self.sources))?;
+        let mut supervisor =
+            Supervisor::new(Arc::clone(&deck), config, Crew::new(self.poll_sources))?;
         let (orders, ordered) = mpsc::channel(ORDERS);
         let abandoned = CancellationToken::new();
         // From here on, dropping the handle, also by dropping this future, stops what was started.
