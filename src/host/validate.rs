@@ -11,7 +11,7 @@ mod explain;
 mod tests;
 mod verdict;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -26,13 +26,10 @@ pub struct Validator {
 
 struct Inner {
     schema: Value,
-    formats: Formats,
     limits: Limits,
-    cost: audit::Cost,
-    /// Without a budget inside: for values that are provably cheap to check.
-    plain: jsonschema::Validator,
-    /// With a budget in every sub-schema; built when first needed.
-    guarded: OnceLock<Result<jsonschema::Validator, SchemaProblem>>,
+    audit: audit::Audit,
+    /// With a budget in every sub-schema.
+    validator: jsonschema::Validator,
 }
 
 impl Validator {
@@ -53,68 +50,44 @@ impl Validator {
         formats: Formats,
         limits: Limits,
     ) -> Result<Self, SchemaProblem> {
-        let cost = audit::audit(schema, &limits)?;
-        let plain = if cost.is_bounded() {
-            budget::compile(schema.clone(), cost.dialect, formats, limits.time)?
-        } else {
-            budget::compile(audit::guarded(schema), cost.dialect, formats, limits.time)?
-        };
-        let inner = Inner {
-            schema: schema.clone(),
-            formats,
-            limits,
-            cost,
-            plain,
-            guarded: OnceLock::new(),
-        };
+        let audit = audit::audit(schema, &limits)?;
+        let guarded = audit::guarded(schema);
+        let validator = budget::compile(guarded, audit.dialect, formats, limits.time)?;
+        let inner = Inner { schema: schema.clone(), limits, audit, validator };
         Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Checks `value`. Returns within microseconds for ordinary schemas; blocks the thread for at
     /// most about [`Limits::time`] for the others (use [`Validator::check_async`] in a task).
     pub fn check(&self, value: &Value) -> Verdict {
-        if self.is_cheap(value) {
-            return explain::verdict(&self.inner.plain, value);
-        }
-        self.check_guarded(value)
+        self.check_in_place(value).unwrap_or_else(|| self.check_on_thread(value))
     }
 
-    /// Checks `value` without ever blocking the executor: in place when that is provably cheap,
-    /// otherwise on a thread of its own.
+    /// Checks `value` without ever blocking the executor: in place when that is cheap, otherwise on
+    /// a thread of its own.
     pub async fn check_async(&self, value: &Value) -> Verdict {
-        if self.is_cheap(value) {
-            return explain::verdict(&self.inner.plain, value);
+        if let Some(verdict) = self.check_in_place(value) {
+            return verdict;
         }
         let (this, value) = (self.clone(), value.clone());
-        tokio::task::spawn_blocking(move || this.check_guarded(&value))
+        tokio::task::spawn_blocking(move || this.check_on_thread(&value))
             .await
             .unwrap_or_else(|_| Verdict::Unknown("the validation failed".to_owned()))
     }
 
-    /// Whether checking `value` is known to take well under a millisecond.
-    pub fn is_cheap(&self, value: &Value) -> bool {
-        self.inner.cost.is_cheap_for(value)
+    /// Checks `value` when that takes no more than some milliseconds.
+    pub fn check_in_place(&self, value: &Value) -> Option<Verdict> {
+        if !self.inner.audit.is_plain || !audit::is_small(value) {
+            return None;
+        }
+        budget::in_place(|| explain::verdict(&self.inner.validator, value))
     }
 
-    fn check_guarded(&self, value: &Value) -> Verdict {
-        let this = self.clone();
-        let value = value.clone();
-        budget::run(self.inner.limits.time, move || this.verdict_guarded(&value))
+    fn check_on_thread(&self, value: &Value) -> Verdict {
+        let (this, value) = (self.clone(), value.clone());
+        let work = move || explain::verdict(&this.inner.validator, &value);
+        budget::run(self.inner.limits.time, work)
             .unwrap_or_else(|stopped| Verdict::Unknown(stopped.to_string()))
-    }
-
-    fn verdict_guarded(&self, value: &Value) -> Verdict {
-        let inner = &*self.inner;
-        if !inner.cost.is_bounded() {
-            return explain::verdict(&inner.plain, value);
-        }
-        let guarded = inner.guarded.get_or_init(|| {
-            budget::build(&audit::guarded(&inner.schema), inner.cost.dialect, inner.formats)
-        });
-        match guarded {
-            Ok(validator) => explain::verdict(validator, value),
-            Err(problem) => Verdict::Unknown(problem.message.clone()),
-        }
     }
 }
 
@@ -127,11 +100,11 @@ impl std::fmt::Debug for Validator {
 /// Every problem of a schema, for a report: limits, dialect, references and all places where it is
 /// against its dialect's meta-schema. Empty when it can be used. Blocks like [`Validator::check`].
 pub fn schema_problems(schema: &Value, limits: Limits) -> Vec<SchemaProblem> {
-    let cost = match audit::audit(schema, &limits) {
-        Ok(cost) => cost,
+    let audit = match audit::audit(schema, &limits) {
+        Ok(audit) => audit,
         Err(problem) => return vec![problem],
     };
-    let meta = budget::against_meta_schema(schema.clone(), cost.dialect, limits.time);
+    let meta = budget::against_meta_schema(schema.clone(), audit.dialect, limits.time);
     match meta {
         Ok(problems) if !problems.is_empty() => problems,
         Err(problem) => vec![problem],

@@ -1,7 +1,5 @@
-//! What a schema costs before anything is compiled: limits, dialect, and whether checking is
-//! provably cheap. Pure; walks at most as much as the limits allow.
-
-use std::collections::HashMap;
+//! What is known of a schema before anything is compiled: limits, dialect, and whether it may be
+//! checked on the caller's thread. Pure; walks at most as much as the limits allow.
 
 use jsonschema::Draft;
 use serde_json::{Map, Value};
@@ -9,54 +7,61 @@ use serde_json::{Map, Value};
 use super::budget::KEYWORD;
 use super::explain::safe;
 use super::verdict::{Limits, SchemaProblem, SchemaProblemKind as Kind};
-use crate::base::secret::percent_decoded;
 use crate::config::diagnostics::child;
 
-/// Steps (schema nodes x value nodes) that may be taken on the caller's own thread.
-const CHEAP_STEPS: usize = 50_000;
-/// Inlined size above which a schema is never checked on the caller's thread.
-const BOUNDED: u32 = 20_000;
+/// Nodes of a value, and sixteenths of its text, that may be checked on the caller's thread.
+const SMALL: usize = 50_000;
+/// Most patterns of such a schema, and most entries of one `enum` or `required` in it: what they
+/// cost is not counted while it is checked.
+const PATTERNS: usize = 32;
+const ENTRIES: usize = 256;
 
-/// What is known of a schema's price.
+/// What is known of a schema.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cost {
+pub(super) struct Audit {
     /// Its dialect.
     pub(super) dialect: Draft,
-    /// Steps it takes, references inlined; `None` when that has no bound.
-    price: Option<Price>,
-    /// Whether text is matched against patterns.
-    patterns: bool,
+    /// Whether small values may be checked on the caller's thread: it refers to nothing, so that it
+    /// is no deeper than written, and what is not counted while it is checked is cheap.
+    pub(super) is_plain: bool,
 }
 
-impl Cost {
-    /// Whether the schema has a bound of its own, so that only the value decides.
-    pub(super) const fn is_bounded(&self) -> bool {
-        self.price.is_some()
+/// Whether a value is small enough to be checked on the caller's thread.
+pub(super) fn is_small(value: &Value) -> bool {
+    fn spend(value: &Value, depth: usize, left: &mut usize) -> bool {
+        let price = 1 + value.as_str().map_or(0, |text| text.len() / 16);
+        let Some(rest) = left.checked_sub(price).filter(|_| depth <= 128) else { return false };
+        *left = rest;
+        match value {
+            Value::Array(items) => items.iter().all(|v| spend(v, depth + 1, left)),
+            Value::Object(map) => map.values().all(|v| spend(v, depth + 1, left)),
+            _ => true,
+        }
     }
-
-    /// Whether `value` can be checked within the steps allowed on the caller's thread.
-    pub(super) fn is_cheap_for(&self, value: &Value) -> bool {
-        let Some(price) = self.price else { return false };
-        let left = CHEAP_STEPS.saturating_sub(price.here as usize);
-        let mut left = left / (price.below.max(1) as usize);
-        let bytes_per_step = if self.patterns { 16 } else { 1024 };
-        spend(value, bytes_per_step, 0, &mut left)
-    }
+    spend(value, 0, &mut { SMALL })
 }
 
-fn spend(value: &Value, bytes_per_step: usize, depth: usize, left: &mut usize) -> bool {
-    let price = match value {
-        Value::String(text) => 1 + text.len() / bytes_per_step,
-        _ => 1,
-    };
-    let Some(rest) = left.checked_sub(price) else { return false };
-    *left = rest;
-    match value {
-        _ if depth > 128 => false,
-        Value::Array(items) => items.iter().all(|v| spend(v, bytes_per_step, depth + 1, left)),
-        Value::Object(map) => map.values().all(|v| spend(v, bytes_per_step, depth + 1, left)),
-        _ => true,
-    }
+/// Whether a schema itself, without those in it, is as [`Audit::is_plain`] says.
+fn is_plain(schema: &Value, patterns: &mut usize) -> bool {
+    let Value::Object(map) = schema else { return true };
+    let keys = map.get("patternProperties").and_then(Value::as_object);
+    let pattern = map.get("pattern").and_then(Value::as_str);
+    let mut all = keys.into_iter().flatten().map(|(key, _)| key.as_str()).chain(pattern);
+    all.all(|pattern| {
+        *patterns += 1;
+        *patterns <= PATTERNS && has_few_states(pattern)
+    }) && !["$ref", "$dynamicRef", "$recursiveRef"].iter().any(|key| map.contains_key(*key))
+        && ["enum", "required"]
+            .iter()
+            .all(|key| map.get(*key).and_then(Value::as_array).is_none_or(|a| a.len() <= ENTRIES))
+}
+
+/// Short, without repetitions of hundreds or in each other.
+fn has_few_states(pattern: &str) -> bool {
+    let hundreds = |digits: &[u8]| digits.iter().all(u8::is_ascii_digit);
+    pattern.len() <= 512
+        && pattern.matches('{').count() <= 2
+        && !pattern.as_bytes().windows(3).any(hundreds)
 }
 
 /// Where a keyword holds sub-schemas.
@@ -114,8 +119,11 @@ fn children(schema: &Map<String, Value>) -> impl Iterator<Item = (&str, Option<S
     })
 }
 
-/// Checks limits and dialect, and reckons the cost.
-pub(super) fn audit(schema: &Value, limits: &Limits) -> Result<Cost, SchemaProblem> {
+/// Checks limits and dialect.
+///
+/// # Errors
+/// The first problem.
+pub(super) fn audit(schema: &Value, limits: &Limits) -> Result<Audit, SchemaProblem> {
     let problem = |kind, pointer: &str, message: String| SchemaProblem {
         kind,
         pointer: pointer.to_owned(),
@@ -133,7 +141,7 @@ pub(super) fn audit(schema: &Value, limits: &Limits) -> Result<Cost, SchemaProbl
     }
     let dialect = dialect(schema.get("$schema"))
         .map_err(|message| problem(Kind::Dialect, "/$schema", message))?;
-    let mut seen = 0;
+    let (mut seen, mut patterns, mut is_plain) = (0, 0, true);
     walk(schema, "", 0, &mut |sub, pointer, depth| {
         if depth > limits.depth {
             let message = format!("sub-schemas are nested deeper than {}", limits.depth);
@@ -144,6 +152,7 @@ pub(super) fn audit(schema: &Value, limits: &Limits) -> Result<Cost, SchemaProbl
             return Err(problem(Kind::TooLarge, "", message));
         }
         seen += 1;
+        is_plain = is_plain && self::is_plain(sub, &mut patterns);
         if depth > 0
             && let Some(declared) = sub.get("$schema")
             && let Err(message) = self::dialect(Some(declared))
@@ -152,9 +161,7 @@ pub(super) fn audit(schema: &Value, limits: &Limits) -> Result<Cost, SchemaProbl
         }
         Ok(())
     })?;
-    let mut reckoning = Reckoning { root: schema, known: HashMap::new(), patterns: false };
-    let price = reckoning.price(schema, 0).filter(|price| price.here.max(price.below) <= BOUNDED);
-    Ok(Cost { dialect, price, patterns: reckoning.patterns })
+    Ok(Audit { dialect, is_plain })
 }
 
 /// Rough size of the compact text; false when it exceeds `max` or nests too deep to recurse into.
@@ -209,119 +216,6 @@ fn walk(
         walk(sub, &pointer, depth + 1, visit)?;
     }
     Ok(())
-}
-
-/// Steps that one application of a schema can take.
-#[derive(Clone, Copy, Debug, Default)]
-struct Price {
-    /// At the value itself.
-    here: u32,
-    /// At each value below it, at most.
-    below: u32,
-}
-
-impl Price {
-    fn add(&mut self, other: Self) {
-        self.here = self.here.saturating_add(other.here);
-        self.below = self.below.saturating_add(other.below);
-    }
-
-    const fn at_most(self) -> u32 {
-        if self.here > self.below { self.here } else { self.below }
-    }
-}
-
-struct Reckoning<'a> {
-    root: &'a Value,
-    /// By address; `None` while it is being reckoned (a cycle).
-    known: HashMap<*const Value, Option<Price>>,
-    patterns: bool,
-}
-
-impl<'a> Reckoning<'a> {
-    fn price(&mut self, schema: &'a Value, depth: usize) -> Option<Price> {
-        let Value::Object(map) = schema else { return Some(Price { here: 1, below: 0 }) };
-        if let Some(known) = self.known.get(&std::ptr::from_ref(schema)) {
-            return *known;
-        }
-        if depth > 200 {
-            return None;
-        }
-        self.known.insert(schema, None);
-        let mut total = Price { here: 1 + map.len() as u32, below: 0 };
-        for (keyword, value) in map {
-            let own = self.own(keyword, value, depth)?;
-            total.add(own);
-        }
-        // Of `properties` and `prefixItems` only one applies to a given value below.
-        let mut one_of_many = 0;
-        for (keyword, _, child) in children(map) {
-            if matches!(keyword, "$defs" | "definitions") {
-                continue;
-            }
-            let price = self.price(child, depth + 1)?;
-            match keyword {
-                "properties" | "prefixItems" => {
-                    total.here = total.here.saturating_add(1);
-                    one_of_many = one_of_many.max(price.at_most());
-                }
-                "items"
-                | "additionalItems"
-                | "additionalProperties"
-                | "patternProperties"
-                | "unevaluatedItems"
-                | "unevaluatedProperties"
-                | "contains"
-                | "propertyNames" => {
-                    total.below = total.below.saturating_add(price.at_most());
-                }
-                _ => total.add(price),
-            }
-        }
-        total.below = total.below.saturating_add(one_of_many);
-        self.known.insert(schema, Some(total));
-        Some(total)
-    }
-
-    /// What a keyword costs besides its sub-schemas.
-    fn own(&mut self, keyword: &str, value: &'a Value, depth: usize) -> Option<Price> {
-        let here = |here: u32| Some(Price { here, below: 0 });
-        match (keyword, value) {
-            ("$ref", Value::String(target)) => {
-                let pointer = target.strip_prefix('#')?;
-                self.price(self.root.pointer(&percent_decoded(pointer))?, depth + 1)
-            }
-            ("$dynamicRef" | "$recursiveRef", _) => None,
-            // A nested base URI changes what `#` means.
-            ("$id", _) if depth > 0 => None,
-            ("pattern", Value::String(pattern)) => here(self.pattern(pattern)?),
-            ("patternProperties", Value::Object(map)) => {
-                let sum = |sum: u32, p: &String| Some(sum.saturating_add(self.pattern(p)?));
-                Some(Price { here: 0, below: map.keys().try_fold(0, sum)? })
-            }
-            ("format", _) => {
-                self.patterns = true;
-                here(4)
-            }
-            ("enum" | "required", Value::Array(items)) => here(items.len() as u32 / 4),
-            ("enum" | "const" | "multipleOf", _) => here(4),
-            _ => here(0),
-        }
-    }
-
-    /// Only patterns whose automaton is small are matched on the caller's thread.
-    fn pattern(&mut self, pattern: &str) -> Option<u32> {
-        self.patterns = true;
-        let counted = pattern.match_indices('{').any(|(at, _)| {
-            let digits = |s: &str| s.chars().take_while(char::is_ascii_digit).count() > 2;
-            let inner = &pattern[at + 1..];
-            digits(inner) || inner.split_once(',').is_some_and(|(_, rest)| digits(rest))
-        });
-        let nested = pattern.matches('{').count() > 8;
-        let special = || pattern.replace("(?:", "(").replace("(?i)", "").contains("(?");
-        (pattern.len() <= 512 && !counted && !nested && !special())
-            .then(|| 1 + pattern.len() as u32 / 8)
-    }
 }
 
 /// A copy of `schema` with the deadline keyword in every object that may be a schema.

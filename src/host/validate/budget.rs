@@ -25,6 +25,8 @@ use super::verdict::{Formats, SchemaProblem, SchemaProblemKind};
 pub(super) const KEYWORD: &str = "x-mcpdeck-deadline";
 
 const STACK_BYTES: usize = 16 << 20;
+/// Steps that may be taken on the caller's own thread.
+const CHEAP_STEPS: u32 = 50_000;
 /// Steps of one run; bounds what a hostile schema can allocate within its time.
 const MAX_STEPS: u32 = 2_000_000;
 /// Runs that may go on at once, late ones included.
@@ -110,6 +112,15 @@ pub(super) fn run<T: Send + 'static>(
         Err(mpsc::RecvTimeoutError::Timeout) => Err(Stopped::TimeUp(time)),
         Err(mpsc::RecvTimeoutError::Disconnected) => Err(Stopped::Failed),
     }
+}
+
+/// Runs `work` on this thread; `None` when it takes more steps than are cheap.
+pub(super) fn in_place<T>(work: impl FnOnce() -> T) -> Option<T> {
+    STEPS.set(MAX_STEPS - CHEAP_STEPS);
+    DEADLINE.set(Some(Duration::MAX));
+    let result = catch_unwind(AssertUnwindSafe(work));
+    DEADLINE.set(None);
+    result.ok()
 }
 
 /// How long this thread has worked.

@@ -210,7 +210,7 @@ fn s16_hostile_schemas_stop_at_the_time_budget() {
 fn s16_the_budget_ends_a_check_that_would_never_end() {
     // Results are not remembered per (schema, text), so this takes 2^30 steps.
     let validator = Validator::compile(&doubling("oneOf")).expect("it is small enough to compile");
-    assert!(!validator.is_cheap(&json!("xxxx")));
+    assert!(validator.check_in_place(&json!("xxxx")).is_none());
     assert!(
         matches!(validator.check(&json!("xxxx")), Verdict::Unknown(reason) if reason.contains("too long"))
     );
@@ -253,10 +253,9 @@ fn s16_a_pattern_that_goes_back_and_back_is_given_up_on_the_thread_of_the_caller
     let validator = Validator::compile(&schema).expect("references back are allowed");
     assert!(validator.check(&json!("aaa")).is_valid());
     let text = json!("a".repeat(18) + "!");
-    assert!(validator.is_cheap(&text));
-    let verdict = validator.check(&text);
+    let verdict = validator.check_in_place(&text);
     assert!(
-        matches!(&verdict, Verdict::Unknown(why) if why.contains("takes too long")),
+        matches!(&verdict, Some(Verdict::Unknown(why)) if why.contains("takes too long")),
         "{verdict:?}"
     );
 }
@@ -283,15 +282,23 @@ fn limits_are_named_when_they_are_exceeded() {
 }
 
 #[test]
-fn ordinary_schemas_are_checked_in_place_and_recursive_ones_on_their_own_thread() {
-    let plain = json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}},
-        "$defs": {"x": {"type": "string", "pattern": "^[a-z]{1,9}$"}}});
-    assert!(Validator::compile(&plain).expect("plain").is_cheap(&json!({"a": "b"})));
+fn ordinary_schemas_are_checked_in_place_and_those_that_refer_on_their_own_thread() {
+    let plain = json!({"type": "object", "properties": {"a": {"pattern": "^[a-z]{1,9}$"}}});
+    let plain = Validator::compile(&plain).expect("plain");
+    assert_eq!(plain.check_in_place(&json!({"a": "b"})), Some(Verdict::Valid));
+    for schema in [
+        json!({"$ref": "#"}),
+        json!({"pattern": "^a{1,900}$"}),
+        json!({"enum": (0..1_000).collect::<Vec<_>>()}),
+    ] {
+        let validator = Validator::compile(&schema).expect("compiles");
+        assert_eq!(validator.check_in_place(&json!(1)), None, "{schema}");
+    }
     let tree = json!({"type": "object", "properties":
         {"children": {"type": "array", "items": {"$ref": "#"}}, "n": {"type": "integer"}}});
     let tree = Validator::compile(&tree).expect("tree");
     let value = json!({"children": [{"n": 1}, {"children": [{"n": "x"}]}]});
-    assert!(!tree.is_cheap(&value));
+    assert!(tree.check_in_place(&value).is_none());
     let Verdict::Invalid(found) = tree.check(&value) else { panic!("must be invalid") };
     assert_eq!(found[0].pointer, "/children/1/children/0/n");
     assert!(tree.check(&json!({"children": []})).is_valid());
@@ -304,7 +311,7 @@ fn a_large_value_is_checked_with_the_budget_and_gives_the_same_violations() {
     items[59_999] = json!("x");
     let validator = Validator::compile(&schema).expect("compiles");
     let value = Value::Array(items);
-    assert!(!validator.is_cheap(&value));
+    assert!(validator.check_in_place(&value).is_none());
     match validator.check(&value) {
         Verdict::Invalid(found) => assert_eq!(found[0].pointer, "/59999"),
         Verdict::Unknown(_) => {} // A slow machine may not finish in time.
@@ -360,16 +367,13 @@ fn the_cache_compiles_a_schema_once_and_tells_reused_addresses_apart() {
 #[tokio::test(start_paused = true)]
 async fn a_paused_clock_does_not_cut_a_check_short() {
     let validator = Validator::compile(&json!({"items": {"$ref": "#"}})).expect("compiles");
-    assert!(
-        validator.check_async(&json!([[1], []])).await.is_valid()
-            || !validator.is_cheap(&json!([]))
-    );
+    assert!(validator.check_async(&json!([[1], []])).await.is_valid());
     assert_eq!(validator.check_async(&json!([[], []])).await, Verdict::Valid);
 }
 
 proptest::proptest! {
     #[test]
-    fn guarded_and_plain_checks_agree(n in 0_i64..20, text in "[a-c]{0,6}", flag: bool) {
+    fn checks_in_place_and_on_a_thread_agree(n in 0_i64..20, text in "[a-c]{0,6}", flag: bool) {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -382,7 +386,7 @@ proptest::proptest! {
         });
         let value = json!({"n": n, "t": text, "o": flag});
         let validator = Validator::compile(&schema).expect("compiles");
-        proptest::prop_assert_eq!(validator.check(&value), validator.check_guarded(&value));
+        proptest::prop_assert_eq!(validator.check(&value), validator.check_on_thread(&value));
     }
 }
 
@@ -392,5 +396,6 @@ fn a_wide_flat_schema_is_still_checked_in_place() {
     let schema = json!({"properties": (0..2_000).map(property).collect::<serde_json::Map<_, _>>()});
     let value: Value =
         (0..2_000).map(|i| (format!("p{i}"), json!("x"))).collect::<serde_json::Map<_, _>>().into();
-    assert!(Validator::compile(&schema).expect("compiles").is_cheap(&value));
+    let validator = Validator::compile(&schema).expect("compiles");
+    assert!(validator.check_in_place(&value).is_some());
 }

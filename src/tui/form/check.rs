@@ -122,8 +122,7 @@ impl Checks {
     /// has run.
     pub(super) fn check_quickly(&mut self, value: &Value) {
         let Some(compiled) = self.compiled.clone() else { return };
-        let quick =
-            |validator: &Validator| validator.is_cheap(value).then(|| validator.check(value));
+        let quick = |validator: &Validator| validator.check_in_place(value);
         if let (Some(verdict), notes) = judged(&compiled, quick) {
             (self.verdict, self.notes) = (verdict, notes);
             self.checked = self.revision;
