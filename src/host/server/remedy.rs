@@ -3,6 +3,8 @@
 //! Knows the ways in which the programs that servers are started with (Python, Node.js, npx, uvx,
 //! Docker) say that they cannot go on. It must never guess: no sentence is better than a wrong one.
 
+use regex::Regex;
+
 use crate::base::SafeText;
 use crate::process::ExitView;
 
@@ -42,10 +44,15 @@ pub fn remedy(words: Words<'_>) -> Option<String> {
         let all = words.stderr.iter().rev().map(SafeText::as_str).filter(|_| !words.was_ready);
         why.into_iter().chain(all).chain(words.junk)
     };
-    let named = SAYS.iter().find_map(|rule| lines().find_map(|line| rule(line.trim())));
+    let said = SAYINGS.iter().find_map(|(saying, fix)| {
+        let saying = Regex::new(&format!("(?i){saying}")).ok()?;
+        let found = lines().find_map(|line| saying.captures(line.trim()))?;
+        let name = found.iter().skip(1).flatten().next().map_or("", |name| name.as_str());
+        (name.len() <= LONGEST).then(|| fix.replace("{}", name))
+    });
     // A warning may have the same words as the line that says why, which alone is asked for these.
     let why_only = || why.and_then(|line| variable(line.trim()));
-    if let Some(found) = named.or_else(|| saying(lines())).or_else(why_only) {
+    if let Some(found) = said.or_else(why_only) {
         return Some(found);
     }
     if !words.was_ready
@@ -126,7 +133,7 @@ fn served(line: &str) -> Option<String> {
     })
 }
 
-// The sayings that are known, each with what to do. A rule is given one trimmed line.
+// The sayings that are known, each with what to do.
 
 /// Starts of lines that runtimes print around an error and that say nothing of it.
 const NOISE: &[&str] = &[
@@ -153,189 +160,103 @@ const DONE: &str = "it ended as if its work was done: a stdio server goes on rea
 const KILLED: &str =
     "something else killed it: the system when memory ran out, a limit, or a person";
 
-/// A rule: one line of the server in, what to do out.
-type Rule = fn(&str) -> Option<String>;
-
-/// In order of how much a match is worth.
-const SAYS: &[Rule] = &[npm, python_module, node_package, node_file, python_file, interpreter];
-
-/// Sayings with one answer, in order of how much a match is worth: what a line has in it, in any
-/// case of its letters, or starts with (`^`).
-const SAYINGS: &[(&[&str], &str)] = &[
+/// Longest name that is repeated, in bytes.
+const LONGEST: usize = 200;
+/// What a line of a server says, in any case of its letters, and what to do then, in order of how
+/// much a match is worth. `{}` is the first group: our sentence repeats it, and a server wrote it,
+/// so a group takes nothing but what looks like a package, a program or a path.
+const SAYINGS: &[(&str, &str)] = &[
     (
-        &["canceled due to missing packages and no yes option"],
+        "^npm (?:error|err!) code e404$",
+        "there is no such package: check its name in `args`, its scope (@name/) too",
+    ),
+    (
+        "^npm (?:error|err!) code e40[13]$",
+        "the registry refuses: sign in with `npm login`, or check the name of the package",
+    ),
+    (
+        "^npm (?:error|err!) code e(?:notfound|ai_again|timedout|connrefused|connreset|notcached)$",
+        "npm cannot reach its registry: check the network and the proxy, or install the package \
+         first",
+    ),
+    (
+        "^npm (?:error|err!) .*could not determine executable to run",
+        "the package brings no program of its name: check it, or name both: \
+         \"args\": [\"-y\", \"-p\", \"PACKAGE\", \"PROGRAM\"]",
+    ),
+    (
+        // Some packages say themselves what to do; their sentence is better than ours.
+        r"ModuleNotFoundError: No module named '([\w-]+)[\w.-]*'$",
+        "the Python that runs here has no `{}`: install it there (`python -m pip install`), or set \
+         `command` to the Python of the virtual environment that has it (.venv/bin/python)",
+    ),
+    (
+        "Cannot find package '([\\w@/.+~: ()-]+)'\
+         |Error: Cannot find module '([\\w@][\\w@/.+~-]*)'",
+        "run `npm install` in the server's folder: it has no `{}`",
+    ),
+    (
+        "Cannot find module '((?:[/.\\\\]|\\w:\\\\)[\\w@/.+~:\\\\ ()-]*)'\
+         |can't open file '([\\w@/.+~:\\\\ ()-]+)'.*No such file",
+        "there is no {}: relative paths start in `cwd`, which is the folder of the configuration \
+         when it is not set; is the server built?",
+    ),
+    (
+        "^(?:/usr/bin/)?env: ['‘`]?([\\w.+/-]+)['’`]?: No such file\
+         |^sh: (?:\\d+: )?([\\w.+/-]+): (?:command )?not found$",
+        "`{}` is not on the PATH that the server gets: install it, or set PATH in the entry's `env`",
+    ),
+    (
+        "canceled due to missing packages and no yes option",
         "npx wanted to ask whether it may install: put \"-y\" first in `args`",
     ),
     (
-        &["unknown file extension \".ts\""],
+        "unknown file extension \"\\.ts\"",
         "node does not run TypeScript: build it and name the .js file, or start it with \
          `npx -y tsx FILE`",
     ),
     (
-        &["cannot use import statement outside a module"],
+        "cannot use import statement outside a module",
         "add \"type\": \"module\" to the server's package.json, or name the file .mjs",
     ),
     (
-        &["require is not defined in es module scope"],
+        "require is not defined in es module scope",
         "its package.json says \"type\": \"module\": use import, or name the file .cjs",
     ),
     (
-        &["^{'jsonrpc'", "^{'id'"],
+        r"^\{'(?:jsonrpc|id)'",
         "it prints a Python dictionary, which is not JSON: write json.dumps(...)",
     ),
     (
-        &["^content-length:"],
+        "^content-length:",
         "it frames its messages as language servers do (`Content-Length`): MCP over stdio is one \
          JSON message on each line",
     ),
     (
-        &["error: failed to spawn: "],
+        "error: failed to spawn: ",
         "uv does not find what it should run: give it the project, \
          \"args\": [\"--directory\", \"FOLDER\", \"run\", ...]",
     ),
+    ("was not found in the package registry", "there is no such package: check its name in `args`"),
+    ("cannot connect to the docker daemon", "start Docker, then try again"),
     (
-        &["was not found in the package registry"],
-        "there is no such package: check its name in `args`",
-    ),
-    (&["cannot connect to the docker daemon"], "start Docker, then try again"),
-    (
-        &["the input device is not a tty"],
+        "the input device is not a tty",
         "take `-t` out of `args`: a server needs `docker run -i`, without a terminal",
     ),
     (
-        &["pull access denied"],
+        "pull access denied",
         "there is no such image, or it needs `docker login`: check its name in `args`",
     ),
     (
-        &["eaddrinuse", "address already"],
+        "eaddrinuse|address already",
         "another process has its port: end that one, or give this one another",
     ),
     (
-        &[
-            "the following arguments are required",
-            "unrecognized arguments",
-            "unexpected argument",
-            "unknown option",
-            "^usage: ",
-        ],
+        "the following arguments are required|unrecognized arguments|unexpected argument\
+         |unknown option|^usage: ",
         "it refuses its arguments: correct `args` of its entry",
     ),
 ];
-
-fn saying<'a>(lines: impl Iterator<Item = &'a str>) -> Option<String> {
-    let lines: Vec<String> = lines.map(|line| line.trim().to_ascii_lowercase()).collect();
-    let says = |saying: &&str| match saying.strip_prefix('^') {
-        Some(start) => lines.iter().any(|line| line.starts_with(start)),
-        None => lines.iter().any(|line| line.contains(saying)),
-    };
-    let found = SAYINGS.iter().find(|(sayings, _)| sayings.iter().any(says));
-    found.map(|(_, fix)| (*fix).to_owned())
-}
-
-fn npm(line: &str) -> Option<String> {
-    let rest = line.strip_prefix("npm error ").or_else(|| line.strip_prefix("npm ERR! "))?;
-    let fix = match rest.strip_prefix("code ").map(str::trim) {
-        Some("E404") => {
-            "there is no such package: check its name in `args`, its scope (@name/) too"
-        }
-        Some("E401" | "E403") => {
-            "the registry refuses: sign in with `npm login`, or check the name of the package"
-        }
-        Some(
-            "ENOTFOUND" | "EAI_AGAIN" | "ETIMEDOUT" | "ECONNREFUSED" | "ECONNRESET" | "ENOTCACHED",
-        ) => {
-            "npm cannot reach its registry: check the network and the proxy, or install the \
-             package first"
-        }
-        _ if rest.contains("could not determine executable to run") => {
-            "the package brings no program of its name: check it, or name both: \
-             \"args\": [\"-y\", \"-p\", \"PACKAGE\", \"PROGRAM\"]"
-        }
-        _ => return None,
-    };
-    Some(fix.to_owned())
-}
-
-/// The name in quotes at the start of `rest`. Our sentence will repeat it, and a server wrote it:
-/// what does not look like a package or a path is not repeated.
-fn quoted(rest: &str) -> Option<&str> {
-    /// Longest name that is repeated, in bytes.
-    const LONGEST: usize = 200;
-    let quote = rest.chars().next().filter(|c| matches!(c, '\'' | '"' | '`'))?;
-    let (word, _) = rest.get(1..)?.split_once(quote)?;
-    let known = |c: char| c.is_alphanumeric() || "@/._-+~:\\ ()".contains(c);
-    (!word.is_empty() && word.len() <= LONGEST && word.chars().all(known)).then_some(word)
-}
-
-fn after<'a>(line: &'a str, start: &str) -> Option<&'a str> {
-    line.split_once(start).map(|(_, rest)| rest)
-}
-
-fn python_module(line: &str) -> Option<String> {
-    let rest = after(line, "ModuleNotFoundError: No module named ")?;
-    let module = quoted(rest)?;
-    // Some packages say themselves what to do; their sentence is better than ours.
-    if rest.len() > module.len() + 2 {
-        return None;
-    }
-    let package = module.split('.').next().unwrap_or(module);
-    Some(format!(
-        "the Python that runs here has no `{package}`: install it there (`python -m pip install`), \
-         or set `command` to the Python of the virtual environment that has it (.venv/bin/python)"
-    ))
-}
-
-fn node_package(line: &str) -> Option<String> {
-    let package = after(line, "Cannot find package ").and_then(quoted).or_else(|| {
-        let name = after(line, "Error: Cannot find module ").and_then(quoted)?;
-        (!is_path(name)).then_some(name)
-    })?;
-    Some(format!("run `npm install` in the server's folder: it has no `{package}`"))
-}
-
-fn is_path(name: &str) -> bool {
-    name.starts_with(['/', '.', '\\']) || name.get(1..3).is_some_and(|s| s == ":\\")
-}
-
-fn missing_file(path: &str) -> String {
-    format!(
-        "there is no {path}: relative paths start in `cwd`, which is the folder of the \
-         configuration when it is not set; is the server built?"
-    )
-}
-
-fn node_file(line: &str) -> Option<String> {
-    let name = after(line, "Cannot find module ").and_then(quoted)?;
-    is_path(name).then(|| missing_file(name))
-}
-
-fn python_file(line: &str) -> Option<String> {
-    let path = after(line, "can't open file ").and_then(quoted)?;
-    line.contains("No such file").then(|| missing_file(path))
-}
-
-/// `env: 'node': No such file or directory`, `sh: 1: tsx: not found`.
-fn interpreter(line: &str) -> Option<String> {
-    let of_env = line.strip_prefix("env: ").or_else(|| line.strip_prefix("/usr/bin/env: "));
-    let name = match of_env {
-        Some(rest) if rest.contains("No such file") => {
-            rest.split(':').next().map(|word| word.trim_matches(['‘', '’', '\'', '"', '`']))
-        }
-        _ => line
-            .starts_with("sh: ")
-            .then(|| line.strip_suffix(": not found").or(line.strip_suffix(": command not found")))
-            .flatten()
-            .and_then(|rest| rest.rsplit(": ").next()),
-    }?;
-    let known = |c: char| c.is_ascii_alphanumeric() || "._-+/".contains(c);
-    let plain = !name.is_empty() && name.len() < 60 && name.chars().all(known);
-    plain.then(|| {
-        format!(
-            "`{name}` is not on the PATH that the server gets: install it, or set PATH in the \
-             entry's `env`"
-        )
-    })
-}
 
 /// A line that misses a variable of the environment: `KeyError: 'API_KEY'`, `API_KEY is not set`.
 fn variable(line: &str) -> Option<String> {
