@@ -3,7 +3,7 @@
 //! Owns what was answered, for how long it counts and in which order it goes. Never asks a server;
 //! time is an argument.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use indexmap::IndexMap;
@@ -65,11 +65,10 @@ pub struct Cache {
 
 #[derive(Default)]
 struct Inner {
-    servers: IndexMap<ServerName, Store>,
+    /// The most recently used last.
+    entries: IndexMap<CacheKey, Entry>,
     /// Counts invalidations.
     version: u64,
-    /// Counts uses, to order entries of all servers by their last one.
-    tick: u64,
     hits: u64,
     misses: u64,
     evictions: u64,
@@ -140,14 +139,25 @@ impl Cache {
         if inner.version != keep.version {
             return;
         }
-        inner.tick += 1;
         let Keep { key, label, result, .. } = keep;
+        inner.entries.shift_remove(&key);
         let bytes = size_of::<Entry>() + key.params.len() + weight;
-        let view = CacheEntryView { key, label, stored: now, ttl, hits: 0, bytes };
-        let entry = Entry { view, result, used: inner.tick };
-        let store = inner.servers.entry(entry.view.key.server.clone()).or_default();
-        let evicted = store.insert(entry, config);
-        inner.evictions += evicted;
+        if config.max_entries == 0 || bytes as u64 > config.max_bytes {
+            return;
+        }
+        let server = key.server.clone();
+        let view = CacheEntryView { key: key.clone(), label, stored: now, ttl, hits: 0, bytes };
+        inner.entries.insert(key, Entry { view, result });
+        loop {
+            let own = inner.entries.values().filter(|entry| entry.view.key.server == server);
+            let (count, bytes) = own.fold((0, 0), |(n, sum), e| (n + 1, sum + e.view.bytes as u64));
+            if count <= config.max_entries && bytes <= config.max_bytes {
+                return;
+            }
+            let oldest = inner.entries.keys().position(|key| key.server == server);
+            inner.entries.shift_remove_index(oldest.unwrap_or_default());
+            inner.evictions += 1;
+        }
     }
 
     /// Drops the entries for which `doomed` holds, and remembers why.
@@ -159,11 +169,8 @@ impl Cache {
     ) {
         let mut inner = self.inner.lock();
         inner.version += 1;
-        let mut gone = Vec::new();
-        for store in inner.servers.values_mut() {
-            gone.extend(store.drain_if(&doomed));
-        }
-        for key in gone {
+        let gone: Vec<_> = inner.entries.extract_if(.., |key, _| doomed(key)).collect();
+        for (key, _) in gone {
             if inner.invalidated.len() == Self::INVALIDATIONS {
                 inner.invalidated.pop_front();
             }
@@ -174,17 +181,14 @@ impl Cache {
     /// The content of an entry, whatever its age; no hit.
     pub fn content(&self, key: &CacheKey) -> Option<Payload> {
         let inner = self.inner.lock();
-        Some(inner.servers.get(&key.server)?.entries.get(key)?.result.clone())
+        Some(inner.entries.get(key)?.result.clone())
     }
 
     /// What is shown.
     pub fn view(&self) -> CacheView {
         let inner = self.inner.lock();
-        let mut entries: Vec<&Entry> =
-            inner.servers.values().flat_map(|store| store.entries.values()).collect();
-        entries.sort_by_key(|entry| std::cmp::Reverse(entry.used));
         CacheView {
-            entries: entries.into_iter().map(|entry| entry.view.clone()).collect(),
+            entries: inner.entries.values().rev().map(|entry| entry.view.clone()).collect(),
             hits: inner.hits,
             misses: inner.misses,
             evictions: inner.evictions,
@@ -200,16 +204,14 @@ impl Inner {
         now: Timestamp,
         wanted: impl Fn(&Kept) -> bool,
     ) -> Option<Kept> {
-        let store = self.servers.get_mut(&key.server)?;
-        let entry = store.entries.get_mut(key)?;
+        let (at, _, entry) = self.entries.get_full_mut(key)?;
         let age = now.since(entry.view.stored);
         let kept = Kept { result: entry.result.clone(), age, fresh: age < entry.view.ttl };
         if !wanted(&kept) {
             return None;
         }
-        self.tick += 1;
-        entry.used = self.tick;
         entry.view.hits += 1;
+        self.entries.move_index(at, self.entries.len() - 1);
         Some(kept)
     }
 }
@@ -230,58 +232,10 @@ fn server_ttl(result: &Payload) -> Option<Duration> {
     Some(Duration::from_millis(millis).min(Cache::MAX_TTL))
 }
 
-// The entries of one server: least recently used goes first, by count and by bytes.
-
 /// One answer.
 struct Entry {
     view: CacheEntryView,
     result: Payload,
-    /// Tick of the last use.
-    used: u64,
-}
-
-/// The answers of one server.
-#[derive(Default)]
-struct Store {
-    entries: HashMap<CacheKey, Entry>,
-    bytes: usize,
-}
-
-impl Store {
-    /// Puts an entry in and gives how many others had to go for it.
-    fn insert(&mut self, entry: Entry, config: &CacheConfig) -> u64 {
-        self.remove(&entry.view.key);
-        let size = entry.view.bytes;
-        if config.max_entries == 0 || size as u64 > config.max_bytes {
-            return 0;
-        }
-        self.bytes += size;
-        self.entries.insert(entry.view.key.clone(), entry);
-        let mut evicted = 0;
-        while self.entries.len() as u64 > config.max_entries || self.bytes as u64 > config.max_bytes
-        {
-            let oldest = self.entries.values().min_by_key(|entry| entry.used);
-            let Some(oldest) = oldest.map(|entry| entry.view.key.clone()) else { break };
-            self.remove(&oldest);
-            evicted += 1;
-        }
-        evicted
-    }
-
-    /// Takes the entries out for which `doomed` holds, least recently used first.
-    fn drain_if(&mut self, doomed: impl Fn(&CacheKey) -> bool) -> Vec<CacheKey> {
-        let gone = self.entries.extract_if(|key, _| doomed(key)).map(|(_, entry)| entry);
-        let mut gone: Vec<Entry> = gone.collect();
-        gone.sort_by_key(|entry| entry.used);
-        self.bytes -= gone.iter().map(|entry| entry.view.bytes).sum::<usize>();
-        gone.into_iter().map(|entry| entry.view.key).collect()
-    }
-
-    fn remove(&mut self, key: &CacheKey) {
-        if let Some(entry) = self.entries.remove(key) {
-            self.bytes -= entry.view.bytes;
-        }
-    }
 }
 
 #[cfg(test)]
