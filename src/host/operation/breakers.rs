@@ -6,7 +6,7 @@ use crate::base::{SafeText, Timestamp};
 use crate::config::{OnTimeout, ServerConfig};
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
-use crate::host::breaker::{Admission, BreakerView};
+use crate::host::breaker::{Admission, Breaker, BreakerView};
 use crate::host::operation::Operation;
 use crate::host::server::slot::{Ledger, Live};
 use crate::mcp::session::Request;
@@ -15,11 +15,14 @@ use crate::mcp::session::Request;
 /// place of a probe.
 pub(super) struct Admitted<'a> {
     operation: &'a Operation,
-    tool: Option<Arc<str>>,
+    keys: Keys,
     probes: bool,
     config: Arc<ServerConfig>,
     reported: bool,
 }
+
+/// The breakers of a call: that of its server, and that of its tool.
+type Keys = Vec<Option<Arc<str>>>;
 
 /// Breakers that changed, to be told.
 type Changes = Vec<(Option<SafeText>, BreakerView)>;
@@ -27,17 +30,17 @@ type Changes = Vec<(Option<SafeText>, BreakerView)>;
 impl Operation {
     /// Asks both breakers.
     pub(super) async fn admit(&self, live: &Live) -> Result<Admitted<'_>, Error> {
-        let tool = match &self.request {
-            Request::CallTool { name, .. } => Some(Arc::clone(name)),
-            _ => None,
-        };
+        let mut keys: Keys = vec![None];
+        if let Request::CallTool { name, .. } = &self.request {
+            keys.push(Some(Arc::clone(name)));
+        }
         let now = self.deck.clock.now();
-        let (verdict, changes) = ask(&mut self.slot.ledger(), tool.as_ref(), now);
+        let (verdict, changes) = ask(&mut self.slot.ledger(), &keys, now);
         tell(self, changes).await;
         match verdict {
             Ok(probes) => Ok(Admitted {
                 operation: self,
-                tool,
+                keys,
                 probes,
                 config: Arc::clone(&live.config),
                 reported: false,
@@ -58,45 +61,40 @@ impl Operation {
 /// Whether the call may go, as a probe or not; or until when it may not, and why.
 fn ask(
     ledger: &mut Ledger,
-    tool: Option<&Arc<str>>,
+    keys: &Keys,
     now: Timestamp,
 ) -> (Result<bool, (Timestamp, SafeText)>, Changes) {
-    let Ledger { breaker: own, tool_breakers, .. } = ledger;
-    let of_tool = tool.and_then(|name| Some((Some(name), tool_breakers.get_mut(name)?)));
     let mut changes = Changes::new();
-    let mut probes = false;
-    for (tool, breaker) in std::iter::once((None, &mut *own)).chain(of_tool) {
+    for key in keys {
+        let Some(breaker) = ledger.breakers.get_mut(key) else { continue };
         match breaker.admit(now) {
             Admission::Go => {}
-            Admission::Probe => {
-                probes = true;
-                changes.push((tool.map(|name| SafeText::line(name)), breaker.view(now)));
-            }
+            Admission::Probe => changes.push((shown(key), breaker.view(now))),
             Admission::Reject { until, cause } => {
-                if probes {
+                if !changes.is_empty()
+                    && let Some(own) = ledger.breakers.get_mut(&None)
+                {
                     own.abandoned();
                 }
                 return (Err((until, cause)), changes);
             }
         }
     }
-    (Ok(probes), changes)
+    (Ok(!changes.is_empty()), changes)
+}
+
+fn shown(key: &Option<Arc<str>>) -> Option<SafeText> {
+    key.as_deref().map(SafeText::line)
 }
 
 impl Admitted<'_> {
     async fn success(mut self) {
         self.reported = true;
         let mut changes = Changes::new();
-        {
-            let mut ledger = self.operation.slot.ledger();
-            if ledger.breaker.success() {
-                changes.push((None, BreakerView::Closed));
-            }
-            if let Some(tool) = &self.tool
-                && let Some(mut breaker) = ledger.tool_breakers.remove(tool)
-                && breaker.success()
-            {
-                changes.push((Some(SafeText::line(tool)), BreakerView::Closed));
+        for key in &self.keys {
+            let before = self.operation.slot.ledger().breakers.remove(key);
+            if before.is_some_and(|mut breaker| breaker.success()) {
+                changes.push((shown(key), BreakerView::Closed));
             }
         }
         tell(self.operation, changes).await;
@@ -131,19 +129,15 @@ impl Admitted<'_> {
     async fn failed(mut self, cause: &SafeText, connection: bool) {
         self.reported = true;
         let now = self.operation.deck.clock.now();
-        let (tool, config) = (self.tool.as_ref(), &self.config.breaker);
-        let source = tool.cloned().filter(|_| !connection);
         let mut changes = Changes::new();
-        {
+        for key in &self.keys {
+            // The server's opens on failures of more than one tool, or of the connection.
+            let of = if key.is_none() && !connection { self.keys.last() } else { None };
+            let source = of.cloned().flatten();
             let mut ledger = self.operation.slot.ledger();
-            if ledger.breaker.failure(config, now, (source, cause)) {
-                changes.push((None, ledger.breaker.view(now)));
-            }
-            if let Some(tool) = tool {
-                let breaker = ledger.tool_breakers.entry(Arc::clone(tool)).or_default();
-                if breaker.failure(config, now, (None, cause)) {
-                    changes.push((Some(SafeText::line(tool)), breaker.view(now)));
-                }
+            let breaker = ledger.breakers.entry(key.clone()).or_default();
+            if breaker.failure(&self.config.breaker, now, (source, cause)) {
+                changes.push((shown(key), breaker.view(now)));
             }
         }
         tell(self.operation, changes).await;
@@ -154,11 +148,8 @@ impl Drop for Admitted<'_> {
     fn drop(&mut self) {
         if self.probes && !self.reported {
             let mut ledger = self.operation.slot.ledger();
-            ledger.breaker.abandoned();
-            if let Some(tool) = &self.tool
-                && let Some(breaker) = ledger.tool_breakers.get_mut(tool)
-            {
-                breaker.abandoned();
+            for key in &self.keys {
+                ledger.breakers.entry(key.clone()).and_modify(Breaker::abandoned);
             }
         }
     }

@@ -140,10 +140,8 @@ pub struct Ledger {
     pub total: Metrics,
     /// Requests by target (`tools/call echo`).
     pub targets: BTreeMap<Arc<str>, Metrics>,
-    /// The server's own breaker.
-    pub breaker: Breaker,
-    /// Breakers of tools that have failed.
-    pub tool_breakers: BTreeMap<Arc<str>, Breaker>,
+    /// Breakers of what has failed: tools, and the server itself (`None`).
+    pub breakers: BTreeMap<Option<Arc<str>>, Breaker>,
 }
 
 impl Slot {
@@ -311,19 +309,13 @@ impl Slot {
 
     /// Closes every breaker, its own and those of its tools; gives the facts to tell.
     pub fn close_breakers(&self, now: Timestamp) -> Vec<Fact> {
-        let tools: Vec<Arc<str>> = self.ledger().tool_breakers.keys().cloned().collect();
-        let own = self.close_breaker(None, now);
-        let tools = tools.iter().filter_map(|tool| self.close_breaker(Some(tool), now));
-        tools.chain(own).collect()
+        let tools: Vec<_> = self.ledger().breakers.keys().cloned().collect();
+        tools.iter().filter_map(|tool| self.close_breaker(tool.as_deref(), now)).collect()
     }
 
     /// Closes its own breaker or that of a tool; gives the fact to tell, if it was not closed.
     pub fn close_breaker(&self, tool: Option<&str>, now: Timestamp) -> Option<Fact> {
-        let mut ledger = self.ledger();
-        let before = match tool {
-            Some(tool) => ledger.tool_breakers.remove(tool)?,
-            None => std::mem::take(&mut ledger.breaker),
-        };
+        let before = self.ledger().breakers.remove(&tool.map(Arc::from))?;
         let (server, tool) = (self.name.clone(), tool.map(SafeText::line));
         let breaker = BreakerView::Closed;
         (before.view(now) != breaker).then_some(Fact::BreakerChanged { server, tool, breaker })
