@@ -7,7 +7,7 @@ mod breakers;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::{Instrument as _, Level};
 
@@ -535,7 +535,10 @@ impl Operation {
         let params = match &self.request {
             Request::ReadResource { uri } => resource_params(uri),
             Request::GetPrompt { name, arguments } => {
-                sorted_json(&json!({"arguments": arguments, "name": &**name})).to_string()
+                let mut params = json!({"arguments": arguments, "name": &**name});
+                // Two spellings are one key.
+                params.sort_all_objects();
+                params.to_string()
             }
             _ => return None,
         };
@@ -681,19 +684,5 @@ impl InFlight {
             progress: self.pending.progress(),
             ..self.view.clone()
         }
-    }
-}
-
-/// The same value with the keys of its objects in order, so that two spellings are one key.
-fn sorted_json(value: &Value) -> Value {
-    match value {
-        Value::Object(object) => {
-            let mut keys: Vec<_> = object.iter().collect();
-            keys.sort_by_key(|(key, _)| key.as_str());
-            let sorted = keys.into_iter().map(|(key, value)| (key.clone(), sorted_json(value)));
-            Value::Object(sorted.collect::<Map<_, _>>())
-        }
-        Value::Array(items) => Value::Array(items.iter().map(sorted_json).collect()),
-        other => other.clone(),
     }
 }

@@ -29,7 +29,7 @@ pub struct Routes {
     /// Canonical tool names: the way nearly every call goes.
     canonical: HashMap<Box<str>, Route>,
     resources: HashMap<Arc<str>, Vec<Arc<Slot>>>,
-    templates: Vec<(UriTemplate, Arc<Slot>)>,
+    templates: Vec<(Arc<str>, Arc<Slot>)>,
 }
 
 impl Routes {
@@ -58,8 +58,7 @@ impl Routes {
                 lists.push(Arc::clone(slot));
             }
             for template in &all.templates {
-                let template = UriTemplate::parse(&template.uri_template);
-                routes.templates.push((template, Arc::clone(slot)));
+                routes.templates.push((Arc::clone(&template.uri_template), Arc::clone(slot)));
             }
         }
         routes
@@ -184,8 +183,9 @@ impl Routes {
         if let Some(slots) = self.resources.get(uri) {
             return Self::only(uri, slots.iter());
         }
-        let fits = |template: &UriTemplate| template.matches(uri).then_some(template.literals());
-        let best = self.templates.iter().filter_map(|(t, _)| fits(t)).max();
+        let fitting = self.templates.iter().filter_map(|(t, slot)| Some((fit(t, uri)?, slot)));
+        let fitting: Vec<(usize, &Arc<Slot>)> = fitting.collect();
+        let best = fitting.iter().map(|(literals, _)| *literals).max();
         let Some(best) = best else {
             let offers = |slot: &&Arc<Slot>| {
                 let all = &slot.live().capabilities;
@@ -196,9 +196,8 @@ impl Routes {
                 .candidates(self.slots.values().filter(offers).map(|slot| &slot.name));
             return Err(self.with_partial_lists(error, ListKind::Resources, None));
         };
-        let fitting =
-            self.templates.iter().filter(|(t, _)| fits(t) == Some(best)).map(|(_, slot)| slot);
-        Self::only(uri, fitting)
+        let fitting = fitting.into_iter().filter(|(literals, _)| *literals == best);
+        Self::only(uri, fitting.map(|(_, slot)| slot))
     }
 
     fn only<'a>(uri: &str, slots: impl Iterator<Item = &'a Arc<Slot>>) -> Result<Arc<Slot>, Error> {
@@ -214,107 +213,35 @@ impl Routes {
     }
 }
 
-// Matching a URI against an RFC 6570 template: does this URI look like an expansion of it?
-//
-// Never backtracks: the time is the length of the URI times the parts of the template, whatever a
-// server writes there.
+/// Longest template that is matched, in bytes.
+const TEMPLATE: usize = 8 << 10;
 
-/// A template, taken apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UriTemplate {
-    parts: Vec<Part>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
-    /// This text.
-    Literal(Box<[u8]>),
-    /// One or more characters other than `/`, `?` and `#`: `{name}`.
-    Segment,
-    /// Anything, also nothing: `{+path}`, `{#part}`, `{/path*}`, `{.x}`, `{;x}`, `{?x,y}`, `{&x}`.
-    Rest,
-}
-
-impl UriTemplate {
-    /// Parts beyond this many are taken as "anything".
-    const MAX_PARTS: usize = 64;
-
-    /// Takes a template apart. What is no expression counts as literal text.
-    pub fn parse(template: &str) -> Self {
-        let mut parts = Vec::new();
-        let mut rest = template;
-        while let Some(open) = rest.find('{') {
-            let Some(close) = rest[open..].find('}').map(|at| open + at) else { break };
-            push_literal(&mut parts, &rest[..open]);
-            let operator = rest[open + 1..close].chars().next();
-            let simple = operator.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '%');
-            parts.push(if simple { Part::Segment } else { Part::Rest });
-            rest = &rest[close + 1..];
-        }
-        push_literal(&mut parts, rest);
-        if parts.len() > Self::MAX_PARTS {
-            parts.truncate(Self::MAX_PARTS);
-            parts.push(Part::Rest);
-        }
-        Self { parts }
+/// Whether a URI could be an expansion of an RFC 6570 template, with the bytes of its literal text:
+/// of two templates that fit, the one with more is meant. What is no expression counts as literal
+/// text.
+pub(crate) fn fit(template: &str, uri: &str) -> Option<usize> {
+    let start = template.split('{').next().unwrap_or_default();
+    if !uri.starts_with(start) || template.len() > TEMPLATE {
+        return None;
     }
-
-    /// Whether `uri` could be an expansion of this template.
-    pub fn matches(&self, uri: &str) -> bool {
-        let uri = uri.as_bytes();
-        // Which lengths of the URI the parts so far can have eaten.
-        let mut reach = vec![false; uri.len() + 1];
-        reach[0] = true;
-        for part in &self.parts {
-            reach = advance(part, uri, &reach);
-        }
-        reach[uri.len()]
+    let (mut pattern, mut literals, mut rest) = ("^".to_owned(), 0, template);
+    let mut literal = |text: &str, pattern: &mut String| {
+        literals += text.len();
+        pattern.push_str(&regex::escape(text));
+    };
+    while let Some((text, (expression, after))) =
+        rest.split_once('{').and_then(|(text, tail)| Some((text, tail.split_once('}')?)))
+    {
+        literal(text, &mut pattern);
+        let simple = expression.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '%');
+        // `{name}` is one segment; `{+path}`, `{#part}`, `{/path*}`, `{?x,y}` and others anything.
+        pattern.push_str(if simple { "[^/?#]+" } else { "(?s:.*)" });
+        rest = after;
     }
-
-    /// Bytes of literal text: of two templates that fit, the one with more is meant.
-    pub fn literals(&self) -> usize {
-        self.parts
-            .iter()
-            .map(|part| match part {
-                Part::Literal(text) => text.len(),
-                Part::Segment | Part::Rest => 0,
-            })
-            .sum()
-    }
-}
-
-fn push_literal(parts: &mut Vec<Part>, text: &str) {
-    if !text.is_empty() {
-        parts.push(Part::Literal(text.as_bytes().into()));
-    }
-}
-
-fn advance(part: &Part, uri: &[u8], reach: &[bool]) -> Vec<bool> {
-    let mut next = vec![false; reach.len()];
-    match part {
-        Part::Literal(text) => {
-            for (at, _) in reach.iter().enumerate().filter(|(_, ok)| **ok) {
-                if uri[at..].starts_with(text) {
-                    next[at + text.len()] = true;
-                }
-            }
-        }
-        Part::Segment => {
-            let mut open = false;
-            for (at, byte) in uri.iter().enumerate() {
-                open = (open || reach[at]) && !matches!(byte, b'/' | b'?' | b'#');
-                next[at + 1] = open;
-            }
-        }
-        Part::Rest => {
-            let mut open = false;
-            for (at, ok) in reach.iter().enumerate() {
-                open |= ok;
-                next[at] = open;
-            }
-        }
-    }
-    next
+    literal(rest, &mut pattern);
+    pattern.push('$');
+    let matcher = regex::RegexBuilder::new(&pattern).size_limit(1 << 20).build().ok()?;
+    matcher.is_match(uri).then_some(literals)
 }
 
 #[cfg(test)]
@@ -322,7 +249,7 @@ mod tests {
     use super::*;
 
     fn fits(template: &str, uri: &str) -> bool {
-        UriTemplate::parse(template).matches(uri)
+        fit(template, uri).is_some()
     }
 
     #[test]
@@ -364,27 +291,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    /// Tries every way to cut the URI.
-    fn naive(parts: &[Part], uri: &[u8]) -> bool {
-        let Some((part, rest)) = parts.split_first() else { return uri.is_empty() };
-        match part {
-            Part::Literal(text) => uri.strip_prefix(&**text).is_some_and(|uri| naive(rest, uri)),
-            Part::Segment => (1..=uri.len())
-                .take_while(|end| !matches!(uri[end - 1], b'/' | b'?' | b'#'))
-                .any(|end| naive(rest, &uri[end..])),
-            Part::Rest => (0..=uri.len()).any(|end| naive(rest, &uri[end..])),
-        }
-    }
-
     proptest! {
-        #[test]
-        fn it_agrees_with_trying_every_way(
-            template in "([ax/?#]|\\{a\\}|\\{\\+a\\}|[{}]){0,8}", uri in "[ax/?#{}]{0,8}",
-        ) {
-            let read = UriTemplate::parse(&template);
-            prop_assert_eq!(read.matches(&uri), naive(&read.parts, uri.as_bytes()), "{}", template);
-        }
-
         #[test]
         fn what_was_expanded_from_it_fits(
             parts in prop::collection::vec(("[a-z:/.]{0,4}", "[a-zé%]{1,5}", "[a-z/?#é]{0,5}"), 0..8)

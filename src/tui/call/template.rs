@@ -234,8 +234,7 @@ mod tests {
                 values.insert(format!("v{number}"), value.into());
             }
             let uri = expand(&template, &Value::Object(values)).expect("a template");
-            let read = crate::host::router::UriTemplate::parse(&template);
-            prop_assert!(read.matches(&uri), "{template} {uri}");
+            prop_assert!(crate::host::router::fit(&template, &uri).is_some(), "{template} {uri}");
         }
     }
 }
