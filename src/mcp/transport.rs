@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
+mod events;
 pub mod http;
 pub mod pipe;
 pub(crate) mod remote;

@@ -3,8 +3,6 @@
 //!
 //! reqwest with rustls and ring; errors are spelled out.
 
-mod events;
-
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -16,6 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::events::{Event, Events};
 use super::remote::{Remote, Unasked};
 use super::{Outgoing, SendError, Transport};
 use crate::base::SafeText;
@@ -24,8 +23,6 @@ use crate::base::allowance::Allowance;
 use crate::base::text::cut;
 use crate::config::HttpConfig;
 use crate::mcp::wire::tap::Tap;
-pub(super) use events::line_feeds;
-use events::{Events, Mark};
 
 const BOTH: &str = "application/json, text/event-stream";
 const SESSION: &str = "mcp-session-id";
@@ -58,6 +55,15 @@ struct State {
     stream: Option<AbortOnDropHandle<()>>,
 }
 
+/// Where a stream was when it ended.
+#[derive(Default)]
+struct Mark {
+    /// The last event that had an id.
+    id: Option<String>,
+    /// The pause the server asks for.
+    retry: Option<Duration>,
+}
+
 /// How fast a server may make the host work, all streams of its session together.
 struct Pace {
     unasked: Unasked,
@@ -85,6 +91,9 @@ impl Http {
     const DELAYS: u32 = 3;
     /// How often a stream that was broken off is asked for in vain.
     const ATTEMPTS: u32 = 5;
+    /// Events read before the other servers have a turn. A body arrives in pieces of hundreds of
+    /// kilobytes, and thousands of events in one go would be milliseconds of silence for them.
+    const AT_ONCE: usize = 64;
 
     /// A transport to the server of `config`.
     ///
@@ -184,7 +193,7 @@ impl Http {
     /// Streamable HTTP, resumability).
     async fn follow(&self, response: reqwest::Response, id: Option<i64>) -> Result<(), SendError> {
         let mut mark = Mark::default();
-        Events::new(self, response, id, &mut mark).read().await;
+        self.read_events(response, id, &mut mark).await;
         let Some(id) = id else { return Ok(()) };
         let (mut pause, longest) = Self::PAUSES;
         let mut failed = 0;
@@ -195,7 +204,7 @@ impl Http {
             match self.get(Some(&last)).await {
                 Ok(Some(response)) => {
                     failed = 0;
-                    Events::new(self, response, Some(id), &mut mark).read().await;
+                    self.read_events(response, Some(id), &mut mark).await;
                 }
                 Ok(None) => return Err(closed_early()),
                 Err(error @ SendError::Broken(_)) if failed < Self::ATTEMPTS => {
@@ -220,7 +229,7 @@ impl Http {
             match response {
                 Ok(Some(response)) => {
                     pause = first;
-                    Events::new(&http, response, None, &mut mark).read().await;
+                    http.read_events(response, None, &mut mark).await;
                 }
                 // The server has none, or the next request will tell what is wrong.
                 Ok(None) | Err(SendError::Refused(_) | SendError::Unauthorized(_)) => return,
@@ -273,6 +282,51 @@ impl Http {
             return Err(if passing { SendError::Broken(error) } else { SendError::Refused(error) });
         }
         Ok(Some(response))
+    }
+
+    /// Reads the events of a stream to its end, or until the request has its answer.
+    async fn read_events(&self, response: reqwest::Response, id: Option<i64>, mark: &mut Mark) {
+        let mut events = Events::new(response, self.tap.context.limits.line_bytes);
+        // Bytes read and not yet accounted for, which may belong to an answer; those that do.
+        let (mut open, mut answered) = (0_usize, 0);
+        let mut in_a_row = 0;
+        loop {
+            while let Some(event) = events.next_complete() {
+                answered += self.take_event(event, id, mark);
+                in_a_row += 1;
+                if in_a_row == Self::AT_ONCE {
+                    in_a_row = 0;
+                    tokio::task::yield_now().await;
+                }
+            }
+            if id.is_some_and(|id| !self.tap.is_pending(id)) {
+                return;
+            }
+            let known = open.saturating_sub(events.unfinished());
+            open -= known;
+            if let Some(pause) = self.spend(known.saturating_sub(std::mem::take(&mut answered))) {
+                tokio::time::sleep(pause).await;
+            }
+            match events.fill().await {
+                Ok(0) | Err(_) => return,
+                Ok(read) => {
+                    open += read;
+                    self.tap.arrived(read);
+                }
+            }
+        }
+    }
+
+    /// Takes in an event; gives how many bytes of it were an answer.
+    fn take_event(&self, event: Event, request: Option<i64>, mark: &mut Mark) -> usize {
+        mark.id = event.id.or(mark.id.take());
+        mark.retry = event.retry.or(mark.retry);
+        let Some(total) = event.over else { return self.show(&event.data, request) };
+        self.tap.oversized(&event.data, b"", total);
+        if let Some(id) = request {
+            self.tap.unanswered(id, &format!("an event of {total} bytes is over the limit"));
+        }
+        0
     }
 
     /// Shows a message to the tap; gives how many bytes of it were an answer.

@@ -4,22 +4,22 @@
 //!
 //! The stream is the session: when it ends nothing can be resumed, and the server is down.
 
-use std::io;
+use std::sync::Arc;
 
-use futures::{SinkExt, StreamExt, TryStreamExt};
+use bytes::Bytes;
+use futures::SinkExt;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream};
 use tokio::task::JoinSet;
 use url::Url;
 
-use super::http::line_feeds;
-use super::remote::{Remote, Streams, streams};
+use super::events::{Event, Events};
+use super::remote::{Remote, Streams, innermost, streams};
 use crate::base::SafeText;
 use crate::mcp::transport::SendError;
+use crate::mcp::wire::tap::Tap;
 
-/// Longest name of an event, and longest address to post to.
-const NAME: usize = 8 << 10;
 /// Requests that are posted at once.
 const POSTS: usize = 256;
 
@@ -37,31 +37,27 @@ pub(crate) async fn open(remote: Remote, url: &Url) -> Result<Streams, SendError
         ));
     }
     let base = response.url().clone();
-    let mut returned = false;
-    let mut body = response.bytes_stream().map_ok(move |piece| line_feeds(piece, &mut returned));
+    let mut events = Events::new(response, remote.tap.context.limits.line_bytes);
     let (streams, mut incoming, outgoing) = streams();
-    let mut events = Events::default();
     let endpoint = loop {
-        let piece = body.next().await.ok_or_else(|| {
+        let event = events.next().await;
+        let event = event.map_err(|error| SendError::Broken(innermost(&error)))?;
+        let event = event.ok_or_else(|| {
             SendError::Refused("the stream ended before it named the address to post to".to_owned())
         })?;
-        let piece = piece.map_err(|error| remote.broken(&error))?;
-        let mut lines = Vec::new();
-        events.feed(&piece, &mut lines);
-        if !lines.is_empty() {
-            let _ = incoming.send(Ok(lines.into())).await;
+        if event.kind == "endpoint" {
+            break target(&base, &String::from_utf8_lossy(&event.data))?;
         }
-        if let Some(named) = events.endpoint.take() {
-            break target(&base, &named)?;
+        if let Some(line) = message(event, &remote.tap) {
+            let _ = incoming.send(Ok(line)).await;
         }
     };
+    let tap = Arc::clone(&remote.tap);
     let reading = async move {
-        while let Some(piece) = body.next().await {
-            let mut lines = Vec::new();
-            let piece = piece.map(|piece| events.feed(&piece, &mut lines));
-            let piece = piece.map(|()| lines.into()).map_err(io::Error::other);
-            let broken = piece.is_err();
-            if incoming.send(piece).await.is_err() || broken {
+        while let Some(event) = events.next().await.transpose() {
+            let Some(line) = event.map(|event| message(event, &tap)).transpose() else { continue };
+            let broken = line.is_err();
+            if incoming.send(line).await.is_err() || broken {
                 return;
             }
         }
@@ -123,99 +119,22 @@ async fn post(remote: &Remote, endpoint: &Url, mut outgoing: BufReader<DuplexStr
     }
 }
 
-/// Understands a stream of events (WHATWG HTML, section 9.2) piece by piece. The data of a message
-/// goes on as it comes, on one line for each event; only names and the endpoint are kept.
-#[derive(Default)]
-struct Events {
-    /// The line so far, when it is not the data of a message.
-    line: Vec<u8>,
-    /// The line is the data of a message.
-    passes: bool,
-    /// The event has had data that went on.
-    passed: bool,
-    kind: Vec<u8>,
-    data: Vec<u8>,
-    endpoint: Option<String>,
-}
-
-impl Events {
-    fn feed(&mut self, mut piece: &[u8], out: &mut Vec<u8>) {
-        while let Some(end) = memchr::memchr(b'\n', piece) {
-            self.part(&piece[..end], out);
-            self.end_of_line(out);
-            piece = &piece[end + 1..];
-        }
-        self.part(piece, out);
+/// The message in an event, as a line; one over the limit is reported here.
+fn message(mut event: Event, tap: &Tap) -> Option<Bytes> {
+    if !matches!(event.kind.as_str(), "" | "message") {
+        return None;
     }
-
-    fn part(&mut self, part: &[u8], out: &mut Vec<u8>) {
-        if self.passes {
-            out.extend_from_slice(part);
-            return;
-        }
-        let message = self.kind.is_empty() || self.kind == b"message";
-        let known = self.line.len();
-        self.line.extend_from_slice(part);
-        if message && self.line.starts_with(b"data:") {
-            self.passes = true;
-            if self.passed {
-                out.push(b' ');
-            }
-            out.extend_from_slice(&self.line[b"data:".len()..]);
-            self.line.clear();
-        } else {
-            self.line.truncate(NAME.max(known));
-        }
+    if let Some(total) = event.over {
+        tap.oversized(&event.data, b"", total);
+        return None;
     }
-
-    fn end_of_line(&mut self, out: &mut Vec<u8>) {
-        if self.passes {
-            (self.passes, self.passed) = (false, true);
-            return;
-        }
-        let line = std::mem::take(&mut self.line);
-        // A byte-order mark may stand before the first.
-        let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line);
-        if line.is_empty() {
-            if std::mem::take(&mut self.passed) {
-                out.push(b'\n');
-            }
-            if std::mem::take(&mut self.kind) == b"endpoint" {
-                self.endpoint = Some(String::from_utf8_lossy(&self.data).into_owned());
-            }
-            self.data.clear();
-            return;
-        }
-        let value = |field: &[u8]| {
-            let value = line.strip_prefix(field)?.strip_prefix(b":")?;
-            Some(value.strip_prefix(b" ").unwrap_or(value).to_vec())
-        };
-        if let Some(kind) = value(b"event") {
-            self.kind = kind;
-        } else if let Some(data) = value(b"data") {
-            self.data = data;
-        }
-    }
+    event.data.push(b'\n');
+    Some(event.data.into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn events_become_lines_however_they_are_cut() {
-        let text = "\u{feff}event: endpoint\r\ndata: /post?x=1\r\n\r\nevent: message\rdata: {\"a\":\r\
-                    data: 1}\r\revent: ping\ndata: {}\n\ndata:{\"b\":2}\r\n\r\n: hi\nid: 7\n\n";
-        for size in 1..text.len() {
-            let (mut events, mut out, mut returned) = (Events::default(), Vec::new(), false);
-            for piece in text.as_bytes().chunks(size) {
-                events.feed(&line_feeds(piece.to_vec().into(), &mut returned), &mut out);
-            }
-            let lines = String::from_utf8(out).expect("text").replace(' ', "");
-            assert_eq!(lines, "{\"a\":1}\n{\"b\":2}\n", "in pieces of {size}");
-            assert_eq!(events.endpoint.as_deref(), Some("/post?x=1"));
-        }
-    }
 
     #[test]
     fn the_address_to_post_to_is_of_the_same_origin() {

@@ -1,0 +1,167 @@
+//! Server-sent events (WHATWG HTML, section 9.2) of a response, each of bounded length.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use tokio::io::AsyncRead;
+use tokio_util::io::StreamReader;
+
+use super::pipe::{Line, Lines};
+
+/// A server may ask for a pause before the stream is opened again, within reason.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// One event.
+#[derive(Debug, Default)]
+pub(super) struct Event {
+    /// Its type; empty when it names none.
+    pub(super) kind: String,
+    /// Its data on one line; of an event that is over the limit the beginning.
+    pub(super) data: Vec<u8>,
+    /// How long the data of an event over the limit is.
+    pub(super) over: Option<u64>,
+    pub(super) id: Option<String>,
+    /// The pause the server asks for.
+    pub(super) retry: Option<Duration>,
+}
+
+/// The events of one response.
+pub(super) struct Events {
+    lines: Lines<Box<dyn AsyncRead + Send + Unpin>>,
+    limit: usize,
+    event: Event,
+    began: bool,
+}
+
+impl Events {
+    /// Events with data of at most `limit` bytes.
+    pub(super) fn new(response: reqwest::Response, limit: usize) -> Self {
+        let mut returned = false;
+        let bytes = response.bytes_stream().map_err(io::Error::other);
+        let bytes = bytes.map_ok(move |chunk| line_feeds(chunk, &mut returned)).boxed();
+        Self::of(Box::new(StreamReader::new(bytes)), limit)
+    }
+
+    fn of(text: Box<dyn AsyncRead + Send + Unpin>, limit: usize) -> Self {
+        Self { lines: Lines::new(text, limit), limit, event: Event::default(), began: false }
+    }
+
+    /// The next event; `None` at the end. One without its empty line is incomplete and left out.
+    pub(super) async fn next(&mut self) -> io::Result<Option<Event>> {
+        loop {
+            if let Some(event) = self.next_complete() {
+                return Ok(Some(event));
+            }
+            if self.fill().await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Reads more; 0 at the end of the stream.
+    pub(super) async fn fill(&mut self) -> io::Result<usize> {
+        self.lines.fill().await
+    }
+
+    /// Bytes of an event that is not complete yet and may still be within the limit.
+    pub(super) fn unfinished(&self) -> usize {
+        let over = self.event.over.is_some() || self.lines.is_skipping();
+        if over { 0 } else { self.lines.unfinished() + self.event.data.len() }
+    }
+
+    /// The next event that is complete already.
+    pub(super) fn next_complete(&mut self) -> Option<Event> {
+        while let Some(line) = self.lines.next_line() {
+            let event = &mut self.event;
+            let range = match line {
+                Line::Whole(range) => range,
+                Line::Oversized(long) => {
+                    event.data =
+                        long.head.strip_prefix(b"data:").map(<[u8]>::to_vec).unwrap_or_default();
+                    event.over = Some(long.total);
+                    continue;
+                }
+            };
+            let mut line = self.lines.bytes(range);
+            if !std::mem::replace(&mut self.began, true) {
+                line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+            }
+            if line.is_empty() {
+                return Some(std::mem::take(event));
+            }
+            let (field, value) = match memchr::memchr(b':', line) {
+                Some(at) => (&line[..at], &line[at + 1..]),
+                None => (line, &b""[..]),
+            };
+            let value = value.strip_prefix(b" ").unwrap_or(value);
+            let text = || String::from_utf8_lossy(value).into_owned();
+            match (field, &mut event.over) {
+                (b"data", Some(over)) => *over += value.len() as u64,
+                (b"data", over) => {
+                    if !event.data.is_empty() {
+                        event.data.push(b' ');
+                    }
+                    event.data.extend_from_slice(value);
+                    if event.data.len() > self.limit {
+                        *over = Some(event.data.len() as u64);
+                        event.data.truncate(64 << 10);
+                    }
+                }
+                (b"event", _) => event.kind = text(),
+                (b"id", _) => event.id = Some(text()),
+                (b"retry", _) => {
+                    let pause = text().parse().ok().map(Duration::from_millis);
+                    event.retry = pause.map(|pause| pause.min(LONGEST_PAUSE));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+/// The same with every line end as a line feed: a carriage return, with or without one behind it, is
+/// a line end too. `returned` says whether the chunk before ended with one.
+fn line_feeds(chunk: Bytes, returned: &mut bool) -> Bytes {
+    if !*returned && memchr::memchr(b'\r', &chunk).is_none() {
+        return chunk;
+    }
+    let mut out = Vec::with_capacity(chunk.len());
+    for byte in chunk {
+        let after = std::mem::replace(returned, byte == b'\r');
+        match byte {
+            b'\r' => out.push(b'\n'),
+            b'\n' if after => {}
+            byte => out.push(byte),
+        }
+    }
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn events_are_the_same_however_they_are_cut() {
+        let text = "\u{feff}event: endpoint\r\ndata: /post?x=1\r\n\r\nevent: message\rdata: {\"a\":\r\
+                    data: 1}\r\revent: ping\ndata: {}\n\ndata:{\"b\":2}\r\n\r\n: hi\nid: 7\n\n";
+        for size in 1..text.len() {
+            let mut returned = false;
+            let pieces = text.as_bytes().chunks(size).map(|piece| piece.to_vec().into());
+            let pieces: Vec<_> =
+                pieces.map(|piece| Ok::<_, io::Error>(line_feeds(piece, &mut returned))).collect();
+            let reader = StreamReader::new(futures::stream::iter(pieces));
+            let (mut events, mut found) = (Events::of(Box::new(reader), 100), Vec::new());
+            while let Some(event) = events.next().await.expect("read") {
+                let data = String::from_utf8(event.data).expect("text").replace(' ', "");
+                found.push(format!("{} {data} {}", event.kind, event.id.unwrap_or_default()));
+            }
+            let expected =
+                ["endpoint /post?x=1 ", "message {\"a\":1} ", "ping {} ", " {\"b\":2} ", "  7"];
+            assert_eq!(found, expected, "in pieces of {size}");
+        }
+    }
+}
