@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -267,6 +268,9 @@ pub struct Content {
     pub hash: String,
 }
 
+/// How the value of a setting is shown, and its hash when it is secret.
+type Setting<'a> = (String, Option<&'a str>);
+
 impl Content {
     /// The content of an entry.
     pub(crate) fn of(server: &ServerConfig, origins: &Origins, salt: &str) -> Self {
@@ -301,6 +305,29 @@ impl Content {
         out
     }
 
+    /// Every setting that is approved by its name in the file, in the order in which it is shown.
+    fn settings(&self) -> IndexMap<String, Setting<'_>> {
+        let one = |name: &str, shown: String| (name.to_owned(), (shown, None));
+        let list = |name: &'static str, words: &[String]| {
+            let words = words.iter().enumerate();
+            words.map(move |(i, w)| (format!("{name}[{i}]"), (escaped(w), None))).collect::<Vec<_>>()
+        };
+        let target = if self.kind == "stdio" { "command" } else { "url" };
+        let mut out = IndexMap::from([
+            one("type", escape_hidden(&self.kind)),
+            one(target, escaped(&self.target)),
+        ]);
+        out.extend(list("args", &self.args));
+        out.extend((!self.cwd.is_empty()).then(|| one("cwd", escaped(&self.cwd))));
+        out.extend(self.inherit_env.then(|| one("inheritEnv", "true".to_owned())));
+        for (of, values) in [("env", &self.env), ("headers", &self.headers)] {
+            let secret = |hash| ("***".to_owned(), Some(hash));
+            out.extend(values.iter().map(|(k, hash)| (format!("{of}.{k}"), secret(hash.as_str()))));
+        }
+        out.extend(list("dev.build", &self.build));
+        out
+    }
+
     fn digest(&self, salt: &str) -> String {
         let mut parts: Vec<&str> = vec![
             salt,
@@ -326,7 +353,7 @@ impl Content {
 
 fn hashes(
     of: &str,
-    values: &indexmap::IndexMap<String, Secret>,
+    values: &IndexMap<String, Secret>,
     (origins, base): (&Origins, &str),
     salt: &str,
 ) -> BTreeMap<String, String> {
@@ -411,7 +438,11 @@ impl Review {
             server: server.name.clone(),
             at: server.at.clone(),
             verdict,
-            shown: shown(now),
+            shown: now
+                .settings()
+                .into_iter()
+                .map(|(name, (shown, _))| (escape_hidden(&name), shown))
+                .collect(),
             dangers: dangers(server)
                 .iter()
                 .chain(&relative(server))
@@ -433,63 +464,19 @@ fn relative(server: &ServerConfig) -> Option<String> {
     Some(format!("a relative folder of PATH makes `{command}` this program: {program}"))
 }
 
-fn shown(content: &Content) -> Vec<(String, String)> {
-    let mut out = vec![("type".to_owned(), escape_hidden(&content.kind))];
-    let target = if content.kind == "stdio" { "command" } else { "url" };
-    out.push((target.to_owned(), escaped(&content.target)));
-    let list = |name: &str, words: &[String], out: &mut Vec<(String, String)>| {
-        out.extend(words.iter().enumerate().map(|(i, w)| (format!("{name}[{i}]"), escaped(w))));
-    };
-    list("args", &content.args, &mut out);
-    if !content.cwd.is_empty() {
-        out.push(("cwd".to_owned(), escaped(&content.cwd)));
-    }
-    if content.inherit_env {
-        out.push(("inheritEnv".to_owned(), "true".to_owned()));
-    }
-    for (of, values) in [("env", &content.env), ("headers", &content.headers)] {
-        let label = |name: &String| escape_hidden(&format!("{of}.{name}"));
-        out.extend(values.keys().map(|name| (label(name), "***".to_owned())));
-    }
-    list("dev.build", &content.build, &mut out);
-    out
-}
-
 fn changes(before: &Content, now: &Content) -> Vec<FieldChange> {
+    let (old, new) = (before.settings(), now.settings());
+    let added = new.keys().filter(|name| !old.contains_key(*name));
     let mut out = Vec::new();
-    let mut field = |name: String, before: Option<String>, after: Option<String>| {
-        if before != after {
-            out.push(FieldChange { field: escape_hidden(&name), before, after });
-        }
-    };
-    let text = |text: &str| Some(escaped(text));
-    field("type".into(), text(&before.kind), text(&now.kind));
-    field(
-        if now.kind == "stdio" { "command" } else { "url" }.into(),
-        text(&before.target),
-        text(&now.target),
-    );
-    for (name, old, new) in
-        [("args", &before.args, &now.args), ("dev.build", &before.build, &now.build)]
-    {
-        for i in 0..old.len().max(new.len()) {
-            let at = |list: &[String]| list.get(i).map(|word| escaped(word));
-            field(format!("{name}[{i}]"), at(old), at(new));
-        }
-    }
-    field("cwd".into(), text(&before.cwd), text(&now.cwd));
-    let flag = |on: bool| Some(on.to_string());
-    field("inheritEnv".into(), flag(before.inherit_env), flag(now.inherit_env));
-    for (of, old, new) in
-        [("env", &before.env, &now.env), ("headers", &before.headers, &now.headers)]
-    {
-        let added = new.keys().filter(|name| !old.contains_key(*name));
-        for name in old.keys().chain(added) {
-            let (was, is) = (old.get(name), new.get(name));
-            if was != is {
-                let side = |value: Option<&String>, word: &str| value.map(|_| word.to_owned());
-                field(format!("{of}.{name}"), side(was, "a value"), side(is, "another value"));
-            }
+    for name in old.keys().chain(added) {
+        let (was, is) = (old.get(name), new.get(name));
+        if was != is {
+            let side = |setting: Option<&Setting<'_>>, word: &str| {
+                let text = |(shown, hash): &Setting<'_>| hash.map_or(&**shown, |_| word).to_owned();
+                setting.map(text)
+            };
+            let (before, after) = (side(was, "a value"), side(is, "another value"));
+            out.push(FieldChange { field: escape_hidden(name), before, after });
         }
     }
     if out.is_empty() {

@@ -94,7 +94,7 @@ fn every_swap_behind_an_approved_name_needs_another_look() {
         (r#"{"command":"x","args":["1","2"],"env":{"A":"v","B":"1"}}"#, "env.B: - > another value"),
         (
             r#"{"command":"x","args":["1","2"],"env":{"A":"v"},"inheritEnv":true}"#,
-            "inheritEnv: false > true",
+            "inheritEnv: - > true",
         ),
         (
             r#"{"command":"x","args":["1","2"],"env":{"A":"v"},"dev":{"build":["evil"]}}"#,
