@@ -7,13 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use serde_json::Value;
-
-use crate::base::SafeText;
 use crate::base::file::StateFile;
 use crate::config::{Environment, McpConfig, ServerConfig};
 use crate::deck::files::{self, json};
-use crate::deck::lock::{self, Lock, LockedServer};
+use crate::deck::lock::{self, Lock};
 use crate::host::policy::Digest;
 use crate::host::server::memory::{Definitions, Memory};
 use crate::host::{HostView, ServerState};
@@ -113,20 +110,6 @@ fn locked(config: &ServerConfig) -> Option<Definitions> {
         let entries = locked.list(kind).values().map(|raw| Arc::new(raw.clone())).collect();
         capabilities.replace(kind, &FetchedList { entries, ..FetchedList::default() });
     }
-    Some(Definitions { about: about(locked), capabilities })
-}
-
-fn about(locked: &LockedServer) -> SessionView {
-    let info = |key: &str| locked.server_info.get(key).and_then(Value::as_str);
-    let text = |key: &str| SafeText::line(info(key).unwrap_or_default());
-    SessionView {
-        era: Era::Legacy,
-        protocol_version: SafeText::default(),
-        name: text("name"),
-        version: text("version"),
-        title: info("title").map(SafeText::line),
-        instructions: locked.instructions.as_deref().map(SafeText::block),
-        capabilities: Arc::default(),
-        server_info: Arc::new(locked.server_info.clone()),
-    }
+    let (info, instructions) = (locked.server_info.clone(), locked.instructions.as_deref());
+    Some(Definitions { about: SessionView::new(Era::Legacy, "", info, instructions), capabilities })
 }

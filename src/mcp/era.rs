@@ -40,6 +40,21 @@ pub struct SessionView {
 }
 
 impl SessionView {
+    /// What `serverInfo` and `instructions` say, with no capabilities.
+    pub fn new(era: Era, version: &str, info: Value, instructions: Option<&str>) -> Self {
+        let text = |key: &str| info.get(key).and_then(Value::as_str).map(SafeText::line);
+        Self {
+            era,
+            protocol_version: SafeText::line(version),
+            name: text("name").unwrap_or_default(),
+            version: text("version").unwrap_or_default(),
+            title: text("title"),
+            instructions: instructions.map(SafeText::block),
+            capabilities: Arc::default(),
+            server_info: Arc::new(info),
+        }
+    }
+
     /// Whether the server says that it has this list.
     pub fn offers(&self, list: ListKind) -> bool {
         let key = match list {

@@ -76,7 +76,7 @@ pub struct SessionContext {
     pub seen: Arc<Seen>,
 }
 
-pub use connect::{Connected, Seen, connect};
+pub use connect::{Arrivals, Connected, Seen, connect};
 
 mod connect;
 mod list;

@@ -156,7 +156,7 @@ async fn what_waits_for_a_person_is_bounded_in_bytes_too() {
 async fn junk_is_called_by_the_way_it_came() {
     let (tap, rig) = tap();
     tap.line(b"oops", None);
-    rig.context.seen.status(200);
+    rig.context.seen.with(|seen| seen.http = Some(200));
     tap.line(b"oops", None);
     let told: Vec<String> =
         rig.traffic().iter().filter_map(|r| r.problem.as_ref().map(ToString::to_string)).collect();

@@ -204,14 +204,14 @@ async fn end_failed(request: &OpenRequest, process: Running, failure: ConnectErr
         && tokio::time::timeout(EXIT_FOLLOWS, process.process.wait()).await.is_ok();
     process.expect_exit();
     // What has not said a word has nothing to finish; who waits for its start has waited enough.
-    let mute = request.context.seen.is_mute();
+    let mute = request.context.seen.with(|seen| seen.messages == 0);
     let mut plan = StopPlan::new(&request.config, &request.force);
     if mute {
         plan.grace = plan.grace.at_most(MUTE_GRACE);
     }
     let report = Process::stop(&process, plan).await;
     let ExitReport { exit, stderr_tail } = &report;
-    let junk = request.context.seen.first_junk();
+    let junk = request.context.seen.with(|seen| seen.first_junk.clone());
     let words = Words {
         exit: by_itself.then_some(exit),
         stderr: stderr_tail,

@@ -280,17 +280,11 @@ fn view_of(result: &Value, version: &str, era: Era, masks: &Redactor) -> Session
         .cloned()
         .unwrap_or_default();
     let info = masks.redact_json(&info).unwrap_or(info);
-    let text = |key: &str| info.get(key).and_then(Value::as_str).map(SafeText::line);
     let instructions = result.get("instructions").and_then(Value::as_str);
+    let instructions = instructions.map(|text| masks.redact(text));
     SessionView {
-        era,
-        protocol_version: SafeText::line(version),
-        name: text("name").unwrap_or_default(),
-        version: text("version").unwrap_or_default(),
-        title: text("title"),
-        instructions: instructions.map(|text| SafeText::block(&masks.redact(text))),
         capabilities: Arc::new(result.get("capabilities").cloned().unwrap_or_default()),
-        server_info: Arc::new(info),
+        ..SessionView::new(era, version, info, instructions.as_deref())
     }
 }
 
@@ -352,43 +346,39 @@ fn explain(mut error: Error, core: &Core) -> ConnectError {
 
 /// What arrived on a connection since it was opened; shared by the session and its owner.
 #[derive(Debug, Default)]
-pub struct Seen(Mutex<State>);
+pub struct Seen(Mutex<Arrivals>);
 
+/// What arrived on a connection.
 #[derive(Debug, Default)]
-struct State {
+pub struct Arrivals {
     opened: Option<Instant>,
     first_byte: Option<Instant>,
-    bytes: u64,
-    messages: u64,
+    /// Messages of the protocol.
+    pub messages: u64,
     junk: u64,
-    first_junk: Option<SafeText>,
-    unfinished: u64,
-    asked: Option<(String, Instant)>,
-    http: Option<u16>,
+    /// The first line that was no protocol message.
+    pub first_junk: Option<SafeText>,
+    /// Bytes without an end of line that are waiting.
+    pub unfinished: usize,
+    asked: Option<String>,
+    /// The status of the last HTTP response: with HTTP nothing comes on a stdout.
+    pub http: Option<u16>,
 }
 
 impl Seen {
     /// A connection is being opened: forgets the one before.
     pub fn open(&self) {
-        self.with(|s| *s = State { opened: Some(Instant::now()), ..State::default() });
+        self.with(|s| *s = Arrivals { opened: Some(Instant::now()), ..Arrivals::default() });
     }
 
     /// A request of the handshake went out.
     pub fn asked(&self, method: &str) {
-        self.with(|s| s.asked = Some((method.to_owned(), Instant::now())));
+        self.with(|s| s.asked = Some(method.to_owned()));
     }
 
     /// Bytes arrived; true for the first.
-    pub fn bytes(&self, count: usize) -> bool {
-        self.with(|s| {
-            s.bytes += count as u64;
-            s.first_byte.is_none() && s.first_byte.replace(Instant::now()).is_none()
-        })
-    }
-
-    /// A protocol message arrived.
-    pub fn message(&self) {
-        self.with(|s| s.messages += 1);
+    pub fn bytes(&self) -> bool {
+        self.with(|s| s.first_byte.is_none() && s.first_byte.replace(Instant::now()).is_none())
     }
 
     /// A line arrived that is no protocol message.
@@ -399,29 +389,9 @@ impl Seen {
         });
     }
 
-    /// Bytes without an end of line are waiting.
-    pub fn unfinished(&self, bytes: usize) {
-        self.with(|s| s.unfinished = bytes as u64);
-    }
-
-    /// An HTTP response began.
-    pub fn status(&self, status: u16) {
-        self.with(|s| s.http = Some(status));
-    }
-
     /// Whether the last answer was one of a server that takes no POST at its address.
     pub fn refused_post(&self) -> bool {
         self.with(|s| s.messages == 0 && matches!(s.http, Some(400 | 404 | 405)))
-    }
-
-    /// Whether it speaks HTTP: then nothing comes on a stdout.
-    pub fn is_http(&self) -> bool {
-        self.with(|s| s.http.is_some())
-    }
-
-    /// Whether no protocol message has arrived.
-    pub fn is_mute(&self) -> bool {
-        self.with(|s| s.messages == 0)
     }
 
     /// What was seen and what was not, as the end of a sentence: `no byte on stdout in 30.0 s`.
@@ -429,17 +399,13 @@ impl Seen {
         self.with(|s| s.describe())
     }
 
-    /// The first line on stdout that was no protocol message.
-    pub fn first_junk(&self) -> Option<SafeText> {
-        self.with(|s| s.first_junk.clone())
-    }
-
-    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+    /// Reads or changes what is known.
+    pub fn with<T>(&self, act: impl FnOnce(&mut Arrivals) -> T) -> T {
         act(&mut self.0.lock())
     }
 }
 
-impl State {
+impl Arrivals {
     fn describe(&self) -> String {
         let since = self.opened.map(|at| at.elapsed().as_secs_f64()).unwrap_or_default();
         if let Some(status) = self.http {
@@ -475,7 +441,7 @@ impl State {
     }
 
     fn wanted(&self) -> &str {
-        self.asked.as_ref().map_or("the handshake", |(method, _)| method)
+        self.asked.as_deref().unwrap_or("the handshake")
     }
 
     fn speaks_http(&self) -> bool {

@@ -127,11 +127,7 @@ impl Fetch<'_> {
         if self.kind != ListKind::Tools || !mirrors {
             return None;
         }
-        let problem = super::message::problem(entry);
-        if problem.is_none() {
-            self.core.mirrored.lock().learn(entry);
-        }
-        problem
+        self.core.mirrored.lock().learn(entry).err()
     }
 
     fn reject(&mut self, index: usize, entry: Value, why: &str) {

@@ -4,7 +4,7 @@
 //! to the bytes of the request.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -181,18 +181,25 @@ const KEY: &str = "x-mcp-header";
 pub struct Mirrored(HashMap<String, Vec<(String, String)>>);
 
 impl Mirrored {
-    /// Learns the annotations of a tool from its list, where [`problem`] found none in them.
-    pub(super) fn learn(&mut self, tool: &Value) {
-        let Some(name) = tool.get("name").and_then(Value::as_str) else { return };
+    /// Learns the annotations of a tool from its list.
+    ///
+    /// # Errors
+    /// Why they cannot be kept.
+    pub(super) fn learn(&mut self, tool: &Value) -> Result<(), String> {
+        let Some(schema) = tool.get("inputSchema").and_then(Value::as_object) else {
+            return Ok(());
+        };
+        if schema.contains_key(KEY) {
+            return Err(format!("`{KEY}` stands at the root, not at a parameter"));
+        }
         let mut found = Vec::new();
-        if let Some(schema) = tool.get("inputSchema").and_then(Value::as_object) {
-            collect(schema, "", &mut found);
+        collect(schema, "", &mut found)?;
+        if elsewhere(schema) {
+            return Err(format!("`{KEY}` stands where no parameter of its own is"));
         }
-        if found.is_empty() {
-            self.0.remove(name);
-        } else {
-            self.0.insert(name.to_owned(), found);
-        }
+        let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
+        self.0.insert(name.to_owned(), found);
+        Ok(())
     }
 
     /// The headers of a request.
@@ -215,15 +222,41 @@ impl Mirrored {
     }
 }
 
-fn collect(schema: &Map<String, Value>, at: &str, found: &mut Vec<(String, String)>) {
+/// Annotations on the way through `properties` alone, the only place where they mean something.
+fn collect(
+    schema: &Map<String, Value>,
+    at: &str,
+    found: &mut Vec<(String, String)>,
+) -> Result<(), String> {
     let properties = schema.get("properties").and_then(Value::as_object);
     for (key, property) in properties.into_iter().flatten() {
         let Some(property) = property.as_object() else { continue };
         let pointer = child(at, key);
-        if let Some(header) = property.get(KEY).and_then(Value::as_str) {
-            found.push((pointer.clone(), header.to_owned()));
+        if let Some(header) = property.get(KEY) {
+            let name = header_name(header, property, found);
+            let named = |flaw| format!("parameter `{}`: {flaw}", pointer[1..].replace('/', "."));
+            found.push((pointer.clone(), name.map_err(named)?));
         }
-        collect(property, &pointer, found);
+        collect(property, &pointer, found)?;
+    }
+    Ok(())
+}
+
+fn header_name(
+    header: &Value,
+    property: &Map<String, Value>,
+    found: &[(String, String)],
+) -> Result<String, String> {
+    let name = header.as_str().ok_or_else(|| format!("`{KEY}` is not text"))?;
+    if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
+        return Err(format!("`{KEY}` is not a name of an HTTP header"));
+    }
+    if found.iter().any(|(_, known)| known.eq_ignore_ascii_case(name)) {
+        return Err(format!("the header `{name}` is named twice"));
+    }
+    match property.get("type").and_then(Value::as_str) {
+        Some("string" | "integer" | "boolean") => Ok(name.to_owned()),
+        _ => Err(format!("`{KEY}` needs a text, an integer or a boolean")),
     }
 }
 
@@ -238,54 +271,6 @@ fn encoded(value: &str) -> String {
         return value.to_owned();
     }
     format!("=?base64?{}?=", base64::engine::general_purpose::STANDARD.encode(value))
-}
-
-/// Why the annotations of a tool cannot be kept; `None` when they can, or when there are none.
-pub(super) fn problem(tool: &Value) -> Option<String> {
-    let schema = tool.get("inputSchema")?.as_object()?;
-    if schema.contains_key(KEY) {
-        return Some(format!("`{KEY}` stands at the root, not at a parameter"));
-    }
-    let mut names = HashSet::new();
-    along(schema, "", &mut names).or_else(|| {
-        elsewhere(schema).then(|| format!("`{KEY}` stands where no parameter of its own is"))
-    })
-}
-
-/// Annotations on the way through `properties` alone, the only place where they mean something.
-fn along(schema: &Map<String, Value>, path: &str, names: &mut HashSet<String>) -> Option<String> {
-    for (key, property) in schema.get("properties")?.as_object()? {
-        let Some(property) = property.as_object() else { continue };
-        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-        if let Some(header) = property.get(KEY)
-            && let Some(flaw) = flaw(header, property, names)
-        {
-            return Some(format!("parameter `{path}`: {flaw}"));
-        }
-        if let Some(flaw) = along(property, &path, names) {
-            return Some(flaw);
-        }
-    }
-    None
-}
-
-fn flaw(
-    header: &Value,
-    property: &Map<String, Value>,
-    names: &mut HashSet<String>,
-) -> Option<String> {
-    let Some(name) = header.as_str() else {
-        return Some(format!("`{KEY}` is not text"));
-    };
-    if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
-        return Some(format!("`{KEY}` is not a name of an HTTP header"));
-    }
-    if !names.insert(name.to_ascii_lowercase()) {
-        return Some(format!("the header `{name}` is named twice"));
-    }
-    let kind = property.get("type").and_then(Value::as_str);
-    (!matches!(kind, Some("string" | "integer" | "boolean")))
-        .then(|| format!("`{KEY}` needs a text, an integer or a boolean"))
 }
 
 /// Whether an annotation stands below anything but `properties`: items, variants, definitions.
@@ -348,6 +333,10 @@ mod mirrored_tests {
     use serde_json::json;
 
     use super::*;
+
+    fn problem(tool: &Value) -> Option<String> {
+        Mirrored::default().learn(tool).err()
+    }
 
     fn tool(properties: Value) -> Value {
         json!({"name": "t", "inputSchema": {"type": "object", "properties": properties}})

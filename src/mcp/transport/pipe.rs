@@ -289,7 +289,8 @@ impl Input {
             if let Some(pause) = self.account() {
                 tokio::time::sleep(pause).await;
             }
-            self.tap.context.seen.unfinished(self.lines.unfinished());
+            let unfinished = self.lines.unfinished();
+            self.tap.context.seen.with(|seen| seen.unfinished = unfinished);
             match self.lines.fill().await {
                 Ok(0) => return self.end(CLOSED),
                 Ok(read) => {

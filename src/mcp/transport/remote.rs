@@ -104,7 +104,7 @@ impl Remote {
             }
         };
         let status = response.status();
-        self.tap.context.seen.status(status.as_u16());
+        self.tap.context.seen.with(|seen| seen.http = Some(status.as_u16()));
         if status == StatusCode::UNAUTHORIZED {
             self.tap.unauthorized.store(true, Ordering::Relaxed);
             return Err(SendError::Unauthorized(UNAUTHORIZED.to_owned()));

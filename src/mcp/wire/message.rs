@@ -2,7 +2,9 @@
 //! understood in one way only is understood, and what was wrong with it is noted.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
+use regex::{Captures, Regex};
 use rmcp::model::RequestId;
 use serde_json::{Map, Value};
 
@@ -294,7 +296,7 @@ fn tool_result(result: &Value) -> Option<Misfit> {
 pub fn repair(line: &[u8]) -> Option<(String, &'static str)> {
     let text = String::from_utf8_lossy(line);
     let utf8 = matches!(text, Cow::Owned(_));
-    let surrogates = mend_surrogates(&text);
+    let surrogates = without_lone_surrogates(&text);
     match (utf8, surrogates) {
         (_, Some(text)) if utf8 => Some((text, "bytes that are not UTF-8 and lone surrogates")),
         (_, Some(text)) => Some((text, "a lone surrogate escape")),
@@ -303,46 +305,21 @@ pub fn repair(line: &[u8]) -> Option<(String, &'static str)> {
     }
 }
 
-/// Replaces escaped surrogates without a partner by U+FFFD; `None` when there is none.
-fn mend_surrogates(text: &str) -> Option<String> {
-    let bytes = text.as_bytes();
-    let mut out: Option<String> = None;
-    let mut copied = 0;
-    let mut at = 0;
-    while let Some(found) = memchr::memchr(b'\\', &bytes[at..]) {
-        let slash = at + found;
-        let Some(unit) = unit_at(bytes, slash) else {
-            at = slash + 2;
-            if at > bytes.len() {
-                break;
-            }
-            continue;
-        };
-        at = slash + 6;
-        match unit {
-            0xD800..=0xDBFF if matches!(unit_at(bytes, at), Some(0xDC00..=0xDFFF)) => at += 6,
-            0xD800..=0xDFFF => {
-                let out = out.get_or_insert_default();
-                out.push_str(&text[copied..slash]);
-                out.push_str("\\ufffd");
-                copied = at;
-            }
-            _ => {}
-        }
-    }
-    out.map(|mut out| {
-        out.push_str(&text[copied..]);
-        out
-    })
-}
+/// Escaped characters, and what an escape of a surrogate may be: one of a pair, or alone.
+static ESCAPES: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let pair = r"\\u[dD][89abAB][[:xdigit:]]{2}\\u[dD][c-fC-F][[:xdigit:]]{2}";
+    Regex::new(&format!(r"{pair}|(?P<lone>\\u[dD][89a-fA-F][[:xdigit:]]{{2}})|\\.")).ok()
+});
 
-/// The code unit of a `\uXXXX` escape that begins at `at`.
-fn unit_at(bytes: &[u8], at: usize) -> Option<u32> {
-    let escape = bytes.get(at..at + 6)?;
-    if &escape[..2] != b"\\u" {
-        return None;
-    }
-    u32::from_str_radix(std::str::from_utf8(&escape[2..]).ok()?, 16).ok()
+/// Replaces escaped surrogates without a partner by U+FFFD; `None` when there is none.
+fn without_lone_surrogates(text: &str) -> Option<String> {
+    let escapes = ESCAPES.as_ref()?;
+    escapes.captures_iter(text).find(|found| found.name("lone").is_some())?;
+    let whole = |found: &Captures<'_>| match found.name("lone") {
+        Some(_) => "\\ufffd".to_owned(),
+        None => found[0].to_owned(),
+    };
+    Some(escapes.replace_all(text, whole).into_owned())
 }
 
 // What can still be learnt from a line that is no message: the id it answers, a message inside it.

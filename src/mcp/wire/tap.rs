@@ -98,7 +98,7 @@ impl Tap {
     /// Bytes arrived, whatever they are.
     pub fn arrived(&self, bytes: usize) {
         self.context.bytes.received(bytes);
-        if self.context.seen.bytes(bytes) {
+        if self.context.seen.bytes() {
             self.pump.push(SessionEvent::FirstByte);
         }
     }
@@ -119,7 +119,7 @@ impl Tap {
         }
         *flooded = Some(now);
         drop(flooded);
-        let what = if self.context.seen.is_http() { "what it sends" } else { "its stdout" };
+        let what = if self.is_http() { "what it sends" } else { "its stdout" };
         let message = format!("writes more than was requested; {what} is read at a limited rate");
         self.find(FindingKind::Flood, &message, b"", None);
     }

@@ -82,7 +82,7 @@ impl Tap {
         if let Some((id, result)) = json::answer(line, self.budget()) {
             let source = Source { raw: line, notes, large: None, stream };
             self.answer(Some(RequestId::Number(id)), Outcome::Result(result), source);
-            return self.context.seen.message();
+            return self.understood();
         }
         let mut line = Cow::Borrowed(line);
         let mut at = 0;
@@ -178,7 +178,7 @@ impl Tap {
                 self.take_notification(&method, params, source);
             }
         }
-        self.context.seen.message();
+        self.understood();
     }
 
     /// A message that cannot be read; an answer that is only too large keeps its text.
@@ -190,7 +190,7 @@ impl Tap {
         let Some((id, payload)) = large else { return self.flawed(line, &flaw) };
         let source = Source { raw: line, notes, large: Some((payload, flaw)), stream };
         self.answer(Some(RequestId::Number(id)), Outcome::Result(Value::Null), source);
-        self.context.seen.message();
+        self.understood();
     }
 
     fn flawed(&self, line: &[u8], flaw: &Flaw) {
@@ -256,9 +256,18 @@ impl Tap {
         Some(text)
     }
 
+    /// A message of the protocol was taken in.
+    fn understood(&self) {
+        self.context.seen.with(|seen| seen.messages += 1);
+    }
+
+    pub(super) fn is_http(&self) -> bool {
+        self.context.seen.with(|seen| seen.http.is_some())
+    }
+
     /// Text that is no message, called by the way it came.
     pub(super) fn stray(&self, text: &[u8]) {
-        let finding = if self.context.seen.is_http() {
+        let finding = if self.is_http() {
             "what came over HTTP is not JSON-RPC"
         } else if text.starts_with(b"Content-Length:") {
             "a header as of language servers (`Content-Length`); MCP has one message on each line"
