@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use mcpdeck::base::WatchMode;
 use mcpdeck::config::{self, ConfigChange, Environment, McpConfig};
-use mcpdeck::deck::{LoadResult, Watch, WatchOptions, WatchTiming};
+use mcpdeck::deck::{LoadResult, Watch, WatchOptions};
 use tempfile::TempDir;
 
 /// Long enough for any machine; reached only when something is wrong.
@@ -79,7 +79,7 @@ impl Deck {
     /// Waits until a state is delivered.
     async fn next(&mut self) -> LoadResult {
         let next = tokio::time::timeout(DEADLINE, self.watch.next()).await;
-        next.expect("a state in time").expect("a running watch").result
+        next.expect("a state in time").expect("a running watch")
     }
 
     /// Waits for a state in words, and gives all that came before it.
@@ -171,8 +171,8 @@ async fn every_way_of_saving_is_followed_twice() {
 #[tokio::test(flavor = "multi_thread")]
 async fn half_a_file_that_is_completed_later_is_never_delivered() {
     // Whatever the machine makes of the pause: it is shorter than the patience.
-    let timing = WatchTiming { patience: Duration::from_secs(30), ..WatchTiming::default() };
-    let mut deck = Deck::new(WatchOptions { timing, ..WatchOptions::default() });
+    let patience = Duration::from_secs(30);
+    let mut deck = Deck::new(WatchOptions { patience, ..WatchOptions::default() });
     let whole = text("1");
     std::fs::write(&deck.file, "").expect("truncated");
     std::fs::write(&deck.file, &whole[..whole.len() / 2]).expect("half");

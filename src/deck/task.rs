@@ -489,7 +489,7 @@ impl Work {
 /// The next state of the files; never, when there are none.
 async fn next_state(watch: &mut Option<Watch>) -> Option<LoadResult> {
     match watch {
-        Some(watch) => watch.next().await.map(|state| state.result),
+        Some(watch) => watch.next().await,
         None => std::future::pending().await,
     }
 }

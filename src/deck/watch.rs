@@ -28,54 +28,34 @@ use crate::base::watch::{Fingerprint, FolderWatch, Targets, WatchMode};
 /// What was loaded: a state of the files.
 pub type LoadResult = Result<Loaded, Vec<Diagnostic>>;
 
-/// One delivered state.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Reloaded {
-    /// The state. Servers run on as they are unless it is `Ok` and without errors.
-    pub result: LoadResult,
-    /// From the first sign of the change to the delivery.
-    pub took: Duration,
-}
-
-/// How long to wait for what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WatchTiming {
-    /// Silence before a valid state is taken (default 40 ms).
-    pub quiet: Duration,
-    /// Silence before a state with errors is taken (default 500 ms).
-    pub patience: Duration,
-    /// How often the files are looked at when the file system reports changes (default 2 s).
-    pub sweep: Duration,
-    /// How often when it does not (default 250 ms).
-    pub poll: Duration,
-}
-
-impl Default for WatchTiming {
-    fn default() -> Self {
-        Self {
-            quiet: Duration::from_millis(40),
-            patience: Duration::from_millis(500),
-            sweep: Duration::from_secs(2),
-            poll: Duration::from_millis(250),
-        }
-    }
-}
+/// Silence before a valid state is taken.
+const QUIET: Duration = Duration::from_millis(40);
+/// How often the files are looked at when the file system reports changes.
+const SWEEP: Duration = Duration::from_secs(2);
+/// How often when it does not.
+const POLL: Duration = Duration::from_millis(250);
 
 /// How to start watching.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct WatchOptions {
-    /// Timing.
-    pub timing: WatchTiming,
+    /// Silence before a state with errors is taken (default 500 ms).
+    pub patience: Duration,
     /// Look by the clock even where the file system would report.
     pub poll_only: bool,
     /// What the consumer knows already; without it the first state is delivered too.
     pub known: Option<LoadResult>,
 }
 
+impl Default for WatchOptions {
+    fn default() -> Self {
+        Self { patience: Duration::from_millis(500), poll_only: false, known: None }
+    }
+}
+
 /// A running watch. Dropping it ends it.
 #[derive(Debug)]
 pub struct Watch {
-    states: mpsc::Receiver<Reloaded>,
+    states: mpsc::Receiver<LoadResult>,
     environment: watch::Sender<Arc<Environment>>,
     wake: Arc<Notify>,
     mode: watch::Receiver<WatchMode>,
@@ -93,7 +73,7 @@ impl Watch {
         let task = WatchTask {
             files,
             env,
-            timing: options.timing,
+            patience: options.patience,
             known: options.known,
             wake: Arc::clone(&wake),
             eyes,
@@ -105,7 +85,7 @@ impl Watch {
     }
 
     /// The next state that differs from the one before. Cancel-safe.
-    pub async fn next(&mut self) -> Option<Reloaded> {
+    pub async fn next(&mut self) -> Option<LoadResult> {
         self.states.recv().await
     }
 
@@ -169,7 +149,7 @@ fn concerns(event: &Event, targets: &Mutex<Targets>) -> bool {
 struct WatchTask {
     files: Vec<PathBuf>,
     env: watch::Receiver<Arc<Environment>>,
-    timing: WatchTiming,
+    patience: Duration,
     known: Option<LoadResult>,
     wake: Arc<Notify>,
     eyes: Eyes,
@@ -178,27 +158,22 @@ struct WatchTask {
 }
 
 impl WatchTask {
-    async fn run(mut self, sender: mpsc::Sender<Reloaded>) {
-        let mut noticed = Instant::now();
+    async fn run(mut self, sender: mpsc::Sender<LoadResult>) {
         loop {
             let Some(state) = self.settled().await else { return };
             if self.known.as_ref() != Some(&state) {
-                let took = noticed.elapsed();
                 // Until the consumer takes it, a newer state may replace it.
                 tokio::select! {
                     permit = sender.reserve() => {
                         let Ok(permit) = permit else { return };
                         self.known = Some(state.clone());
-                        permit.send(Reloaded { result: state, took });
+                        permit.send(state);
                     }
-                    () = self.changed() => {
-                        noticed = Instant::now();
-                        continue;
-                    }
+                    () = self.changed() => continue,
                 }
             }
             tokio::select! {
-                () = self.changed() => noticed = Instant::now(),
+                () = self.changed() => {}
                 () = sender.closed() => return,
             }
         }
@@ -208,20 +183,20 @@ impl WatchTask {
     async fn changed(&self) {
         loop {
             let period = match *self.mode.borrow() {
-                WatchMode::Events => self.timing.sweep,
-                WatchMode::Polling(_) => self.timing.poll,
+                WatchMode::Events => SWEEP,
+                WatchMode::Polling(_) => POLL,
             };
             tokio::select! {
                 () = self.wake.notified() => return,
-                () = sleep(period) => {
-                    let paths: Vec<PathBuf> = self.seen.iter().map(|f| f.path.clone()).collect();
-                    let now = blocking(move || crate::base::watch::fingerprints(&paths)).await;
-                    if now.is_some_and(|now| now != self.seen) {
-                        return;
-                    }
-                }
+                () = sleep(period) => if self.differs().await == Some(true) { return },
             }
         }
+    }
+
+    /// Whether the files look other than they did. `None` when the runtime goes down.
+    async fn differs(&self) -> Option<bool> {
+        let paths: Vec<PathBuf> = self.seen.iter().map(|f| f.path.clone()).collect();
+        Some(blocking(move || crate::base::watch::fingerprints(&paths)).await? != self.seen)
     }
 
     /// The state of the files once they rest. `None` when the runtime goes down.
@@ -230,14 +205,13 @@ impl WatchTask {
         loop {
             if patient {
                 // Perhaps half a file: wait for the rest of it. A change starts over.
-                patient = timeout(self.timing.patience, self.changed()).await.is_err();
+                patient = timeout(self.patience, self.changed()).await.is_err();
             }
             if !patient {
                 self.silence().await;
             }
             let state = self.load().await?;
-            let paths: Vec<PathBuf> = self.seen.iter().map(|f| f.path.clone()).collect();
-            if blocking(move || crate::base::watch::fingerprints(&paths)).await? != self.seen {
+            if self.differs().await? {
                 patient = false;
                 continue;
             }
@@ -251,9 +225,9 @@ impl WatchTask {
 
     /// Waits until nothing was reported for a moment; a file that never rests is taken as it is.
     async fn silence(&self) {
-        let end = Instant::now() + self.timing.patience;
+        let end = Instant::now() + self.patience;
         while Instant::now() < end {
-            if timeout(self.timing.quiet, self.wake.notified()).await.is_err() {
+            if timeout(QUIET, self.wake.notified()).await.is_err() {
                 return;
             }
         }
