@@ -8,15 +8,13 @@
 //! ```
 //! Owns the file; answers nothing.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::base::atomic::{Readers, alone, replace};
-use crate::base::file::read_text;
+use crate::base::atomic::alone;
 use crate::config::edit::put;
 use crate::deck::files;
 use crate::mcp::RequestKind;
@@ -178,19 +176,12 @@ impl Answers {
     /// # Errors
     /// Names the file and what is wrong with it; it is then as it was.
     pub fn put(path: &Path, answer: ScriptedAnswer) -> Result<Self, String> {
-        let fail = |error: io::Error| format!("{}: {error}", path.display());
         alone(path, || {
             let mut all = Self::load(path)?;
-            let text = read_text(path, LARGEST).map_err(fail)?.unwrap_or_default();
-            let value = serde_json::to_value(&answer).map_err(|e| fail(e.into()))?;
+            let value = serde_json::to_value(&answer).map_err(|error| error.to_string())?;
             let place = all.place(&answer);
             all.set(answer);
-            let put = || put::element(&text, "answers", place, &value);
-            match (!text.trim().is_empty()).then(put).flatten() {
-                Some(text) => replace(path, text.as_bytes(), Readers::Owner),
-                None => files::save(path, &all),
-            }
-            .map_err(fail)?;
+            files::put(path, LARGEST, &all, |text| put::element(text, "answers", place, &value))?;
             Ok(all)
         })
     }

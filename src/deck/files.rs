@@ -51,6 +51,27 @@ pub(crate) fn save(path: &Path, value: &impl Serialize) -> io::Result<()> {
     replace(path, (serde_json::to_string_pretty(value)? + "\n").as_bytes(), Readers::Owner)
 }
 
+/// Writes a file that people edit too: with everything else in it as it was written where `edit`
+/// can put the change into its text, else `all` as it is now.
+///
+/// # Errors
+/// Names the file and says why it cannot be written.
+pub(crate) fn put(
+    path: &Path,
+    limit: u64,
+    all: &impl Serialize,
+    edit: impl FnOnce(&str) -> Option<String>,
+) -> Result<(), String> {
+    let fail = |error: io::Error| format!("{}: {error}", spelled(path));
+    let text = read_text(path, limit).map_err(fail)?.unwrap_or_default();
+    let edited = if text.trim().is_empty() { None } else { edit(&text) };
+    match edited {
+        Some(text) => replace(path, text.as_bytes(), Readers::Owner),
+        None => save(path, all),
+    }
+    .map_err(fail)
+}
+
 /// The JSON files of a folder, oldest first; of more than `most` the oldest are removed.
 pub(crate) fn newest(folder: &Path, most: usize) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();

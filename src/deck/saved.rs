@@ -10,14 +10,13 @@
 //! `timeout` (seconds) and `force` (send past validation) are optional. Owns the file; makes no
 //! call.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::base::atomic::{Readers, alone, replace};
+use crate::base::atomic::alone;
 use crate::base::file::read_text;
 use crate::config::edit::put;
 use crate::deck::files;
@@ -113,15 +112,8 @@ impl SavedCalls {
     /// # Errors
     /// Names the file and what is wrong with it, and the line of what it should not hold.
     pub fn load(path: &Path) -> Result<Self, String> {
-        Ok(Self::read(path)?.1)
-    }
-
-    /// The text of the file and what it holds.
-    fn read(path: &Path) -> Result<(String, Self), String> {
-        match read_text(path, LARGEST).map_err(|error| format!("{}: {error}", path.display()))? {
-            None => Ok((String::new(), Self::default())),
-            Some(text) => Self::parse(&text, path).map(|all| (text, all)),
-        }
+        let text = read_text(path, LARGEST).map_err(|e| format!("{}: {e}", path.display()))?;
+        text.map_or_else(|| Ok(Self::default()), |text| Self::parse(&text, path))
     }
 
     fn parse(text: &str, path: &Path) -> Result<Self, String> {
@@ -181,26 +173,12 @@ impl SavedCalls {
     /// # Errors
     /// Names the file and what is wrong with it; it is then as it was.
     pub fn put(path: &Path, name: &str, call: SavedCall) -> Result<(), String> {
-        let fail = |error: io::Error| format!("{}: {error}", path.display());
         alone(path, || {
-            let (text, mut all) = Self::read(path)?;
-            let value = serde_json::to_value(&call).map_err(|e| fail(e.into()))?;
-            let kept = (!text.trim().is_empty()).then(|| put::member(&text, "calls", name, &value));
-            if let Some(text) = kept.flatten() {
-                return replace(path, text.as_bytes(), Readers::Owner).map_err(fail);
-            }
+            let mut all = Self::load(path)?;
+            let value = serde_json::to_value(&call).map_err(|error| error.to_string())?;
             all.set(name, call);
-            all.save(path)
+            files::put(path, LARGEST, &all, |text| put::member(text, "calls", name, &value))
         })
-    }
-
-    /// Writes the file whole or not at all: a new file takes the place of the old one.
-    ///
-    /// # Errors
-    /// Names the file and says why it cannot be written.
-    pub fn save(&self, path: &Path) -> Result<(), String> {
-        // Arguments may hold what nobody else should read.
-        files::save(path, self).map_err(|error| format!("{}: {error}", path.display()))
     }
 }
 
@@ -226,7 +204,7 @@ mod tests {
                 force: true,
             },
         );
-        saved.save(&path).expect("writable");
+        files::save(&path, &saved).expect("writable");
         let loaded = SavedCalls::load(&path).expect("readable");
         assert_eq!(loaded, saved);
         assert_eq!(
@@ -273,10 +251,10 @@ mod tests {
         let dir = tempfile::tempdir().expect("temporary directory");
         let path = dir.path().join(FILE_NAME);
         let mode = || std::fs::metadata(&path).expect("there").permissions().mode() & 0o777;
-        SavedCalls::default().save(&path).expect("writable");
+        files::save(&path, &SavedCalls::default()).expect("writable");
         assert_eq!(mode(), 0o600);
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).expect("set");
-        SavedCalls::default().save(&path).expect("writable");
+        files::save(&path, &SavedCalls::default()).expect("writable");
         assert_eq!(mode(), 0o644);
     }
 
