@@ -94,11 +94,7 @@ impl History {
         history.read(path);
         if std::fs::metadata(path).is_ok_and(|m| m.len() > Self::COMPACT_AT) {
             // Read again, alone: another window may have added to it meanwhile.
-            let _ = alone(path, || {
-                let mut all = Self::default();
-                all.read(path);
-                all.rewrite(path)
-            });
+            let _ = alone(path, || Self::compact(path));
         }
         history
     }
@@ -222,22 +218,12 @@ impl History {
         written
     }
 
-    /// Writes what is kept: of many targets the newest calls, up to half of [`Self::COMPACT_AT`].
-    fn rewrite(&self, path: &Path) -> io::Result<()> {
-        let calls = self.entries.iter();
-        let calls = calls.flat_map(|(target, all)| all.iter().rev().map(move |e| (target, e)));
-        let mut lines: Vec<(u64, String)> =
-            calls.map(|(target, entry)| (entry.at, entry.lines(target))).collect();
-        lines.sort_by_key(|(at, _)| *at);
-        let mut room = Self::COMPACT_AT as usize / 2;
-        let fits = |(_, text): &&(u64, String)| {
-            let left = room.checked_sub(text.len());
-            room = left.unwrap_or_default();
-            left.is_some()
-        };
-        let kept = lines.iter().rev().take_while(fits).count();
-        let text: String = lines.drain(lines.len() - kept..).map(|(_, text)| text).collect();
-        replace(path, text.as_bytes(), Readers::Owner)
+    /// Keeps the newest records of a file, up to half of [`Self::COMPACT_AT`].
+    fn compact(path: &Path) -> io::Result<()> {
+        let all = Self::kept(path).load(|bytes| Ok(bytes.to_vec())).unwrap_or_default();
+        let cut = all.len().saturating_sub(Self::COMPACT_AT as usize / 2);
+        let rest = memchr::memchr(b'\n', &all[cut..]).map_or(all.len(), |end| cut + end + 1);
+        replace(path, &all[rest..], Readers::Owner)
     }
 }
 
@@ -245,22 +231,6 @@ impl HistoryEntry {
     /// What is counted of it: nothing of arguments that were too long to be kept.
     fn bytes(&self) -> usize {
         if self.arguments.is_null() { 0 } else { weigh(&self.arguments) }
-    }
-
-    /// Its records as they stand in the file.
-    fn lines(&self, target: &str) -> String {
-        let began = HistoryRecord::Began {
-            id: self.id,
-            at: self.at,
-            target: target.to_owned(),
-            arguments: self.arguments.clone(),
-        };
-        let ended = self.outcome.clone();
-        let ended =
-            ended.map(|(outcome, millis)| HistoryRecord::Ended { id: self.id, outcome, millis });
-        let records = std::iter::once(began).chain(ended);
-        let lines = records.filter_map(|record| serde_json::to_string(&record).ok());
-        lines.map(|line| line + "\n").collect()
     }
 }
 
@@ -433,15 +403,15 @@ mod tests {
     }
 
     #[test]
-    fn history_is_bounded_and_survives_being_written_anew() {
+    fn history_is_bounded_and_survives_a_restart() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let path = dir.path().join("h.jsonl");
         let mut history = History::default();
         for id in 1..=80 {
+            History::append(&path, &began(id, json!(id))).expect("writable");
             history.apply(&began(id, json!(id)));
         }
         assert_eq!(history.of("a.t").len(), History::PER_TARGET);
-        history.rewrite(&path).expect("writable");
         assert_eq!(History::load(&path), history);
         let mut bytes = std::fs::read(&path).expect("there");
         bytes.extend_from_slice(b"\xff\xfe broken\n");
