@@ -12,12 +12,12 @@ use url::Url;
 
 use super::grant::{self, Caller, Exchange, NotGranted};
 use super::sign_in::{
-    AuthEvent, AuthFailure, Authorization, Events, PATIENCE, SignInPrompt, StepKind, Wanted, Watch,
-    Went, parameter,
+    AuthEvent, AuthFailure, Authorization, Events, PATIENCE, SignInPrompt, Site, StepKind, Wanted,
+    Watch, Went, parameter,
 };
 use super::token::{StoredToken, TokenStore};
 use crate::base::{Redactor, SafeText, Secret, ServerName};
-use crate::config::{HttpConfig, OAuthConfig};
+use crate::config::HttpConfig;
 
 /// What signs in: a store, and whom to ask. Cheap to clone.
 #[derive(Clone)]
@@ -81,11 +81,14 @@ impl Accounts {
         let events = Events { server: server.clone(), watches: self.watches.clone() };
         let exchange = Exchange::new(&resource, &config.tls, events)?;
         Ok(Some(Arc::new(Authorizer {
-            server: server.clone(),
-            resource,
-            config: config.oauth.clone(),
+            site: Site {
+                server: server.clone(),
+                resource,
+                config: config.oauth.clone(),
+                store: Arc::clone(&self.store),
+                exchange,
+            },
             accounts: self.clone(),
-            exchange,
             held: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
             step_ups: Mutex::default(),
@@ -105,22 +108,19 @@ fn resource_of(url: &Url) -> Url {
 
 /// Signs in at one server and keeps its token good.
 pub struct Authorizer {
-    server: ServerName,
-    resource: Url,
-    config: OAuthConfig,
+    site: Site,
     accounts: Accounts,
-    exchange: Exchange,
     held: Mutex<Option<StoredToken>>,
     turn: tokio::sync::Mutex<()>,
     /// How often each scope was asked for in vain.
     step_ups: Mutex<HashMap<String, u32>>,
-    /// What the last refusal wanted: its challenge, and the scopes to ask for.
-    refused: Mutex<Option<(Option<String>, Vec<String>)>>,
+    /// What the last refusal wanted.
+    refused: Mutex<Option<Wanted>>,
 }
 
 impl std::fmt::Debug for Authorizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Authorizer").field("server", &self.server).finish_non_exhaustive()
+        f.debug_struct("Authorizer").field("server", &self.site.server).finish_non_exhaustive()
     }
 }
 
@@ -194,7 +194,7 @@ impl Authorizer {
         let held = if held.is_some() { held } else { self.state()? };
         let held = match held {
             Some(held) if !due(&held) => Some(held),
-            None if !self.config.machine => None,
+            None if !self.site.config.machine => None,
             _ => {
                 let _turn = self.turn.lock().await;
                 match self.state()? {
@@ -208,7 +208,9 @@ impl Authorizer {
                             Err(error) => return Err(error),
                         }
                     }
-                    _ if self.config.machine => Some(self.own_token(None, Vec::new()).await?),
+                    _ if self.site.config.machine => {
+                        Some(self.own_token(&Wanted::default()).await?)
+                    }
                     other => other,
                 }
             }
@@ -283,25 +285,25 @@ impl Authorizer {
             let mut seen = std::collections::HashSet::new();
             scopes.retain(|scope| seen.insert(scope.clone()));
         }
-        if self.config.machine {
-            self.own_token(challenge.as_deref(), scopes).await?;
+        let wanted = Wanted { challenge, scopes };
+        if self.site.config.machine {
+            self.own_token(&wanted).await?;
             return Ok(true);
         }
         let Some(prompt) = self.accounts.prompt.clone() else {
-            let wanted = (challenge.clone(), scopes.clone());
-            let first = self.refused.lock().replace(wanted).is_none();
+            let first = self.refused.lock().replace(wanted.clone()).is_none();
             // Where one signs in is looked up once: the steps show it, and what is not safe is told
             // here, whether or not a person is there.
-            let wanted = self.wanted(challenge.as_deref(), scopes);
-            let found = async { if first { wanted.look().await.map(drop) } else { Ok(()) } };
-            let found = tokio::time::timeout(Self::LOOK, found).await;
-            if let Ok(Err(AuthFailure::Refused(why))) = found {
+            if first
+                && let looked = tokio::time::timeout(Self::LOOK, self.site.look(&wanted)).await
+                && let Ok(Err(AuthFailure::Refused(why))) = looked
+            {
                 return Err(AuthFailure::Refused(why));
             }
             self.tell(AuthEvent::Needed);
             return Err(self.needed(why));
         };
-        self.ask(&*prompt, challenge.as_deref(), scopes).await?;
+        self.ask(&*prompt, &wanted).await?;
         Ok(true)
     }
 
@@ -315,12 +317,14 @@ impl Authorizer {
         prompt: &dyn SignInPrompt,
         scopes: Vec<String>,
     ) -> Result<StoredToken, AuthFailure> {
-        let (challenge, wanted) = self.refused.lock().clone().unwrap_or_default();
-        let scopes = if scopes.is_empty() { wanted } else { scopes };
-        if self.config.machine {
-            return self.own_token(challenge.as_deref(), scopes).await;
+        let mut wanted = self.refused.lock().clone().unwrap_or_default();
+        if !scopes.is_empty() {
+            wanted.scopes = scopes;
         }
-        self.ask(prompt, challenge.as_deref(), scopes).await
+        if self.site.config.machine {
+            return self.own_token(&wanted).await;
+        }
+        self.ask(prompt, &wanted).await
     }
 
     /// Gets another token for the one there is, without a person.
@@ -329,8 +333,8 @@ impl Authorizer {
     /// There is none that can be refreshed, or what went wrong.
     pub async fn refresh_now(self: &Arc<Self>) -> Result<StoredToken, AuthFailure> {
         let _turn = self.turn.lock().await;
-        if self.config.machine {
-            return self.own_token(None, Vec::new()).await;
+        if self.site.config.machine {
+            return self.own_token(&Wanted::default()).await;
         }
         match self.state()?.filter(|known| known.refresh_token.is_some()) {
             Some(known) => self.refresh(known).await,
@@ -343,7 +347,7 @@ impl Authorizer {
     /// # Errors
     /// Its metadata cannot be had, or is not safe.
     pub async fn authorization(&self) -> Result<Authorization, AuthFailure> {
-        self.wanted(None, Vec::new()).look().await
+        self.site.look(&Wanted::default()).await
     }
 
     /// Revokes and forgets the token and the client the host registered. What was forgotten, and
@@ -358,11 +362,11 @@ impl Authorizer {
         let Some(known) = self.state()? else { return Ok(None) };
         let _guard = self.lock(&known).await?;
         let Some(known) = self.state()? else { return Ok(None) };
-        let client = known.client.used(self.config.client_secret.as_ref());
-        let caller = Caller { client: &client, key: self.config.private_key.as_ref() };
-        let revoked = grant::revoke(&self.exchange, &known, &caller).await;
-        self.accounts.store.remove(&known).map_err(AuthFailure::failed)?;
-        self.accounts.store.remove_client(&known.issuer).map_err(AuthFailure::failed)?;
+        let client = known.client.used(self.site.config.client_secret.as_ref());
+        let caller = Caller { client: &client, key: self.site.config.private_key.as_ref() };
+        let revoked = grant::revoke(&self.site.exchange, &known, &caller).await;
+        self.site.store.remove(&known).map_err(AuthFailure::failed)?;
+        self.site.store.remove_client(&known.issuer).map_err(AuthFailure::failed)?;
         self.hold(None);
         Ok(Some((known, revoked)))
     }
@@ -372,19 +376,19 @@ impl Authorizer {
     /// # Errors
     /// The store cannot be read.
     pub fn state(&self) -> Result<Option<StoredToken>, AuthFailure> {
-        self.accounts.store.find(&self.resource).map_err(kept)
+        self.site.store.find(&self.site.resource).map_err(kept)
     }
 
     fn tell(&self, event: AuthEvent<'_>) {
-        self.exchange.events.tell(event);
+        self.site.exchange.events.tell(event);
     }
 
     fn step(&self, kind: StepKind, went: Went<'_>) {
-        self.exchange.events.step(kind, &self.resource, went);
+        self.site.exchange.events.step(kind, &self.site.resource, went);
     }
 
     fn needed(&self, why: String) -> AuthFailure {
-        AuthFailure::SignInNeeded(why, self.server.to_string())
+        AuthFailure::SignInNeeded(why, self.site.server.to_string())
     }
 
     fn hold(&self, token: Option<StoredToken>) {
@@ -397,38 +401,24 @@ impl Authorizer {
     }
 
     async fn lock(&self, token: &StoredToken) -> Result<Box<dyn Send>, AuthFailure> {
-        let store = Arc::clone(&self.accounts.store);
+        let store = Arc::clone(&self.site.store);
         let (issuer, resource) = (token.issuer.clone(), token.resource.clone());
         let locked = tokio::task::spawn_blocking(move || store.lock(&issuer, &resource)).await;
         locked.map_err(AuthFailure::failed)?.map_err(kept)
     }
 
     async fn keep(&self, token: &StoredToken) -> Result<(), AuthFailure> {
-        self.accounts.store.save(token).map_err(kept)?;
+        self.site.store.save(token).map_err(kept)?;
         self.hold(Some(token.clone()));
         Ok(())
-    }
-
-    fn wanted<'a>(&'a self, challenge: Option<&'a str>, scopes: Vec<String>) -> Wanted<'a> {
-        Wanted {
-            server: &self.server,
-            resource: &self.resource,
-            config: &self.config,
-            store: &*self.accounts.store,
-            exchange: &self.exchange,
-            challenge,
-            scopes,
-        }
     }
 
     async fn ask(
         &self,
         prompt: &dyn SignInPrompt,
-        challenge: Option<&str>,
-        scopes: Vec<String>,
+        wanted: &Wanted,
     ) -> Result<StoredToken, AuthFailure> {
-        let wanted = self.wanted(challenge, scopes);
-        let asked = tokio::time::timeout(PATIENCE, wanted.ask(prompt)).await;
+        let asked = tokio::time::timeout(PATIENCE, self.site.ask(prompt, wanted)).await;
         let token = asked.map_err(|_| AuthFailure::Declined("nobody signed in".to_owned()))??;
         // A refresh of another process ends first: it would put the older token in its place.
         let _guard = self.lock(&token).await?;
@@ -436,12 +426,8 @@ impl Authorizer {
         Ok(token)
     }
 
-    async fn own_token(
-        &self,
-        challenge: Option<&str>,
-        scopes: Vec<String>,
-    ) -> Result<StoredToken, AuthFailure> {
-        let token = self.wanted(challenge, scopes).machine().await?;
+    async fn own_token(&self, wanted: &Wanted) -> Result<StoredToken, AuthFailure> {
+        let token = self.site.machine(wanted).await?;
         self.keep(&token).await?;
         Ok(token)
     }
@@ -470,10 +456,10 @@ impl Authorizer {
             ("refresh_token", refresh.as_str()),
             ("resource", current.resource.as_str()),
         ];
-        let client = current.client.used(self.config.client_secret.as_ref());
-        let caller = Caller { client: &client, key: self.config.private_key.as_ref() };
+        let client = current.client.used(self.site.config.client_secret.as_ref());
+        let caller = Caller { client: &client, key: self.site.config.private_key.as_ref() };
         let (kind, endpoint) = (StepKind::Refresh, current.token_endpoint.as_str());
-        match grant::token(&self.exchange, kind, endpoint, &caller, &form).await {
+        match grant::token(&self.site.exchange, kind, endpoint, &caller, &form).await {
             Ok(granted) => {
                 let fresh = StoredToken {
                     access_token: granted.access_token,
@@ -500,7 +486,7 @@ impl Authorizer {
                         self.keep(&spent).await?;
                     }
                     "invalid_client" | "unauthorized_client" => {
-                        let forgotten = self.accounts.store.remove_client(&current.issuer);
+                        let forgotten = self.site.store.remove_client(&current.issuer);
                         forgotten.map_err(kept)?;
                     }
                     _ => {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
+use regex::Regex;
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
     OAuthClientConfig,
@@ -78,15 +79,20 @@ pub trait SignInPrompt: Send + Sync + 'static {
     fn sign_in(&self, request: SignIn) -> BoxFuture<'static, Result<Option<String>, String>>;
 }
 
-/// What a sign-in is for.
-pub(super) struct Wanted<'a> {
-    pub(super) server: &'a ServerName,
-    pub(super) resource: &'a Url,
-    pub(super) config: &'a OAuthConfig,
-    pub(super) store: &'a dyn TokenStore,
-    pub(super) exchange: &'a Exchange,
-    /// `WWW-Authenticate` of the refusal that led here.
-    pub(super) challenge: Option<&'a str>,
+/// A server that is signed in at.
+pub(super) struct Site {
+    pub(super) server: ServerName,
+    pub(super) resource: Url,
+    pub(super) config: OAuthConfig,
+    pub(super) store: Arc<dyn TokenStore>,
+    pub(super) exchange: Exchange,
+}
+
+/// What a refusal wanted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wanted {
+    /// Its `WWW-Authenticate`.
+    pub(super) challenge: Option<String>,
     /// Scopes to ask for; those of the entry or the challenge when empty.
     pub(super) scopes: Vec<String>,
 }
@@ -120,28 +126,15 @@ struct Found {
 
 /// One parameter of a challenge.
 pub(super) fn parameter(challenge: &str, name: &str) -> Option<String> {
-    let lower = challenge.to_ascii_lowercase();
-    let key = format!("{name}=");
-    let mut from = 0;
-    let start = loop {
-        let at = from + lower.get(from..)?.find(&key)?;
-        let before = lower[..at].chars().next_back();
-        from = at + key.len();
-        if before.is_none_or(|c| c == ' ' || c == ',') {
-            break from;
-        }
-    };
-    let rest = &challenge[start..];
-    Some(match rest.strip_prefix('"') {
-        Some(quoted) => quoted.split('"').next()?.to_owned(),
-        None => rest.split([',', ' ']).next()?.to_owned(),
-    })
+    let pattern = format!(r#"(?i)(?:^|[ ,]){name}=(?:"([^"]*)|([^ ,]*))"#);
+    let found = Regex::new(&pattern).ok()?.captures(challenge)?;
+    Some(found.get(1).or(found.get(2))?.as_str().to_owned())
 }
 
-impl Wanted<'_> {
+impl Site {
     /// Looks where one signs in, and asks nobody.
-    pub(super) async fn look(&self) -> Result<Authorization, AuthFailure> {
-        let found = self.find().await?;
+    pub(super) async fn look(&self, wanted: &Wanted) -> Result<Authorization, AuthFailure> {
+        let found = self.find(wanted).await?;
         if !self.config.machine {
             found.has_pkce()?;
         }
@@ -154,14 +147,15 @@ impl Wanted<'_> {
         })
     }
 
-    async fn find(&self) -> Result<Found, AuthFailure> {
+    async fn find(&self, wanted: &Wanted) -> Result<Found, AuthFailure> {
+        let challenge = wanted.challenge.as_deref();
         let check = |what: &str, url: &str| {
             let parsed = Url::parse(url).map_err(|error| error.to_string());
             parsed
                 .and_then(|url| self.exchange.policy.check(&url))
                 .map_err(|why| AuthFailure::refused(format!("the {what} {url}: {why}")))
         };
-        if let Some(named) = self.challenge.and_then(|c| parameter(c, "resource_metadata")) {
+        if let Some(named) = challenge.and_then(|c| parameter(c, "resource_metadata")) {
             let url = self.resource.join(&named).map(String::from).unwrap_or(named);
             check("resource metadata", &url)?;
         }
@@ -169,8 +163,7 @@ impl Wanted<'_> {
         let manager =
             AuthorizationManager::new_with_oauth_http_client(self.resource.clone(), exchange).await;
         let mut manager = manager.map_err(failure)?;
-        let found =
-            manager.resolve_metadata_from_challenge(self.challenge).await.map_err(failure)?;
+        let found = manager.resolve_metadata_from_challenge(challenge).await.map_err(failure)?;
         let metadata = found.metadata;
         manager.set_metadata(metadata.clone());
         check("authorization endpoint", &metadata.authorization_endpoint)?;
@@ -185,8 +178,8 @@ impl Wanted<'_> {
             endpoint.map(|url| url.origin().ascii_serialization()).unwrap_or_default()
         });
         let supported = metadata.scopes_supported.as_deref().unwrap_or_default();
-        let mut scopes = if !self.scopes.is_empty() {
-            self.scopes.clone()
+        let mut scopes = if !wanted.scopes.is_empty() {
+            wanted.scopes.clone()
         } else if !self.config.scopes.is_empty() {
             self.config.scopes.clone()
         } else {
@@ -200,8 +193,12 @@ impl Wanted<'_> {
     }
 
     /// Asks a person.
-    pub(super) async fn ask(&self, prompt: &dyn SignInPrompt) -> Result<StoredToken, AuthFailure> {
-        let mut found = self.find().await?;
+    pub(super) async fn ask(
+        &self,
+        prompt: &dyn SignInPrompt,
+        wanted: &Wanted,
+    ) -> Result<StoredToken, AuthFailure> {
+        let mut found = self.find(wanted).await?;
         found.has_pkce()?;
         let known = self.store.client(&found.issuer).map_err(AuthFailure::failed)?;
         let remembered = known.as_ref().and_then(|client| Url::parse(&client.redirect_uri).ok());
@@ -288,8 +285,8 @@ impl Wanted<'_> {
     }
 
     /// Signs the client itself in.
-    pub(super) async fn machine(&self) -> Result<StoredToken, AuthFailure> {
-        let found = self.find().await?;
+    pub(super) async fn machine(&self, wanted: &Wanted) -> Result<StoredToken, AuthFailure> {
+        let found = self.find(wanted).await?;
         let key = self.config.private_key.as_ref();
         let secret = self.config.client_secret.as_ref().map(|s| s.expose().to_owned());
         let auth = match key {
@@ -311,7 +308,7 @@ impl Wanted<'_> {
         }
         let endpoint = &found.metadata.token_endpoint;
         let caller = Caller { client: &client, key };
-        let granted = grant::token(self.exchange, StepKind::Token, endpoint, &caller, &form).await;
+        let granted = grant::token(&self.exchange, StepKind::Token, endpoint, &caller, &form).await;
         let granted = granted.map_err(|refused| refused.into_failure(endpoint))?;
         // The next one is got in the same way.
         let granted = Granted { refresh_token: None, ..granted };
