@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use futures::StreamExt;
+use ring::error::Unspecified;
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair,
@@ -289,63 +290,43 @@ const LIFE: u64 = 300;
 /// # Errors
 /// What is wrong with the key.
 pub(super) fn sign(pem: &str, client: &str, audience: &str, now: u64) -> Result<String, String> {
-    let key = Key::of(pem)?;
-    let random = SystemRandom::new();
+    let (algorithm, key) = signing_key(pem)?;
     let mut id = [0_u8; 16];
-    random.fill(&mut id).map_err(|_| "the system gives no random numbers")?;
+    SystemRandom::new().fill(&mut id).map_err(|_| "the system gives no random numbers")?;
     let part = |value: serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
-    let header = part(json!({"alg": key.algorithm(), "typ": "JWT"}));
+    let header = part(json!({"alg": algorithm, "typ": "JWT"}));
     let claims = part(json!({
         "iss": client, "sub": client, "aud": audience, "iat": now, "exp": now + LIFE,
         "jti": URL_SAFE_NO_PAD.encode(id),
     }));
     let text = format!("{header}.{claims}");
-    let signature = key.sign(text.as_bytes(), &random)?;
+    let signature = key(text.as_bytes()).map_err(|_| "the key does not sign")?;
     Ok(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
 }
 
-enum Key {
-    Rsa(Box<RsaKeyPair>),
-    /// With the name of its algorithm.
-    Curve(Box<EcdsaKeyPair>, &'static str),
-}
+/// Signs a text.
+type Sign = Box<dyn Fn(&[u8]) -> Result<Vec<u8>, Unspecified>>;
 
-impl Key {
-    fn of(pem: &str) -> Result<Self, String> {
-        let body: String =
-            pem.lines().filter(|line| !line.contains("-----")).map(str::trim).collect();
-        let wanted = "`oauth.privateKey` must be a private key in PKCS#8 PEM: RSA, P-256 or P-384";
-        let der = STANDARD.decode(body).map_err(|_| wanted)?;
-        let random = SystemRandom::new();
-        let curve = |with| EcdsaKeyPair::from_pkcs8(with, &der, &random);
-        if let Ok(key) = RsaKeyPair::from_pkcs8(&der).or_else(|_| RsaKeyPair::from_der(&der)) {
-            return Ok(Self::Rsa(Box::new(key)));
-        }
-        if let Ok(key) = curve(&ECDSA_P256_SHA256_FIXED_SIGNING) {
-            return Ok(Self::Curve(Box::new(key), "ES256"));
-        }
-        let key = curve(&ECDSA_P384_SHA384_FIXED_SIGNING).map_err(|_| wanted)?;
-        Ok(Self::Curve(Box::new(key), "ES384"))
+/// The algorithm of a key in PEM, and what signs with it.
+fn signing_key(pem: &str) -> Result<(&'static str, Sign), String> {
+    let body: String = pem.lines().filter(|line| !line.contains("-----")).map(str::trim).collect();
+    let wanted = "`oauth.privateKey` must be a private key in PKCS#8 PEM: RSA, P-256 or P-384";
+    let der = STANDARD.decode(body).map_err(|_| wanted)?;
+    if let Ok(key) = RsaKeyPair::from_pkcs8(&der).or_else(|_| RsaKeyPair::from_der(&der)) {
+        let sign = move |text: &[u8]| {
+            let mut out = vec![0; key.public().modulus_len()];
+            key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text, &mut out).map(|()| out)
+        };
+        return Ok(("RS256", Box::new(sign)));
     }
-
-    const fn algorithm(&self) -> &'static str {
-        match self {
-            Self::Rsa(_) => "RS256",
-            Self::Curve(_, name) => name,
+    let curves =
+        [(&ECDSA_P256_SHA256_FIXED_SIGNING, "ES256"), (&ECDSA_P384_SHA384_FIXED_SIGNING, "ES384")];
+    for (curve, name) in curves {
+        if let Ok(key) = EcdsaKeyPair::from_pkcs8(curve, &der, &SystemRandom::new()) {
+            let sign =
+                move |text: &[u8]| Ok(key.sign(&SystemRandom::new(), text)?.as_ref().to_vec());
+            return Ok((name, Box::new(sign)));
         }
     }
-
-    fn sign(&self, text: &[u8], random: &SystemRandom) -> Result<Vec<u8>, String> {
-        let failed = |_| "the key does not sign".to_owned();
-        match self {
-            Self::Rsa(key) => {
-                let mut out = vec![0; key.public().modulus_len()];
-                key.sign(&RSA_PKCS1_SHA256, random, text, &mut out).map_err(failed)?;
-                Ok(out)
-            }
-            Self::Curve(key, _) => {
-                key.sign(random, text).map(|s| s.as_ref().to_vec()).map_err(failed)
-            }
-        }
-    }
+    Err(wanted.to_owned())
 }
