@@ -79,26 +79,22 @@ impl Core {
             let mut result = result.into_value();
             pending.alive();
             let about = |error: Error| self.about(error, &rpc);
+            let protocol = |message: String| about(Error::new(ErrorCode::Protocol, message));
             let requests = match result.get_mut("inputRequests").map(Value::take) {
                 None | Some(Value::Null) => Map::new(),
                 Some(Value::Object(requests)) if requests.len() <= most_inputs => requests,
                 Some(Value::Object(requests)) => {
-                    let message = format!(
+                    return Err(protocol(format!(
                         "the server asks for {} inputs at once, the limit is {most_inputs} \
                          (`limits.inputsPerRound`)",
                         requests.len()
-                    );
-                    return Err(about(Error::new(ErrorCode::Protocol, message)));
+                    )));
                 }
-                Some(_) => {
-                    let message = "`inputRequests` is not an object";
-                    return Err(about(Error::new(ErrorCode::Protocol, message)));
-                }
+                Some(_) => return Err(protocol("`inputRequests` is not an object".into())),
             };
             let state = result.get_mut("requestState").map(Value::take);
             if requests.is_empty() && state.is_none() {
-                let message = "`input_required` names neither inputs nor a state";
-                return Err(about(Error::new(ErrorCode::Protocol, message)));
+                return Err(protocol("`input_required` names neither inputs nor a state".into()));
             }
             let answers = self.inputs(requests, pending).await.map_err(about)?;
             next = rpc.clone();

@@ -44,8 +44,6 @@ enum Stage {
     Completed,
     Failed,
     Cancelled,
-    /// None of the specification.
-    Strange,
 }
 
 /// A task as the server tells of it.
@@ -70,11 +68,11 @@ impl TaskStatus {
         };
         let stage = match task["status"].as_str()? {
             "working" | "submitted" => Stage::Working,
-            "input_required" => Stage::Waits,
             "completed" => Stage::Completed,
             "failed" => Stage::Failed,
             "cancelled" => Stage::Cancelled,
-            _ => Stage::Strange,
+            // `input_required`; what none of the specification means is told by the result too.
+            _ => Stage::Waits,
         };
         let message = task["statusMessage"].as_str();
         let message = message.map(|text| SafeText::line(cut(text, 1 << 10)));
@@ -85,16 +83,6 @@ impl TaskStatus {
             pause: millis("pollInterval").map_or(PAUSE, |pause| pause.clamp(SHORTEST, LONGEST)),
             ttl: millis("ttl"),
         })
-    }
-
-    /// Reports a status that is none of the specification.
-    fn check_status(&self, task: &Value, core: &Core) {
-        if self.stage == Stage::Strange {
-            let status = task["status"].as_str().unwrap_or_default();
-            let status = SafeText::line(cut(status, 64));
-            let message = format!("a task has the unknown status `{status}`");
-            core.tap.report(FindingKind::WrongShape, &message, "", Some("tasks/get"));
-        }
     }
 
     const fn is_over(&self) -> bool {
@@ -149,7 +137,6 @@ impl Task {
                 .request(format!("tools/call {name}")));
         };
         let status = TaskStatus::read(task, core).unwrap_or(TaskStatus::UNSAID);
-        status.check_status(task, core);
         let task = Self {
             unwanted: Unwanted {
                 core: Arc::clone(core),
@@ -175,9 +162,7 @@ impl Task {
             self.tell(&status);
             match status.stage {
                 Stage::Working => status = self.ask_after(&status).await?,
-                Stage::Waits | Stage::Strange => {
-                    return Box::pin(self.with_questions(status)).await;
-                }
+                Stage::Waits => return Box::pin(self.with_questions(status)).await,
                 Stage::Completed | Stage::Failed | Stage::Cancelled => break,
             }
         }
@@ -268,9 +253,6 @@ impl Task {
             let message = "the server was asked after its task, and its answer has no `status`";
             return Err(Error::new(ErrorCode::Protocol, message));
         };
-        if before.stage != Stage::Strange {
-            status.check_status(&answer, core);
-        }
         Ok(status)
     }
 
