@@ -207,6 +207,19 @@ pub struct ToolHints {
     pub open_world: Option<bool>,
 }
 
+impl ToolHints {
+    /// Those of a tool as it was sent.
+    pub fn of(tool: &Value) -> Self {
+        let hint = |key: &str| tool.get("annotations")?.get(key)?.as_bool();
+        Self {
+            read_only: hint("readOnlyHint"),
+            destructive: hint("destructiveHint"),
+            idempotent: hint("idempotentHint"),
+            open_world: hint("openWorldHint"),
+        }
+    }
+}
+
 /// A prompt (MCP, server features, prompts).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prompt {
@@ -384,7 +397,6 @@ fn decode<T>(
 
 fn tool(raw: &Arc<Value>, object: &Map<String, Value>, name: Arc<str>) -> Tool {
     let annotations = object.get("annotations").and_then(Value::as_object);
-    let hint = |key: &str| annotations.and_then(|a| a.get(key)).and_then(Value::as_bool);
     Tool {
         label: SafeText::line(&name),
         title: line(object, "title").or_else(|| annotations.and_then(|a| line(a, "title"))),
@@ -394,12 +406,7 @@ fn tool(raw: &Arc<Value>, object: &Map<String, Value>, name: Arc<str>) -> Tool {
             .get("outputSchema")
             .filter(|schema| schema.is_object())
             .map(|schema| Arc::new(schema.clone())),
-        hints: ToolHints {
-            read_only: hint("readOnlyHint"),
-            destructive: hint("destructiveHint"),
-            idempotent: hint("idempotentHint"),
-            open_world: hint("openWorldHint"),
-        },
+        hints: ToolHints::of(raw),
         raw: Arc::clone(raw),
         name,
     }

@@ -68,19 +68,13 @@ impl Offline {
         };
         let pinned = self.policy.pins.servers.get(server);
         let tool = pinned.and_then(|pinned| pinned.tools.get(name));
-        let hint = |key: &str| tool?.definition.pointer(&format!("/annotations/{key}"))?.as_bool();
         let about = pinned.map(|pinned| ServerDigests {
             command: self.config.servers.get(server).map(Digest::of_command).unwrap_or_default(),
             instructions: Digest::of_text(&pinned.instructions),
         });
         let target = Target {
             kind,
-            hints: ToolHints {
-                read_only: hint("readOnlyHint"),
-                destructive: hint("destructiveHint"),
-                idempotent: hint("idempotentHint"),
-                open_world: hint("openWorldHint"),
-            },
+            hints: tool.map(|tool| ToolHints::of(&tool.definition)).unwrap_or_default(),
             // As it was seen last, which may be another than was reviewed.
             definition: tool.map(|tool| tool.seen.last().unwrap_or(&tool.digest)),
             about: about.as_ref(),
