@@ -11,7 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::wire::json::{self, Budget};
-use super::wire::message::string_end;
+use super::wire::message::tokens;
 use crate::base::Redactor;
 
 /// A JSON value that came from a server. Cheap to clone; all clones share it.
@@ -117,18 +117,15 @@ fn masked(text: &str, masks: &Redactor) -> Option<String> {
     if masks.is_empty() {
         return None;
     }
-    let mut out = String::new();
-    let (mut copied, mut at) = (0, 0);
-    while let Some(found) = memchr::memchr(b'"', text.as_bytes().get(at..)?) {
-        let start = at + found;
-        at = string_end(text.as_bytes(), start).unwrap_or(text.len());
-        let string: String = serde_json::from_str(text.get(start..at)?).unwrap_or_default();
+    let (mut out, mut copied) = (String::new(), 0);
+    for token in tokens(text.as_bytes()) {
+        let string: String = serde_json::from_str(&text[token.clone()]).unwrap_or_default();
         if let Cow::Owned(new) = masks.redact(&string)
             && new != string
         {
-            out.push_str(&text[copied..start]);
+            out.push_str(&text[copied..token.start]);
             out.push_str(&Value::String(new).to_string());
-            copied = at;
+            copied = token.end;
         }
     }
     (copied > 0).then(|| out + &text[copied..])

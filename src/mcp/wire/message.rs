@@ -2,9 +2,10 @@
 //! understood in one way only is understood, and what was wrong with it is noted.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::LazyLock;
 
-use regex::{Captures, Regex};
+use regex::{Captures, Regex, bytes};
 use rmcp::model::RequestId;
 use serde_json::{Map, Value};
 
@@ -324,43 +325,48 @@ fn without_lone_surrogates(text: &str) -> Option<String> {
 
 // What can still be learnt from a line that is no message: the id it answers, a message inside it.
 
-/// The top-level `id` of a JSON object that does not parse, as far as its text can be followed.
-///
-/// Walks strings and brackets; everything else is skipped. Gives the first `id` key on the first
-/// level whose value is an integer or a string.
+/// Strings and brackets of JSON; the id that follows a key; the id with which a message ends.
+static TOKENS: LazyLock<Option<bytes::Regex>> = LazyLock::new(|| json_like(r"STRING|[{}\[\]]"));
+static ID: LazyLock<Option<bytes::Regex>> =
+    LazyLock::new(|| json_like(r"\A\s*:\s*(?:(-?[0-9]+)[^0-9.eE]|(STRING))"));
+static LAST_ID: LazyLock<Option<bytes::Regex>> = LazyLock::new(|| {
+    json_like(r#""id"\s*:\s*(-?[0-9]+|STRING)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\z"#)
+});
+
+fn json_like(pattern: &str) -> Option<bytes::Regex> {
+    let pattern = pattern.replace("STRING", r#""(?:[^"\\]|\\.)*""#);
+    bytes::Regex::new(&format!("(?s-u){pattern}")).ok()
+}
+
+/// Where the strings and brackets of a JSON text stand.
+pub fn tokens(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    TOKENS.iter().flat_map(move |tokens| tokens.find_iter(text)).map(|found| found.range())
+}
+
+/// The top-level `id` of a JSON object that does not parse, as far as its text can be followed: that
+/// of the first `id` key on the first level whose value is an integer or a string.
 pub fn find_id(text: &[u8]) -> Option<RequestId> {
-    let mut depth = 0_usize;
-    let mut at = text.iter().position(|b| *b == b'{')?;
-    while at < text.len() {
-        match text[at] {
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            b'"' => {
-                let end = string_end(text, at)?;
-                if depth == 1
-                    && &text[at..end] == b"\"id\""
-                    && let Some(id) = value_after(&text[end..])
-                {
-                    return Some(id.0);
+    let text = &text[text.iter().position(|b| *b == b'{')?..];
+    let mut depth = 0_i64;
+    for token in tokens(text) {
+        let rest = &text[token.end..];
+        match &text[token] {
+            b"{" | b"[" => depth += 1,
+            b"}" | b"]" => depth -= 1,
+            b"\"id\"" if depth == 1 => {
+                if let Some(found) = ID.as_ref()?.captures(rest) {
+                    return serde_json::from_slice(found.get(1).or(found.get(2))?.as_bytes()).ok();
                 }
-                at = end;
-                continue;
             }
             _ => {}
         }
-        at += 1;
     }
     None
 }
 
 /// The `id` at the end of a line of which only the end is known: `..., "id": 7}`.
 pub fn find_last_id(tail: &[u8]) -> Option<RequestId> {
-    let at = memchr::memmem::rfind(tail, b"\"id\"")?;
-    let (id, used) = value_after(&tail[at + 4..])?;
-    let rest: Vec<u8> =
-        tail[at + 4 + used..].iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
-    let last = rest == b"}" || rest == b",\"jsonrpc\":\"2.0\"}";
-    last.then_some(id)
+    serde_json::from_slice(LAST_ID.as_ref()?.captures(tail)?.get(1)?.as_bytes()).ok()
 }
 
 /// Where a message may begin inside a line that is something else, best guess first.
@@ -371,40 +377,6 @@ pub fn find_message(line: &[u8]) -> Option<usize> {
         return Some(before);
     }
     memchr::memchr(b'{', &line[..marker])
-}
-
-/// Where the JSON string that begins at `start` ends, its quotes included.
-pub fn string_end(text: &[u8], start: usize) -> Option<usize> {
-    let mut at = start + 1;
-    loop {
-        at += memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
-        if text[at] == b'"' {
-            return Some(at + 1);
-        }
-        at += 2;
-    }
-}
-
-/// The id after a key, and how many bytes it took: `: 7`, `: "a"`.
-fn value_after(text: &[u8]) -> Option<(RequestId, usize)> {
-    let skip =
-        |from: usize| text[from..].iter().position(|b| !b.is_ascii_whitespace()).map(|n| from + n);
-    let colon = skip(0)?;
-    if text[colon] != b':' {
-        return None;
-    }
-    let start = skip(colon + 1)?;
-    if text[start] == b'"' {
-        let end = string_end(text, start)?;
-        let id: String = serde_json::from_slice(&text[start..end]).ok()?;
-        return Some((RequestId::String(id.into()), end));
-    }
-    let len = text[start..].iter().position(|b| !b.is_ascii_digit() && *b != b'-')?;
-    if matches!(text[start + len], b'.' | b'e' | b'E') {
-        return None;
-    }
-    let id = std::str::from_utf8(&text[start..start + len]).ok()?.parse().ok()?;
-    Some((RequestId::Number(id), start + len))
 }
 
 /// A message that is printed over several lines, as far as it came.
@@ -419,15 +391,10 @@ pub struct Spread {
 impl Spread {
     /// Appends a line. Strings cannot run over a line break, so each line is followed by itself.
     pub fn add(&mut self, line: &[u8]) {
-        let mut string = false;
-        let mut escaped = false;
-        for byte in line {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' if string => escaped = true,
-                b'"' => string = !string,
-                b'{' | b'[' if !string => self.depth += 1,
-                b'}' | b']' if !string => self.depth -= 1,
+        for token in tokens(line) {
+            match line[token.start] {
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => self.depth -= 1,
                 _ => {}
             }
         }
