@@ -177,7 +177,17 @@ impl Recording {
         let blocks = Blocks::open(path)?;
         let mut recording =
             Self { header: Header::default(), blocks, text: Vec::new(), at: 0, number: 0 };
-        recording.header = header(recording.next())?;
+        recording.header = match recording.next() {
+            Some(Ok(Line::Header(header))) if header.version == VERSION => header,
+            Some(Ok(Line::Header(header))) => {
+                return Err(invalid(format!(
+                    "it is a recording of version {}; this program reads version {VERSION}",
+                    header.version
+                )));
+            }
+            Some(Err(error)) if error.kind() != io::ErrorKind::InvalidData => return Err(error),
+            _ => return Err(invalid("it is not a recording: its first line is not a header")),
+        };
         Ok(recording)
     }
 
@@ -203,19 +213,6 @@ impl Iterator for Recording {
         self.number += 1;
         let line = serde_json::from_slice(&rest[..end]);
         Some(line.map_err(|error| invalid(format!("line {}: {error}", self.number))))
-    }
-}
-
-/// The header that the first line has to be.
-fn header(first: Option<io::Result<Line>>) -> io::Result<Header> {
-    match first {
-        Some(Ok(Line::Header(header))) if header.version == VERSION => Ok(header),
-        Some(Ok(Line::Header(header))) => Err(invalid(format!(
-            "it is a recording of version {}; this program reads version {VERSION}",
-            header.version
-        ))),
-        Some(Err(error)) if error.kind() != io::ErrorKind::InvalidData => Err(error),
-        _ => Err(invalid("it is not a recording: its first line is not a header")),
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::operations::{Operation, Outcome, says_error};
-use super::{Blocks, Header, Line, Operations, header, invalid};
+use super::{Blocks, Header, Line, Operations, Recording, invalid};
 use crate::base::{Batch, LogLevel, LogRecord, ServerName, Timestamp, Weighed};
 use crate::error::ErrorCode;
 use crate::host::metrics::{Ending, Metrics, ServerMetrics};
@@ -64,11 +64,7 @@ impl Scan {
     /// # Errors
     /// When it cannot be read, or is no recording of a version that is known.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let mut blocks = Blocks::open(path)?;
-        let first = blocks.block(0)?;
-        let line = lines(&first).next().unwrap_or_default();
-        let first = serde_json::from_slice(line).map_err(|error| invalid(error.to_string()));
-        let header = header(Some(first))?;
+        let Recording { header, mut blocks, .. } = Recording::open(path)?;
         let size = blocks.size()?;
         blocks.seek(0)?;
         Ok(Self {
@@ -137,7 +133,7 @@ impl Scan {
     pub fn finish(mut self) -> Player {
         self.view = HostView::default();
         let operations = Arc::new(std::mem::take(&mut self.operations));
-        Player { operations, at: self.from, line: (0, 0), cached: None, scan: self }
+        Player { operations, at: self.from, line: (0, 0), before: [0; 2], cached: None, scan: self }
     }
 }
 
@@ -163,6 +159,8 @@ pub struct Player {
     at: Timestamp,
     /// The first line that did not happen yet: its block, and its number there.
     line: (usize, usize),
+    /// Messages and lines of logs before it.
+    before: [u64; 2],
     cached: Option<(usize, Arc<[Line]>)>,
 }
 
@@ -253,8 +251,8 @@ impl Player {
         let mut news = News {
             is_whole: false,
             view: None,
-            frames: batch(self.count(0)?),
-            logs: batch(self.count(1)?),
+            frames: batch(self.before[0]),
+            logs: batch(self.before[1]),
         };
         let mut changed = false;
         self.at = to.clamp(self.at, self.scan.until.max(self.at));
@@ -279,6 +277,7 @@ impl Player {
             }
             self.line = (self.line.0 + 1, 0);
         }
+        self.before = [news.frames.next, news.logs.next];
         news.view = changed.then(|| Arc::new(self.scan.view.clone()));
         Ok(news)
     }
@@ -299,6 +298,7 @@ impl Player {
             }
         }
         (self.at, self.line) = (to, (block, 0));
+        self.before = self.scan.index.get(block).map_or(self.scan.before, |block| block.before);
         let now = self.advance(to)?;
         let (mut frames, mut logs) = (now.frames.items, now.logs.items);
         let mut bytes = 0;
@@ -320,26 +320,9 @@ impl Player {
             }
         }
         let view = Some(Arc::new(self.scan.view.clone()));
-        let frames = window(frames, self.count(0)?);
-        let logs = window(logs, self.count(1)?);
+        let frames = window(frames, self.before[0]);
+        let logs = window(logs, self.before[1]);
         Ok(News { is_whole: true, view, frames, logs })
-    }
-
-    /// Messages (0) or lines of logs (1) before the line that comes next.
-    fn count(&mut self, which: usize) -> io::Result<u64> {
-        let (block, line) = match (self.scan.index.len(), self.line) {
-            (0, _) => return Ok(0),
-            (all, (block, _)) if block >= all => (all - 1, usize::MAX),
-            (_, line) => line,
-        };
-        let is_one = |line: &&Line| match line {
-            Line::Frame(_) => which == 0,
-            Line::Log(_) => which == 1,
-            _ => false,
-        };
-        let entries = self.entries(block)?;
-        let within = entries.iter().take(line).filter(is_one).count() as u64;
-        Ok(self.scan.index[block].before[which] + within)
     }
 
     fn facts(&mut self, block: usize) -> io::Result<()> {
