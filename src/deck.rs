@@ -27,8 +27,8 @@ pub mod trust;
 pub mod watch;
 
 pub use command::{Change, ConfigCommand, DeckEvent, Keep, Masks, Notebook, Saving};
-pub use handle::{Deck, DeckBuilder};
+pub use handle::{Alongside, Deck, DeckBuilder};
 pub use saved::{SavedCall, SavedCalls, SavedTarget};
 pub use situation::{FileText, InputState, InputView, Situation};
 pub use trust::{FieldChange, Review, TrustStore, Verdict};
-pub use watch::{LoadResult, Reloaded, Watch, WatchOptions, WatchTiming};
+pub use watch::{LoadResult, Watch, WatchOptions};

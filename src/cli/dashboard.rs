@@ -33,7 +33,10 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
         .person_answers()
         .accounts(crate::deck::tokens::accounts(&Environment::of_process()));
     let (deck, engine, clients) = served(cli, deck(cli)?, engine)?;
-    let deck = deck.host(engine).keep_watching().masks(load::masks(telemetry)).notebook(notebook());
+    let mut deck = deck.host(engine);
+    deck.keep_watching = true;
+    deck.masks = Some(load::masks(telemetry));
+    deck.notebook = Some(notebook());
     show(cli, telemetry, Source::Deck(Box::new(deck)), clients)
 }
 
@@ -182,7 +185,9 @@ fn deck(cli: &Cli) -> Result<DeckBuilder, Exit> {
     // What a file names runs when its user has said so: here, once for each command.
     let gate =
         if cli.dashboard.trust { Gate::Open } else { Gate::Guarded(TrustStore::or_session(&env)) };
-    Ok(Deck::builder().files(files).environment(env).trust(gate).keep_policy())
+    let mut deck = Deck::builder().files(files).environment(env).trust(gate);
+    deck.keeps_policy = true;
+    Ok(deck)
 }
 
 /// How the dashboard was started, for command lines that are copied there.

@@ -14,13 +14,13 @@ use super::output::{Done, Exit};
 use super::{deck, load, output, recording, signals};
 use crate::base::{Clock, SafeText, Timestamp};
 use crate::config::Environment;
-#[cfg(feature = "tui")]
-use crate::deck::DeckBuilder;
 use crate::deck::clients::Clients;
 #[cfg(unix)]
 use crate::deck::local::{Listening, Local};
 use crate::deck::policy::PolicyKeeper;
 use crate::deck::trust::Gate;
+#[cfg(feature = "tui")]
+use crate::deck::{Alongside, DeckBuilder};
 use crate::deck::{Deck, DeckEvent, TrustStore};
 use crate::gateway::{
     self, Bridge, DEFAULT_SCOPES, Options, OwnerToken, Service, Shared, TokenError, TokenStore,
@@ -151,8 +151,8 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Done {
             .startup(common.startup_mode())
             .handler(bridge.clone())
             .accounts(crate::deck::tokens::accounts(&env));
-        let deck =
-            Deck::builder().host(engine).masks(load::masks(telemetry)).environment(env.clone());
+        let mut deck = Deck::builder().host(engine).environment(env.clone());
+        deck.masks = Some(load::masks(telemetry));
         let files = match source.path {
             Some(_) => load::files(common, &env),
             None => Vec::new(),
@@ -398,7 +398,7 @@ async fn over_http(
 /// When nothing can listen there, or others could.
 #[cfg(feature = "tui")]
 pub fn beside(
-    deck: DeckBuilder,
+    mut deck: DeckBuilder,
     listen: SocketAddr,
 ) -> Result<(DeckBuilder, Bridge, Clients), Exit> {
     if !listen.ip().is_loopback() {
@@ -411,7 +411,7 @@ pub fn beside(
     let bridge = Bridge::default();
     let callback = bridge.clone();
     let known = clients.clone();
-    let deck = deck.keep_policy().alongside(move |host, policy| {
+    let service: Alongside = Box::new(move |host, policy| {
         Box::pin(async move {
             let _local = policy.and_then(|policy| local(&host, &policy, &known));
             match door.service(host, callback) {
@@ -422,6 +422,8 @@ pub fn beside(
             }
         })
     });
+    deck.keeps_policy = true;
+    deck.alongside = Some(service);
     Ok((deck, bridge, clients))
 }
 

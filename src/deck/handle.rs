@@ -37,15 +37,23 @@ pub struct DeckBuilder {
     pub(super) environment: Option<Environment>,
     pub(super) gate: Gate,
     pub(super) host: HostBuilder,
-    pub(super) masks: Option<Masks>,
-    pub(super) notebook: Option<Notebook>,
-    pub(super) keep_watching: bool,
-    pub(super) alongside: Option<Alongside>,
-    pub(super) keeps_policy: bool,
+    /// Is told of every configuration before it is used.
+    pub masks: Option<Masks>,
+    /// Is told what servers offer, at most once a second.
+    pub notebook: Option<Notebook>,
+    /// Opens files that cannot be used too: they are [`DeckEvent::Rejected`], and used when they
+    /// can be.
+    pub keep_watching: bool,
+    /// Is done with the host, and with what decides where that is kept, once it runs, until the
+    /// deck ends.
+    pub alongside: Option<Alongside>,
+    /// Decides about callers that are not the person by the files of the policy, and keeps what was
+    /// approved of the servers ([`Deck::policy`]).
+    pub keeps_policy: bool,
 }
 
 /// Work that is done as long as a deck is open.
-type Alongside = Box<dyn FnOnce(Host, Option<PolicyKeeper>) -> BoxFuture<'static, ()> + Send>;
+pub type Alongside = Box<dyn FnOnce(Host, Option<PolicyKeeper>) -> BoxFuture<'static, ()> + Send>;
 
 impl DeckBuilder {
     /// Uses these files, the last of them with the highest precedence, and follows them.
@@ -82,47 +90,6 @@ impl DeckBuilder {
     #[must_use]
     pub fn host(mut self, host: HostBuilder) -> Self {
         self.host = host;
-        self
-    }
-
-    /// Tells of every configuration before it is used.
-    #[must_use]
-    pub fn masks(mut self, masks: Masks) -> Self {
-        self.masks = Some(masks);
-        self
-    }
-
-    /// Tells what servers offer, at most once a second.
-    #[must_use]
-    pub fn notebook(mut self, notebook: Notebook) -> Self {
-        self.notebook = Some(notebook);
-        self
-    }
-
-    /// Opens files that cannot be used too: they are [`DeckEvent::Rejected`], and used when they
-    /// can be.
-    #[must_use]
-    pub fn keep_watching(mut self) -> Self {
-        self.keep_watching = true;
-        self
-    }
-
-    /// Does this with the host, and with what decides where that is kept, once it runs, until the
-    /// deck ends.
-    #[must_use]
-    pub fn alongside(
-        mut self,
-        work: impl FnOnce(Host, Option<PolicyKeeper>) -> BoxFuture<'static, ()> + Send + 'static,
-    ) -> Self {
-        self.alongside = Some(Box::new(work));
-        self
-    }
-
-    /// Decides about callers that are not the person by the files of the policy, and keeps what was
-    /// approved of the servers ([`Deck::policy`]).
-    #[must_use]
-    pub fn keep_policy(mut self) -> Self {
-        self.keeps_policy = true;
         self
     }
 
@@ -215,7 +182,7 @@ impl Deck {
         &self.host
     }
 
-    /// What decides about callers that are not the person ([`DeckBuilder::keep_policy`]).
+    /// What decides about callers that are not the person ([`DeckBuilder::keeps_policy`]).
     pub const fn policy(&self) -> Option<&PolicyKeeper> {
         self.policy.as_ref()
     }

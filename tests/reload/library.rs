@@ -49,7 +49,8 @@ async fn a_file_that_cannot_be_used_is_an_error_at_first_and_an_event_later() {
     let error = Deck::open(&path).await.err().expect("refused");
     assert_eq!(error.code, ErrorCode::Configuration);
     assert!(!error.diagnostics.is_empty());
-    let builder = Deck::builder().files(vec![path.clone()]).keep_watching();
+    let mut builder = Deck::builder().files(vec![path.clone()]);
+    builder.keep_watching = true;
     let mut deck = builder.open().await.expect("it waits for a better file");
     std::fs::write(&path, file(&[("one", bench.mock("one", &script(), &json!({})))]))
         .expect("saved");
