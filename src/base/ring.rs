@@ -45,7 +45,7 @@ struct Inner<T> {
 }
 
 /// What a reader gets: the records from its cursor on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Batch<T> {
     /// The records, oldest first.
     pub items: Vec<Arc<T>>,

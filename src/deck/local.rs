@@ -216,29 +216,15 @@ pub struct Look {
 /// A part of a ring.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Part<T> {
-    items: Vec<Arc<T>>,
-    first: u64,
-    next: u64,
-    missed: u64,
+    /// The records.
+    pub batch: Batch<T>,
     /// The oldest record the ring still holds.
     pub oldest: u64,
 }
 
-impl<T: Weighed + Serialize + DeserializeOwned> Part<T> {
+impl<T: Weighed> Part<T> {
     fn read(ring: &Ring<T>, from: u64) -> Self {
-        let Batch { items, first, next, missed } = ring.read(from, BATCH);
-        Self { items, first, next, missed, oldest: ring.span().start }
-    }
-
-    /// The records; nothing when there are none.
-    pub fn batch(self) -> Option<Batch<T>> {
-        let Self { items, first, next, missed, .. } = self;
-        (!items.is_empty()).then_some(Batch { items, first, next, missed })
-    }
-
-    /// Where the next look goes on.
-    pub const fn next(&self) -> u64 {
-        self.next
+        Self { batch: ring.read(from, BATCH), oldest: ring.span().start }
     }
 }
 

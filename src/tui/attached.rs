@@ -71,7 +71,7 @@ async fn follow(remote: &Remote, messages: &mpsc::Sender<Message>) -> io::Result
     loop {
         let look = line.ask(&json!({"type": "look", "seen": seen})).await?;
         let look: Look = serde_json::from_str(&look)?;
-        (seen.traffic, seen.logs) = (look.traffic.next(), look.logs.next());
+        (seen.traffic, seen.logs) = (look.traffic.batch.next, look.logs.batch.next);
         let mut news = Vec::new();
         if std::mem::take(&mut begins) {
             news.extend([Message::Config(None, Vec::new()), Message::EngineReady]);
@@ -80,9 +80,12 @@ async fn follow(remote: &Remote, messages: &mpsc::Sender<Message>) -> io::Result
             seen.seq = view.seq;
             news.push(Message::View(view.into()));
         }
-        let (oldest, oldest_log) = (look.traffic.oldest, look.logs.oldest);
-        news.extend(look.traffic.batch().map(|batch| Message::Traffic(batch, oldest)));
-        news.extend(look.logs.batch().map(|batch| Message::Logs(batch, oldest_log)));
+        if !look.traffic.batch.items.is_empty() {
+            news.push(Message::Traffic(look.traffic.batch, look.traffic.oldest));
+        }
+        if !look.logs.batch.items.is_empty() {
+            news.push(Message::Logs(look.logs.batch, look.logs.oldest));
+        }
         news.push(Message::Calls(look.calls));
         news.push(Message::Metrics(look.metrics));
         news.push(Message::Clients(look.clients, look.blocked));
