@@ -310,7 +310,9 @@ impl Content {
         let one = |name: &str, shown: String| (name.to_owned(), (shown, None));
         let list = |name: &'static str, words: &[String]| {
             let words = words.iter().enumerate();
-            words.map(move |(i, w)| (format!("{name}[{i}]"), (escaped(w), None))).collect::<Vec<_>>()
+            words
+                .map(move |(i, w)| (format!("{name}[{i}]"), (escaped(w), None)))
+                .collect::<Vec<_>>()
         };
         let target = if self.kind == "stdio" { "command" } else { "url" };
         let mut out = IndexMap::from([
