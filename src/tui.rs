@@ -82,7 +82,8 @@ pub mod user_command;
 pub mod widget;
 
 pub use call::export::{Origin, Start};
-pub use run::{HostLogLevel, Options, Reveal, Show, Source, run};
+pub use engine::Source;
+pub use run::{HostLogLevel, Options, Show, run};
 
 /// The key table as Markdown, with the changes of the person's keymap file.
 ///

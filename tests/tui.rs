@@ -42,8 +42,8 @@ use mcpdeck::config::discover::Scope;
 use mcpdeck::config::edit::entry::ShownEntry;
 use mcpdeck::config::overview::{SourceFile, values};
 use mcpdeck::config::{Environment, InputConfig, InputKind, load_text};
-use mcpdeck::deck::TrustStore;
 use mcpdeck::deck::trust::Gate;
+use mcpdeck::deck::{DeckEvent, TrustStore};
 use mcpdeck::host::{BuildEnd, BuildView, DevView, Fact, HostView, Record, reload_plan};
 use mcpdeck::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use mcpdeck::process::ExitView;
@@ -291,7 +291,7 @@ fn the_screens_of_configuration_read_as_recorded() {
         for (width, height) in sizes {
             let mut app = app("typical");
             app.update(Message::Resize(width, height));
-            app.update(Message::Situation(Arc::new(situation())));
+            app.update(Message::Deck(DeckEvent::Situation(Arc::new(situation()))));
             draw(&mut app, width, height);
             for key in keys {
                 press(&mut app, *key, KeyModifiers::NONE);
@@ -330,7 +330,7 @@ fn the_form_of_an_entry_reads_as_recorded() {
         shown: serde_json::json!({ "command": "npx", "args": ["-y", "--token", "***"],
             "env": { "A": "***", "B": "${B}" }, "vendor": 1 }),
     };
-    app.update(Message::Entry(Box::new(entry)));
+    app.update(Message::Deck(DeckEvent::Entry(Box::new(entry))));
     for (width, height) in [(80, 24), (120, 40)] {
         let screen = draw(&mut app, width, height);
         insta::assert_snapshot!(format!("screen_entry_{width}x{height}"), screen);

@@ -24,7 +24,7 @@ use crate::host::{Drafter, Host, HostBuilder, ServerState};
 use crate::mcp::Capabilities;
 use crate::telemetry::Telemetry;
 use crate::tui::chat::port::OpenChat;
-use crate::tui::{HostLogLevel, Options, Origin, Reveal, Show, Source, Start};
+use crate::tui::{HostLogLevel, Options, Origin, Show, Source, Start};
 
 /// Runs the dashboard until the person leaves.
 pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
@@ -96,7 +96,6 @@ fn show(
 ) -> Result<ExitCode, Exit> {
     let (drafter, chat) = models(cli)?;
     let options = Options {
-        source,
         record: cli.common.record.clone(),
         origin: origin(cli),
         ascii: cli.dashboard.ascii,
@@ -108,13 +107,13 @@ fn show(
         },
         tour: cli.dashboard.demo,
         log_level: Some(log_level(telemetry)),
-        reveal: if cli.common.reveal { Reveal::Always } else { Reveal::Never },
+        reveal: cli.common.reveal,
         drafter,
         clients,
         show: show_of_demo(cli),
         chat,
     };
-    crate::tui::run(options).map_err(|error| {
+    crate::tui::run(source, options).map_err(|error| {
         output::complain(&error.to_string());
         output::refuse("without a terminal there are --check, list, call and status")
     })

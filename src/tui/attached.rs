@@ -74,7 +74,7 @@ async fn follow(remote: &Remote, messages: &mpsc::Sender<Message>) -> io::Result
         (seen.traffic, seen.logs) = (look.traffic.batch.next, look.logs.batch.next);
         let mut news = Vec::new();
         if std::mem::take(&mut begins) {
-            news.extend([Message::Config(None, Vec::new()), Message::EngineReady]);
+            news.push(Message::EngineReady);
         }
         if let Some(view) = look.view {
             seen.seq = view.seq;

@@ -1,4 +1,7 @@
-//! The thread that owns the deck: the screen never waits for it. Passes commands down and events up.
+//! The thread that owns what is shown: a deck, a recording, or a service that runs elsewhere. The
+//! screen never waits for it. Passes commands down; what happens comes up as messages.
+
+use std::path::PathBuf;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -6,26 +9,36 @@ use tokio_util::sync::CancellationToken;
 use crate::deck::policy::PolicyKeeper;
 use crate::deck::recording::Scan;
 use crate::deck::{ConfigCommand, DeckBuilder, DeckEvent};
-use crate::error::Error;
 use crate::host::Host;
-#[cfg(unix)]
-use crate::tui::attached::Remote;
-#[cfg(unix)]
 use crate::tui::message::Message;
-use crate::tui::player::{PlayCommand, Played};
+use crate::tui::player::{self, PlayCommand};
 use crate::tui::prelude::*;
 
-/// What the thread reports.
-pub enum EngineEvent {
-    /// The deck is open; with what decides about others, where that is kept.
-    Ready(Host, Option<PolicyKeeper>),
-    /// It cannot be opened.
-    Failed(Error),
-    /// What happened to the configuration.
-    Deck(DeckEvent),
-    /// Another moment of a recording.
-    Played(Box<Played>),
+/// What the dashboard shows.
+pub enum Source {
+    /// The running configuration, to be opened.
+    Deck(Box<DeckBuilder>),
+    /// A recording, with the name of its file: nothing is started.
+    Recording(SafeText, Box<Scan>),
+    /// A service that runs elsewhere, by its local socket.
+    #[cfg(unix)]
+    Attached(PathBuf),
 }
+
+impl Source {
+    /// The files that are followed, or what stands for them where things are remembered.
+    pub fn files(&self) -> Vec<PathBuf> {
+        match self {
+            Self::Deck(deck) => deck.followed().to_vec(),
+            Self::Recording(..) => vec![PathBuf::from(":recording")],
+            #[cfg(unix)]
+            Self::Attached(_) => vec![PathBuf::from(":attached")],
+        }
+    }
+}
+
+/// An open deck: its engine, and what decides about others, where that is kept.
+pub type Opened = (Host, Option<PolicyKeeper>);
 
 /// The thread; dropping it stops the servers and waits for that.
 pub struct Engine {
@@ -37,49 +50,47 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts the thread. Overflow policy: the thread waits while `events` is full.
-    pub fn spawn(deck: DeckBuilder, events: mpsc::Sender<EngineEvent>) -> std::io::Result<Self> {
-        let stop = CancellationToken::new();
-        let (commands, asked) = mpsc::channel(16);
-        let stopped = stop.clone();
-        let thread = on_thread("engine", move || run(deck, events, asked, stopped))?;
-        Ok(Self { stop, commands, thread: Some(thread), host: None, player: None })
-    }
-
-    /// Starts a thread that plays a recording instead: nothing runs. Overflow policy as above.
-    pub fn play(
-        (name, scan): (SafeText, Scan),
-        events: mpsc::Sender<EngineEvent>,
-    ) -> std::io::Result<Self> {
-        let (player, asked) = std::sync::mpsc::channel();
-        let thread = std::thread::Builder::new().name("player".into()).spawn(move || {
-            super::player::play(name, scan, &asked, &|played| {
-                let event = played.map_or_else(EngineEvent::Failed, EngineEvent::Played);
-                events.blocking_send(event).is_ok()
-            });
-        })?;
-        let (stop, commands) = (CancellationToken::new(), mpsc::channel(1).0);
-        Ok(Self { stop, commands, thread: Some(thread), host: None, player: Some(player) })
-    }
-
-    /// Starts a thread that tells of a service that runs elsewhere.
-    #[cfg(unix)]
-    pub fn watch(
-        remote: Remote,
-        events: mpsc::Sender<EngineEvent>,
+    /// Starts the thread; `opened` is closed when it ends. Overflow policy: the thread waits while
+    /// `messages` is full.
+    pub fn start(
+        source: Source,
+        opened: mpsc::Sender<Opened>,
         messages: mpsc::Sender<Message>,
     ) -> std::io::Result<Self> {
         let stop = CancellationToken::new();
+        let (commands, asked) = mpsc::channel(16);
+        let (player, moves) = std::sync::mpsc::channel();
         let stopped = stop.clone();
-        let thread = on_thread("attached", move || async move {
-            tokio::select! {
-                () = crate::tui::attached::run(remote, messages) => stopped.cancelled().await,
-                () = stopped.cancelled() => {}
+        let work = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let Ok(runtime) = runtime else { return };
+            match source {
+                Source::Deck(deck) => {
+                    runtime.block_on(run(*deck, &opened, messages, asked, stopped));
+                }
+                Source::Recording(name, scan) => {
+                    drop(asked);
+                    player::play(name, *scan, &moves, &|played| {
+                        let message = played.map_or_else(Message::EngineFailed, Message::Played);
+                        messages.blocking_send(message).is_ok()
+                    });
+                }
+                #[cfg(unix)]
+                Source::Attached(socket) => {
+                    drop(asked);
+                    let remote = crate::tui::attached::Remote(socket);
+                    runtime.block_on(async {
+                        let told = crate::tui::attached::run(remote, messages);
+                        stopped.run_until_cancelled(told).await;
+                        stopped.cancelled().await;
+                    });
+                }
             }
-            drop(events);
-        })?;
-        let commands = mpsc::channel(1).0;
-        Ok(Self { stop, commands, thread: Some(thread), host: None, player: None })
+            runtime.shutdown_timeout(Duration::from_millis(200));
+            drop(opened);
+        };
+        let thread = std::thread::Builder::new().name("engine".into()).spawn(work)?;
+        Ok(Self { stop, commands, thread: Some(thread), host: None, player: Some(player) })
     }
 
     /// Moves in the recording that is played.
@@ -127,51 +138,33 @@ impl Drop for Engine {
     }
 }
 
-/// Does work on a thread of its own, with a runtime of its own.
-fn on_thread<W: Future<Output = ()>>(
-    name: &str,
-    work: impl FnOnce() -> W + Send + 'static,
-) -> std::io::Result<std::thread::JoinHandle<()>> {
-    std::thread::Builder::new().name(name.into()).spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        if let Ok(runtime) = runtime {
-            runtime.block_on(work());
-            runtime.shutdown_timeout(Duration::from_millis(200));
-        }
-    })
-}
-
 /// Runs until it is stopped. A screen that is gone needs no news.
 async fn run(
     deck: DeckBuilder,
-    events: mpsc::Sender<EngineEvent>,
+    opened: &mpsc::Sender<Opened>,
+    messages: mpsc::Sender<Message>,
     mut commands: mpsc::Receiver<ConfigCommand>,
     stop: CancellationToken,
 ) {
-    let opened = tokio::select! {
-        opened = deck.open() => opened,
-        () = stop.cancelled() => return,
-    };
-    let mut deck = match opened {
+    let Some(open) = stop.run_until_cancelled(deck.open()).await else { return };
+    let mut deck = match open {
         Ok(deck) => deck,
         Err(error) => {
-            let _ = events.send(EngineEvent::Failed(error)).await;
+            let _ = messages.send(Message::EngineFailed(error)).await;
             return stop.cancelled().await;
         }
     };
-    let _ = events.send(EngineEvent::Ready(deck.host().clone(), deck.policy().cloned())).await;
+    let _ = opened.send((deck.host().clone(), deck.policy().cloned())).await;
     loop {
-        tokio::select! {
+        let event = tokio::select! {
             () = stop.cancelled() => break,
-            Some(command) = commands.recv() => {
-                if let Err(error) = deck.ask(command) {
-                    let _ = events.send(EngineEvent::Deck(DeckEvent::Failed(error))).await;
-                }
-            }
-            Some(event) = deck.next() => {
-                let _ = events.send(EngineEvent::Deck(event)).await;
-            }
-        }
+            Some(command) = commands.recv() => match deck.ask(command) {
+                Ok(()) => continue,
+                Err(error) => DeckEvent::Failed(error),
+            },
+            Some(event) = deck.next() => event,
+        };
+        let _ = messages.send(Message::Deck(event)).await;
     }
     deck.shutdown().await;
 }

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::config::RootConfig;
 use crate::config::edit::entry::{NAME, ShownEntry, schema};
+use crate::deck::DeckEvent;
 use crate::tui::approval::roots;
 use crate::tui::effect::{ConfigCommand, Effect, Saving, ServerCommand};
 use crate::tui::form::FormState;
@@ -202,8 +203,8 @@ impl Screen for FormScreen {
 
     fn hear(&mut self, message: &Message, out: &mut Out) -> bool {
         match message {
-            Message::Saved(Ok(_)) if self.saving => close(out),
-            Message::Saved(Err(reason)) if self.saving => {
+            Message::Deck(DeckEvent::Saved(Ok(_))) if self.saving => close(out),
+            Message::Deck(DeckEvent::Saved(Err(reason))) if self.saving => {
                 (self.saving, self.problem) = (false, Some(reason.clone()));
             }
             _ => return false,

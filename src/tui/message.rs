@@ -6,8 +6,7 @@ use crossterm::event::Event;
 
 use crate::base::logs::LogRecord;
 use crate::base::ring::Batch;
-use crate::config::McpConfig;
-use crate::config::edit::entry::ShownEntry;
+use crate::deck::DeckEvent;
 use crate::deck::answers::Answers;
 use crate::deck::clients::ClientView;
 use crate::deck::lock::Lock;
@@ -26,7 +25,6 @@ use crate::tui::chat::port::ChatNews;
 use crate::tui::effect::Baseline;
 use crate::tui::form::Checked;
 use crate::tui::graphics::TerminalReply;
-use crate::tui::model::{FileText, Situation};
 use crate::tui::player::Played;
 use crate::tui::prelude::*;
 use crate::tui::result::{Compared, Content, PictureDone, Stage};
@@ -70,16 +68,8 @@ pub enum Message {
     CacheContent(CacheKey, Option<Payload>),
     /// Use of memory and processor.
     Usage(Vec<(ServerName, Usage)>),
-    /// The configuration as it was loaded, and its files.
-    Config(Option<Arc<McpConfig>>, Vec<FileText>),
-    /// The files as they are now; what was loaded before stays in use.
-    Files(Vec<FileText>),
-    /// An entry to edit.
-    Entry(Box<ShownEntry>),
-    /// An edited entry was written, or why not.
-    Saved(Result<SafeText, SafeText>),
-    /// How the configuration stands now.
-    Situation(Arc<Situation>),
+    /// What happened to the configuration.
+    Deck(DeckEvent),
     /// A command of ours was done; a word about it.
     Done(SafeText),
     /// Something is amiss that nobody asked for; a word about it.

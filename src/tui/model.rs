@@ -113,7 +113,7 @@ pub struct Model {
     /// The configuration in use, when it is known here.
     pub config: Option<Arc<McpConfig>>,
     /// The text of its files.
-    pub files: Vec<FileText>,
+    pub files: Arc<[FileText]>,
     /// Why the configuration could not be used at all.
     pub refused: Vec<Diagnostic>,
     /// What of the configuration waits for the person.

@@ -16,9 +16,8 @@ use crate::base::clock::Clock;
 use crate::deck::answers::Answers;
 use crate::deck::clients::Clients;
 use crate::deck::history::History;
-use crate::deck::recording::{Recorder, Scan};
+use crate::deck::recording::Recorder;
 use crate::deck::saved::SavedCalls;
-use crate::deck::{DeckBuilder, DeckEvent};
 use crate::error::{Error, ErrorCode};
 use crate::host::Host;
 use crate::host::approvals::Drafter;
@@ -28,7 +27,7 @@ use crate::tui::attached::Remote;
 use crate::tui::call::export::Origin;
 use crate::tui::chat::port::{Chat, ChatCommand, OpenChat};
 use crate::tui::effect::Effect;
-use crate::tui::engine::{Engine, EngineEvent};
+use crate::tui::engine::{Engine, Opened, Source};
 use crate::tui::graphics::{self, TerminalReply};
 use crate::tui::input::{Input, InputThread};
 use crate::tui::message::Message;
@@ -47,33 +46,8 @@ const INTERRUPTED: u8 = 130;
 /// Changes the level of the program's own log.
 pub type HostLogLevel = Arc<dyn Fn(LogLevel) + Send + Sync>;
 
-/// What the dashboard shows.
-pub enum Source {
-    /// The running configuration, to be opened.
-    Deck(Box<DeckBuilder>),
-    /// A recording, with the name of its file: nothing is started.
-    Recording(SafeText, Box<Scan>),
-    /// A service that runs elsewhere, by its local socket.
-    #[cfg(unix)]
-    Attached(PathBuf),
-}
-
-impl Source {
-    /// The files that are followed, or what stands for them where things are remembered.
-    fn files(&self) -> Vec<PathBuf> {
-        match self {
-            Self::Deck(deck) => deck.followed().to_vec(),
-            Self::Recording(..) => vec![PathBuf::from(":recording")],
-            #[cfg(unix)]
-            Self::Attached(_) => vec![PathBuf::from(":attached")],
-        }
-    }
-}
-
 /// How the dashboard is started.
 pub struct Options {
-    /// What is shown.
-    pub source: Source,
     /// Record everything to this new file.
     pub record: Option<PathBuf>,
     /// Where its servers come from, as a command line says it again.
@@ -88,8 +62,9 @@ pub struct Options {
     pub tour: bool,
     /// Changes the level of the program's own log, where it has one.
     pub log_level: Option<HostLogLevel>,
-    /// What is seen of values of the configuration that a server sends back.
-    pub reveal: Reveal,
+    /// Show values of the configuration (environment, headers) that a server sends back: otherwise
+    /// they are masked.
+    pub reveal: bool,
     /// Drafts answers to requests of servers, for the person to approve.
     pub drafter: Option<Arc<dyn Drafter>>,
     /// Clients of the service beside the dashboard, when there is one.
@@ -103,26 +78,16 @@ pub struct Options {
 /// Does something with the servers until it is stopped.
 pub type Show = Box<dyn FnOnce(Host, CancellationToken) -> BoxFuture<'static, ()>>;
 
-/// What is seen of values of the configuration (environment, headers) that a server sends back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reveal {
-    /// A mask.
-    #[default]
-    Never,
-    /// The value: the person asked for it.
-    Always,
-}
-
 /// Runs the dashboard until the person leaves; gives the exit code of the program.
 ///
 /// # Errors
 /// When the terminal cannot be used: [`io::ErrorKind::Unsupported`] with words for the person.
-pub fn run(options: Options) -> io::Result<ExitCode> {
+pub fn run(source: Source, options: Options) -> io::Result<ExitCode> {
     if let Some(reason) = refuse_terminal(std::env::var("TERM").ok().as_deref()) {
         return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let outcome = runtime.block_on(Dashboard::run(options));
+    let outcome = runtime.block_on(Dashboard::run(source, options));
     runtime.shutdown_background();
     outcome
 }
@@ -138,21 +103,15 @@ struct Dashboard {
     pacer: Pacer,
     clock: Clock,
     messages: mpsc::Sender<Message>,
-    log_level: Option<HostLogLevel>,
+    options: Options,
     leaving: Option<Leaving>,
     /// Whether somebody may look at the screen.
     terminal_lives: bool,
     /// A signal or the end of the terminal ends the run, not the person.
     interrupted: bool,
-    /// Whether there was a configuration that could be used.
-    loaded: bool,
-    drafter: Option<Arc<dyn Drafter>>,
-    show: Option<Show>,
     /// Fires when the person does something.
     acted: CancellationToken,
     recorder: Option<(SafeText, Recorder)>,
-    record: Option<PathBuf>,
-    open_chat: Option<OpenChat>,
     chat: Option<Arc<dyn Chat>>,
 }
 
@@ -168,19 +127,19 @@ enum Leaving {
 enum Event {
     Input(Option<Input>),
     Message(Option<Message>),
-    Engine(Option<EngineEvent>),
+    Engine(Option<Opened>),
     Signal(Signal),
     Time,
 }
 
 impl Dashboard {
-    async fn run(options: Options) -> io::Result<ExitCode> {
+    async fn run(source: Source, mut options: Options) -> io::Result<ExitCode> {
         let clock = Clock::system();
         crate::tui::model::use_local_time();
         let places = Places::of_process();
-        let mut files = options.source.files();
+        let mut files = source.files();
         // The file beside which a project keeps what belongs to it: that of highest precedence.
-        let is_live = matches!(options.source, Source::Deck(_));
+        let is_live = matches!(source, Source::Deck(_));
         let project = files.last().filter(|_| is_live).cloned();
         if files.is_empty() {
             files.push(PathBuf::from(if options.tour { ":demo" } else { ":command" }));
@@ -218,57 +177,40 @@ impl Dashboard {
         app.prepare();
         session.draw(&app)?;
         let (input_sender, mut inputs) = mpsc::channel(256);
-        let (engine_sender, mut engine_events) = mpsc::channel(8);
+        let (opened_sender, mut opened) = mpsc::channel(1);
+        let mut runner = Runner::new(messages.clone(), files, options.reveal);
+        runner.clients = options.clients.take();
         #[cfg(unix)]
-        let remote = match &options.source {
-            Source::Attached(socket) => Some(Remote(socket.clone())),
-            _ => None,
-        };
+        if let Source::Attached(socket) = &source {
+            runner.remote = Some(Remote(socket.clone()));
+        }
         let mut deck = Self {
             app,
             session,
             signals,
             input: InputThread::spawn(input_sender)?,
-            runner: Runner::new(messages.clone(), files, options.reveal),
-            engine: match options.source {
-                Source::Deck(deck) => Engine::spawn(*deck, engine_sender)?,
-                Source::Recording(name, scan) => Engine::play((name, *scan), engine_sender)?,
-                #[cfg(unix)]
-                Source::Attached(socket) => {
-                    Engine::watch(Remote(socket), engine_sender, messages.clone())?
-                }
-            },
+            runner,
+            engine: Engine::start(source, opened_sender, messages.clone())?,
             pacer: Pacer::default(),
             clock,
             messages,
-            log_level: options.log_level,
+            options,
             leaving: None,
             terminal_lives: true,
             interrupted: false,
-            loaded: false,
-            drafter: options.drafter,
-            show: options.show,
             acted: CancellationToken::new(),
             recorder: None,
-            record: options.record,
-            open_chat: options.chat,
             chat: None,
         };
-        deck.runner.clients = options.clients;
-        #[cfg(unix)]
-        {
-            deck.runner.remote = remote;
-        }
         deck.pacer.drawn(Instant::now());
         tokio::spawn(follow_user_files(places, deck.messages.clone()));
         if let Some(problem) = saved_problem {
-            let error = Error::new(ErrorCode::Configuration, problem);
-            deck.update(Message::Failed(error)).await?;
+            deck.failed(ErrorCode::Configuration, problem).await?;
         }
-        let outcome = deck.serve(&mut inputs, &mut incoming, &mut engine_events).await;
+        let outcome = deck.serve(&mut inputs, &mut incoming, &mut opened).await;
         let recorder = deck.recorder.take();
-        // A player that waits for a place among the events ends too.
-        drop(engine_events);
+        // A thread that waits for a place among the messages ends too.
+        drop(incoming);
         drop(deck);
         if let Some((_, recorder)) = recorder {
             recorder.finish().await?;
@@ -280,7 +222,7 @@ impl Dashboard {
         &mut self,
         inputs: &mut mpsc::Receiver<Input>,
         incoming: &mut mpsc::Receiver<Message>,
-        engine_events: &mut mpsc::Receiver<EngineEvent>,
+        opened: &mut mpsc::Receiver<Opened>,
     ) -> io::Result<ExitCode> {
         let mut engine_lives = true;
         loop {
@@ -289,12 +231,15 @@ impl Dashboard {
                 biased;
                 signal = self.signals.next() => Event::Signal(signal),
                 input = inputs.recv(), if self.terminal_lives => Event::Input(input),
+                opened = opened.recv(), if engine_lives => Event::Engine(opened),
                 message = incoming.recv() => Event::Message(message),
-                event = engine_events.recv(), if engine_lives => Event::Engine(event),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => Event::Time,
             };
             self.update(Message::Now(self.clock.now())).await?;
             match event {
+                Event::Signal(signal) => self.signal(signal).await?,
+                Event::Input(input) => self.input(input).await?,
+                Event::Engine(Some(opened)) => self.opened(opened).await?,
                 Event::Engine(None) => {
                     engine_lives = false;
                     if self.leaving.is_some() {
@@ -304,14 +249,15 @@ impl Dashboard {
                         self.update(Message::EngineFailed(error)).await?;
                     }
                 }
-                event => self.react(event).await?,
+                Event::Message(Some(message)) => self.update(message).await?,
+                Event::Message(None) | Event::Time => {}
             }
             while let Ok(input) = inputs.try_recv() {
-                self.react(Event::Input(Some(input))).await?;
+                self.input(Some(input)).await?;
             }
             for _ in 0..256 {
                 let Ok(message) = incoming.try_recv() else { break };
-                self.react(Event::Message(Some(message))).await?;
+                self.update(message).await?;
             }
             if self.leaving == Some(Leaving::Now) {
                 let code = if self.interrupted { INTERRUPTED } else { 0 };
@@ -323,25 +269,21 @@ impl Dashboard {
         }
     }
 
-    async fn react(&mut self, event: Event) -> io::Result<()> {
-        match event {
-            Event::Input(None | Some(Input::Gone)) => {
+    async fn input(&mut self, input: Option<Input>) -> io::Result<()> {
+        use crossterm::event::Event::{Key, Mouse};
+        match input {
+            None | Some(Input::Gone) => {
                 self.terminal_lives = false;
                 self.hang_up();
                 Ok(())
             }
-            Event::Input(Some(Input::Event(event))) => {
-                use crossterm::event::Event::{Key, Mouse};
+            Some(Input::Event(event)) => {
                 if matches!(event, Key(_) | Mouse(_)) {
                     self.acted.cancel();
                 }
                 self.update(Message::Input(event)).await
             }
-            Event::Input(Some(Input::Reply(reply))) => self.update(Message::Terminal(reply)).await,
-            Event::Message(Some(message)) => self.update(message).await,
-            Event::Engine(Some(event)) => self.engine_event(event).await,
-            Event::Signal(signal) => self.signal(signal).await,
-            _ => Ok(()),
+            Some(Input::Reply(reply)) => self.update(Message::Terminal(reply)).await,
         }
     }
 
@@ -352,35 +294,34 @@ impl Dashboard {
         Ok(())
     }
 
-    async fn engine_event(&mut self, event: EngineEvent) -> io::Result<()> {
-        match event {
-            EngineEvent::Failed(error) => self.update(Message::EngineFailed(error)).await,
-            EngineEvent::Ready(host, policy) => {
-                self.engine.attach(host.clone());
-                self.runner.host = Some(host.clone());
-                self.runner.policy.clone_from(&policy);
-                if let Some(drafter) = self.drafter.take() {
-                    host.set_drafter(drafter);
-                }
-                if let Some(path) = self.record.take() {
-                    self.record_to(&path).await?;
-                }
-                let drafter = host.drafter_name();
-                self.open_chat(&host);
-                let clients = self.runner.clients.clone();
-                if let Some(show) = self.show.take() {
-                    tokio::spawn(show(host.clone(), self.acted.clone()));
-                }
-                tokio::spawn(crate::tui::pump::run(host, clients, policy, self.messages.clone()));
-                self.update(Message::Drafter(drafter)).await
-            }
-            EngineEvent::Deck(event) => self.deck_event(event).await,
-            EngineEvent::Played(played) => self.update(Message::Played(played)).await,
+    /// Says that something went wrong.
+    async fn failed(&mut self, code: ErrorCode, why: impl Into<String>) -> io::Result<()> {
+        Box::pin(self.update(Message::Failed(Error::new(code, why)))).await
+    }
+
+    /// The deck is open: whatever needs its engine begins.
+    async fn opened(&mut self, (host, policy): Opened) -> io::Result<()> {
+        self.engine.attach(host.clone());
+        self.runner.host = Some(host.clone());
+        self.runner.policy.clone_from(&policy);
+        if let Some(drafter) = self.options.drafter.take() {
+            host.set_drafter(drafter);
         }
+        if let Some(path) = self.options.record.take() {
+            self.record_to(&path).await?;
+        }
+        let drafter = host.drafter_name();
+        self.open_chat(&host);
+        let clients = self.runner.clients.clone();
+        if let Some(show) = self.options.show.take() {
+            tokio::spawn(show(host.clone(), self.acted.clone()));
+        }
+        tokio::spawn(crate::tui::pump::run(host, clients, policy, self.messages.clone()));
+        self.update(Message::Drafter(drafter)).await
     }
 
     fn open_chat(&mut self, host: &Host) {
-        let Some(open) = self.open_chat.take() else { return };
+        let Some(open) = self.options.chat.take() else { return };
         let (sender, mut news) = mpsc::channel(256);
         self.chat = open(host.clone(), sender);
         let messages = self.messages.clone();
@@ -391,33 +332,6 @@ impl Dashboard {
                 }
             }
         });
-    }
-
-    async fn deck_event(&mut self, event: DeckEvent) -> io::Result<()> {
-        match event {
-            DeckEvent::Loaded(config, files) => {
-                self.loaded = true;
-                self.update(Message::Config(Some(config), files.to_vec())).await?;
-                self.update(Message::EngineReady).await
-            }
-            DeckEvent::Rejected(error, files) if !self.loaded => {
-                self.update(Message::Config(None, files.to_vec())).await?;
-                self.update(Message::EngineFailed(error)).await
-            }
-            DeckEvent::Rejected(_, files) | DeckEvent::Waiting(files) => {
-                self.update(Message::Files(files.to_vec())).await
-            }
-            DeckEvent::Situation(situation) => self.update(Message::Situation(situation)).await,
-            DeckEvent::Entry(entry) => self.update(Message::Entry(entry)).await,
-            DeckEvent::Saved(outcome) => self.update(Message::Saved(outcome)).await,
-            DeckEvent::Done(text) => self.update(Message::Done(text)).await,
-            DeckEvent::Failed(error) => self.update(Message::Failed(error)).await,
-            // The view and the situation say it too.
-            DeckEvent::Reloaded(_)
-            | DeckEvent::TrustNeeded(_)
-            | DeckEvent::InputNeeded(_)
-            | DeckEvent::Missed(_) => Ok(()),
-        }
     }
 
     async fn signal(&mut self, signal: Signal) -> io::Result<()> {
@@ -453,12 +367,12 @@ impl Dashboard {
             Effect::Quit | Effect::QuitNow => self.quit_now(),
             Effect::Config(command) => {
                 if !self.engine.ask(command) {
-                    let busy = Error::new(ErrorCode::RateLimited, "busy: try again in a moment");
-                    Box::pin(self.update(Message::Failed(busy))).await?;
+                    let busy = "busy: try again in a moment";
+                    self.failed(ErrorCode::RateLimited, busy).await?;
                 }
             }
             Effect::HostLogLevel(level) => {
-                if let Some(change) = &self.log_level {
+                if let Some(change) = &self.options.log_level {
                     change(level);
                 }
             }
@@ -528,8 +442,7 @@ impl Dashboard {
     }
 
     async fn not_recorded(&mut self, name: &SafeText, error: &io::Error) -> io::Result<()> {
-        let text = format!("cannot record to {name}: {error}");
-        self.update(Message::Failed(Error::new(ErrorCode::Internal, text))).await
+        self.failed(ErrorCode::Internal, format!("cannot record to {name}: {error}")).await
     }
 
     fn quit_now(&mut self) {
@@ -603,11 +516,10 @@ impl Dashboard {
 
     /// Says what went wrong while another program had the terminal.
     async fn lent(&mut self, done: Result<(), SafeText>) -> io::Result<()> {
-        if let Err(reason) = done {
-            let error = Error::new(ErrorCode::Internal, reason.as_str());
-            Box::pin(self.update(Message::Failed(error))).await?;
+        match done {
+            Ok(()) => Ok(()),
+            Err(reason) => self.failed(ErrorCode::Internal, reason.as_str()).await,
         }
-        Ok(())
     }
 }
 

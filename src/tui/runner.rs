@@ -23,7 +23,6 @@ use crate::tui::effect::{Baseline, CallRequest, Effect, Existing, LockChange};
 use crate::tui::message::{CallToken, Message, ViewToken};
 use crate::tui::prefs::Prefs;
 use crate::tui::result::{CompareJob, Content, PictureJob};
-use crate::tui::run::Reveal;
 use crate::tui::state;
 
 /// Where things are kept beyond the session; without a file they are not.
@@ -57,7 +56,7 @@ pub struct Runner {
     /// Preferences as they were read or written last.
     prefs: Prefs,
     calls: HashMap<CallToken, CancellationToken>,
-    reveal: Reveal,
+    reveal: bool,
     /// What was said not to be kept.
     not_kept: HashSet<&'static str>,
 }
@@ -65,7 +64,7 @@ pub struct Runner {
 impl Runner {
     /// A runner that reports to `messages`; `reveal` says whether results show values of the
     /// configuration or mask them.
-    pub fn new(messages: mpsc::Sender<Message>, files: Files, reveal: Reveal) -> Self {
+    pub fn new(messages: mpsc::Sender<Message>, files: Files, reveal: bool) -> Self {
         Self {
             host: None,
             clients: None,
@@ -212,7 +211,7 @@ impl Runner {
         let cancel = CancellationToken::new();
         let stopped = cancel.clone();
         self.calls.retain(|_, cancel| !cancel.is_cancelled());
-        let (messages, reveal) = (self.messages.clone(), self.reveal == Reveal::Always);
+        let (messages, reveal) = (self.messages.clone(), self.reveal);
         #[cfg(unix)]
         if let Some(remote) = self.remote.clone() {
             self.calls.insert(token, cancel);

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crossterm::event::{Event, KeyCode, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use mcpdeck::deck::DeckEvent;
 use mcpdeck::mcp::{Answer, ApprovalId, RequestKind};
 use mcpdeck::tui::app::App;
 use mcpdeck::tui::effect::{ConfigCommand, Effect};
@@ -38,7 +39,7 @@ fn full() -> Driver {
     );
     driver.ask_as("github", RequestKind::SignIn, sign_in(), false);
     driver.shown();
-    driver.app.update(Message::Situation(Arc::new(situation())));
+    driver.app.update(Message::Deck(DeckEvent::Situation(Arc::new(situation()))));
     press(&mut driver.app, KeyCode::Esc, NONE);
     draw(&mut driver.app, 120, 40);
     driver
@@ -170,7 +171,7 @@ fn an_input_that_is_answered_makes_room_for_what_waits_next() {
     let mut now = situation();
     now.awaiting.clear();
     now.revision = 2;
-    driver.app.update(Message::Situation(Arc::new(now.clone())));
+    driver.app.update(Message::Deck(DeckEvent::Situation(Arc::new(now.clone()))));
     let asked = draw(&mut driver.app, 120, 40);
     assert!(asked.contains("input token"), "{asked}");
     driver.reads();
@@ -179,7 +180,7 @@ fn an_input_that_is_answered_makes_room_for_what_waits_next() {
     assert!(effects.iter().any(|e| matches!(e, Effect::Config(ConfigCommand::Answer { .. }))));
     now.inputs[0].servers.clear();
     now.revision = 3;
-    driver.app.update(Message::Situation(Arc::new(now)));
+    driver.app.update(Message::Deck(DeckEvent::Situation(Arc::new(now))));
     let next = draw(&mut driver.app, 120, 40);
     assert!(next.contains("apply the changed configuration?"), "{next}");
 }

@@ -2,6 +2,7 @@
 
 use crossterm::event::{Event, KeyCode, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use mcpdeck::base::Timestamp;
+use mcpdeck::deck::DeckEvent;
 use mcpdeck::mcp::RequestKind;
 use mcpdeck::tui::app::{App, Setup};
 use mcpdeck::tui::effect::Effect;
@@ -81,7 +82,7 @@ fn plan(app: &mut App) {
 fn yes_and_no_are_clicked_and_nothing_else_of_a_question_is_a_yes() {
     let mut app = app("typical");
     app.update(Message::Resize(120, 40));
-    app.update(Message::Situation(std::sync::Arc::new(super::situation())));
+    app.update(Message::Deck(DeckEvent::Situation(std::sync::Arc::new(super::situation()))));
     press(&mut app, KeyCode::Esc, NONE);
     plan(&mut app);
     let apply = |effects: &[Effect]| {

@@ -8,6 +8,7 @@ use crossterm::event::{Event, KeyCode, KeyModifiers};
 use mcpdeck::base::Timestamp;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::config::edit::entry::ShownEntry;
+use mcpdeck::deck::DeckEvent;
 use mcpdeck::host::HostView;
 use mcpdeck::host::call::CallView;
 use mcpdeck::mcp::{CallId, RequestKind};
@@ -251,7 +252,7 @@ fn in_the_form_of_an_entry_in_roots_and_in_an_input_a_printable_key_is_text_or_n
             let shown = json!({"command": "npx", "args": ["-y"], "env": {"A": "***"},
                 "disabled": false, "timeout": 5});
             let entry = ShownEntry { file: "mcp.json".into(), name: "files".into(), shown };
-            app.update(Message::Entry(Box::new(entry)));
+            app.update(Message::Deck(DeckEvent::Entry(Box::new(entry))));
             for _ in 0..row {
                 press(&mut app, KeyCode::Down, NONE);
             }
@@ -273,7 +274,7 @@ fn in_the_form_of_an_entry_in_roots_and_in_an_input_a_printable_key_is_text_or_n
     }
     let asked = |keys: &[KeyCode]| {
         let mut app = busy();
-        app.update(Message::Situation(Arc::new(situation())));
+        app.update(Message::Deck(DeckEvent::Situation(Arc::new(situation()))));
         for key in keys {
             press(&mut app, *key, NONE);
         }
@@ -297,7 +298,7 @@ fn on_the_consent_screen_only_its_own_keys_approve() {
     for c in PRINTABLE {
         let mut app = busy();
         app.update(Message::Resize(120, 60));
-        app.update(Message::Situation(Arc::new(situation())));
+        app.update(Message::Deck(DeckEvent::Situation(Arc::new(situation()))));
         draw(&mut app, 120, 60);
         wait(&mut app, 600);
         let effects = press(&mut app, KeyCode::Char(c), NONE);
@@ -370,7 +371,7 @@ fn approvals(effects: &[Effect]) -> usize {
 fn a_command_is_approved_when_it_was_there_to_be_read_and_a_change_begins_anew() {
     let mut app = super::app("typical");
     app.update(Message::Resize(120, 60));
-    app.update(Message::Situation(Arc::new(situation())));
+    app.update(Message::Deck(DeckEvent::Situation(Arc::new(situation()))));
     // Not drawn yet, then not long enough.
     assert_eq!(approvals(&types(&mut app, "y")), 0);
     wait(&mut app, 300);
@@ -381,7 +382,7 @@ fn a_command_is_approved_when_it_was_there_to_be_read_and_a_change_begins_anew()
     let mut other = situation();
     other.revision = 2;
     other.awaiting[0].review.shown.push(("args[9]".into(), "\"evil\"".into()));
-    app.update(Message::Situation(Arc::new(other)));
+    app.update(Message::Deck(DeckEvent::Situation(Arc::new(other))));
     assert_eq!(approvals(&types(&mut app, "y")), 0);
     wait(&mut app, 400);
     assert_eq!(approvals(&types(&mut app, "y")), 0);

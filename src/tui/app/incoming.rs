@@ -4,6 +4,7 @@
 use super::App;
 use super::screens::Open;
 use crate::base::LogLevel;
+use crate::deck::DeckEvent;
 use crate::deck::answers::Answers as KeptAnswers;
 use crate::deck::policy::PolicyView;
 use crate::error::Error;
@@ -35,11 +36,7 @@ impl App {
                 self.mark(Redraw::Now);
             }
             Message::EngineReady => self.engine(EngineState::Running),
-            Message::EngineFailed(error) => {
-                self.model.refused.clone_from(&error.diagnostics);
-                self.engine(EngineState::Failed(SafeText::line(&error.to_string())));
-                self.pane = PaneId::Config;
-            }
+            Message::EngineFailed(error) => self.engine_failed(&error),
             Message::View(view) => {
                 self.view(view);
                 self.on_screens(|screens, model, out| {
@@ -81,16 +78,42 @@ impl App {
             Message::Usage(usage) => {
                 self.renew(|model| &mut model.usage, usage.into_iter().collect());
             }
-            Message::Config(config, files) => {
-                self.model.config = config;
-                self.model.files = files;
-                self.mark(Redraw::Now);
-            }
-            Message::Files(files) => {
-                self.model.files = files;
-                self.mark(Redraw::Now);
-            }
+            Message::Deck(event) => self.deck(event),
             message => self.replies(message),
+        }
+    }
+
+    /// Something happened to the configuration.
+    fn deck(&mut self, event: DeckEvent) {
+        match event {
+            DeckEvent::Loaded(config, files) => {
+                self.model.config = Some(config);
+                self.model.files = files;
+                self.engine(EngineState::Running);
+            }
+            DeckEvent::Rejected(error, files) => {
+                self.model.files = files;
+                self.mark(Redraw::Now);
+                if self.model.config.is_none() {
+                    self.engine_failed(&error);
+                }
+            }
+            DeckEvent::Waiting(files) => {
+                self.model.files = files;
+                self.mark(Redraw::Now);
+            }
+            DeckEvent::Situation(situation) => self.situation(situation),
+            DeckEvent::Entry(entry) => {
+                self.push_screen(Open::Own(Box::new(FormScreen::edit(*entry))));
+            }
+            DeckEvent::Saved(outcome) => self.entry_saved(outcome),
+            DeckEvent::Done(text) => self.toast(Ink::from(&text), Role::Ok),
+            DeckEvent::Failed(error) => self.failed(&error),
+            // The view and the situation say it too.
+            DeckEvent::Reloaded(_)
+            | DeckEvent::TrustNeeded(_)
+            | DeckEvent::InputNeeded(_)
+            | DeckEvent::Missed(_) => {}
         }
     }
 
@@ -112,11 +135,6 @@ impl App {
                 self.mark(Redraw::Now);
             }
             Message::Chat(news) => self.chat_news(news),
-            Message::Entry(entry) => {
-                self.push_screen(Open::Own(Box::new(FormScreen::edit(*entry))));
-            }
-            Message::Saved(outcome) => self.entry_saved(outcome),
-            Message::Situation(situation) => self.situation(situation),
             Message::FileExists(path, content) => {
                 let lines = vec![
                     Ink::line(&path.display().to_string()),
@@ -215,6 +233,12 @@ impl App {
         }
     }
 
+    fn engine_failed(&mut self, error: &Error) {
+        self.model.refused.clone_from(&error.diagnostics);
+        self.engine(EngineState::Failed(SafeText::line(&error.to_string())));
+        self.pane = PaneId::Config;
+    }
+
     fn engine(&mut self, state: EngineState) {
         self.model.engine = state;
         self.mark(Redraw::Now);
@@ -272,7 +296,7 @@ impl App {
 
     /// An entry was written, or why not: its form says so while it is open.
     fn entry_saved(&mut self, outcome: Result<SafeText, SafeText>) {
-        let message = Message::Saved(outcome.clone());
+        let message = Message::Deck(DeckEvent::Saved(outcome.clone()));
         let heard = self.on_screens(|screens, _, out| screens.hear(&message, out));
         match outcome {
             Ok(words) => self.toast(Ink::from(&words), Role::Ok),

@@ -188,7 +188,7 @@ fn file(model: &Model, doc: &mut Doc, problems: &mut Vec<usize>) {
     if model.files.is_empty() && all.is_empty() {
         doc.text(0, &"no file: the servers come from the demo or the command line", Role::Muted);
     }
-    for file in &model.files {
+    for file in &*model.files {
         doc.heading(Ink::line(&file.path.display().to_string()));
         for (n, line) in file.lines.iter().enumerate() {
             let number = n + 1;
