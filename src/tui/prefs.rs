@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::base::LogLevel;
 
@@ -41,57 +40,11 @@ pub struct Prefs {
 
 /// A traffic filter under a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Remembered")]
 pub struct SavedFilter {
     /// What the person calls it; no other saved filter is called so.
     pub name: String,
     /// The filter as it is typed.
     pub text: String,
-}
-
-/// How saved filters stand in files: earlier ones had no name but their text.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Remembered {
-    Named { name: String, text: String },
-    Unnamed(String),
-}
-
-impl From<Remembered> for SavedFilter {
-    fn from(remembered: Remembered) -> Self {
-        match remembered {
-            Remembered::Named { name, text } => Self { name, text },
-            Remembered::Unnamed(text) => Self { name: text.clone(), text },
-        }
-    }
-}
-
-/// What both sides made of a value: objects by key, lists by element, of anything else ours.
-fn merge(before: &Value, ours: Value, theirs: Value) -> Value {
-    match (ours, theirs) {
-        (ours, theirs) if ours == *before => theirs,
-        (Value::Object(ours), Value::Object(mut theirs)) => {
-            for (key, old) in before.as_object().into_iter().flatten() {
-                if !ours.contains_key(key) && theirs.get(key) == Some(old) {
-                    theirs.remove(key);
-                }
-            }
-            for (key, value) in ours {
-                let old = before.get(&key).unwrap_or(&Value::Null);
-                let other = theirs.remove(&key).unwrap_or(Value::Null);
-                theirs.insert(key, if other.is_null() { value } else { merge(old, value, other) });
-            }
-            Value::Object(theirs)
-        }
-        (Value::Array(ours), Value::Array(mut theirs)) => {
-            let old = before.as_array().map(Vec::as_slice).unwrap_or_default();
-            theirs.retain(|item| ours.contains(item) || !old.contains(item));
-            let new: Vec<_> = ours.into_iter().filter(|item| !theirs.contains(item)).collect();
-            theirs.extend(new.into_iter().filter(|item| !old.contains(item)));
-            Value::Array(theirs)
-        }
-        (ours, _) => ours,
-    }
 }
 
 impl Prefs {
@@ -101,14 +54,6 @@ impl Prefs {
     /// Why they cannot be read.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(bytes).map_err(|error| error.to_string())
-    }
-
-    /// These, which were `before` once, with what others changed of that meanwhile.
-    #[must_use]
-    pub fn merged(&self, before: &Self, theirs: &Self) -> Self {
-        let value = |prefs: &Self| serde_json::to_value(prefs).unwrap_or_default();
-        let merged = merge(&value(before), value(self), value(theirs));
-        serde_json::from_value(merged).unwrap_or_else(|_| self.clone())
     }
 
     /// As text.
@@ -126,17 +71,5 @@ mod tests {
         let prefs = Prefs { pane: Some("logs".into()), toured: true, ..Prefs::default() };
         assert_eq!(Prefs::parse(prefs.to_text().as_bytes()), Ok(prefs));
         assert!(Prefs::parse(b"{\"pane\": 3").is_err());
-    }
-
-    #[test]
-    fn saved_filters_that_had_no_name_are_called_by_their_text() {
-        let text = r#"{"savedFilters": ["kind:error", {"name": "slow", "text": "duration:>1s"}]}"#;
-        let prefs = Prefs::parse(text.as_bytes()).unwrap();
-        let named = |name: &str, text: &str| SavedFilter { name: name.into(), text: text.into() };
-        assert_eq!(
-            prefs.saved_filters,
-            [named("kind:error", "kind:error"), named("slow", "duration:>1s")]
-        );
-        assert_eq!(Prefs::parse(prefs.to_text().as_bytes()), Ok(prefs));
     }
 }

@@ -21,7 +21,6 @@ use crate::error::{Error, ErrorCode};
 use crate::host::{CallOptions, Host};
 use crate::tui::effect::{Baseline, CallRequest, Effect, Existing, LockChange};
 use crate::tui::message::{CallToken, Message, ViewToken};
-use crate::tui::prefs::Prefs;
 use crate::tui::result::{CompareJob, Content, PictureJob};
 use crate::tui::state;
 
@@ -53,8 +52,6 @@ pub struct Runner {
     pub remote: Option<crate::tui::attached::Remote>,
     messages: mpsc::Sender<Message>,
     files: Files,
-    /// Preferences as they were read or written last.
-    prefs: Prefs,
     calls: HashMap<CallToken, CancellationToken>,
     reveal: bool,
     /// What was said not to be kept.
@@ -72,7 +69,6 @@ impl Runner {
             #[cfg(unix)]
             remote: None,
             messages,
-            prefs: state::read_prefs(files.prefs.as_deref()),
             files,
             calls: HashMap::new(),
             reveal,
@@ -270,9 +266,7 @@ impl Runner {
             }
             Effect::SavePrefs(prefs) => {
                 let file = self.files.prefs.as_ref();
-                let written = file.map(|file| state::write_prefs(file, &self.prefs, &prefs));
-                self.prefs = *prefs;
-                self.kept("preferences", written);
+                self.kept("preferences", file.map(|file| state::write_prefs(file, &prefs)));
             }
             Effect::Record(record) => {
                 let file = self.files.history.as_ref();

@@ -95,14 +95,10 @@ pub fn read_prefs(file: Option<&Path>) -> Prefs {
     file.and_then(|file| StateFile::new(file, LARGEST).load(Prefs::parse)).unwrap_or_default()
 }
 
-/// Writes preferences that were `before` when they were read or written last: what another
-/// dashboard changed since stays.
-pub fn write_prefs(file: &Path, before: &Prefs, prefs: &Prefs) -> io::Result<()> {
-    let put = |theirs: Option<Prefs>| {
-        let merged = theirs.map(|theirs| prefs.merged(before, &theirs));
-        Ok(Some(merged.as_ref().unwrap_or(prefs).to_text().into_bytes()))
-    };
-    StateFile::new(file, LARGEST).change(Prefs::parse, put).map(|_| ())
+/// Writes preferences.
+pub fn write_prefs(file: &Path, prefs: &Prefs) -> io::Result<()> {
+    let bytes = prefs.to_text().into_bytes();
+    StateFile::new(file, LARGEST).change(Prefs::parse, |_| Ok(Some(bytes))).map(|_| ())
 }
 
 /// Writes a new file; one that exists is left alone and the name gets a number. Gives its path.
@@ -166,16 +162,8 @@ mod tests {
         let places = Places { config: None, state: Some(dir.path().into()) };
         let file = places.prefs_file(&["mcp.json".into()]).unwrap();
         let prefs = Prefs { pane: Some("logs".into()), ..Prefs::default() };
-        write_prefs(&file, &Prefs::default(), &prefs).unwrap();
+        write_prefs(&file, &prefs).unwrap();
         assert_eq!(read_prefs(Some(&file)), prefs);
-        // Another dashboard keeps a filter; ours changes the pane and knows nothing of that.
-        let filter = ("logs".to_owned(), "error".to_owned());
-        let other = Prefs { filters: [filter.clone()].into(), ..prefs.clone() };
-        write_prefs(&file, &prefs, &other).unwrap();
-        let ours = Prefs { pane: Some("traffic".into()), ..prefs.clone() };
-        write_prefs(&file, &prefs, &ours).unwrap();
-        let both = read_prefs(Some(&file));
-        assert_eq!((both.pane.as_deref(), both.filters), (Some("traffic"), [filter].into()));
         assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
         assert_ne!(places.prefs_file(&["other.json".into()]).unwrap(), file);
     }
