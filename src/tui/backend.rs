@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use ratatui::backend::{Backend, ClearType, WindowSize};
 use ratatui::buffer::Cell;
 use ratatui::layout::{Position, Size};
-use ratatui::style::{Color, Modifier};
+use ratatui::style::Color;
 
 use crate::tui::theme::ANSI;
 
@@ -26,20 +26,10 @@ impl<W: Write> Ansi<W> {
 
     fn style(&mut self, cell: &Cell) -> io::Result<()> {
         self.out.write_all(b"\x1b[0")?;
-        for (modifier, code) in [
-            (Modifier::BOLD, 1),
-            (Modifier::DIM, 2),
-            (Modifier::ITALIC, 3),
-            (Modifier::UNDERLINED, 4),
-            (Modifier::SLOW_BLINK, 5),
-            (Modifier::RAPID_BLINK, 6),
-            (Modifier::REVERSED, 7),
-            (Modifier::HIDDEN, 8),
-            (Modifier::CROSSED_OUT, 9),
-        ] {
-            if cell.modifier.contains(modifier) {
-                write!(self.out, ";{code}")?;
-            }
+        // The bits stand in the order of their codes, from bold (1) to crossed out (9).
+        let bits = cell.modifier.bits();
+        for code in (1..=9).filter(|code| bits >> (code - 1) & 1 == 1) {
+            write!(self.out, ";{code}")?;
         }
         self.colour(cell.fg, 30)?;
         self.colour(cell.bg, 40)?;
@@ -153,7 +143,7 @@ impl<W: Write> Backend for Ansi<W> {
 
 #[cfg(test)]
 mod tests {
-    use ratatui::style::Style;
+    use ratatui::style::{Modifier, Style};
 
     use super::*;
 
