@@ -106,7 +106,9 @@ pub struct App {
     setup: Setup,
     redraw: Redraw,
     stale: bool,
-    /// What is wanted done since the last message came.
+    /// What panes, overlays and screens asked for and the dashboard has not done yet.
+    out: Out,
+    /// What is wanted done outside since the last message came.
     effects: Vec<Effect>,
     moment: Moment,
     pointer: Pointer,
@@ -136,6 +138,7 @@ impl App {
             setup,
             redraw: Redraw::Now,
             stale: true,
+            out: Out::default(),
             effects: Vec::new(),
             moment: Moment::default(),
             pointer: Pointer::default(),
@@ -158,10 +161,10 @@ impl App {
         }
         let look = self.look.cx(&self.model, self.overlays.is_empty()).look();
         let area = self.layout().map(|layout| layout.screen());
-        self.on_screens(|screens, _, out| {
-            screens.calls.work(screens.open_call(), &look, area, out);
-            screens.answers.work(screens.open_request(), out);
-        });
+        let (screens, out) = (&mut self.screens, &mut self.out);
+        screens.calls.work(screens.open_call(), &look, area, out);
+        screens.answers.work(screens.open_request(), out);
+        self.absorb();
         std::mem::take(&mut self.effects)
     }
 
@@ -203,7 +206,7 @@ impl App {
     /// than frames do.
     fn sync(&mut self) {
         self.stale = false;
-        self.on_pane(|pane, ui| pane.sync(ui));
+        self.on_pane(|pane, ui, _| pane.sync(ui));
         if let Some(layout) = self.layout() {
             self.servers.sync(&self.model, layout.servers.map_or(0, |area| area.height));
         }
@@ -233,19 +236,14 @@ impl App {
         }
     }
 
-    /// Does something with the pane that is shown, where there is room for one.
-    fn on_pane<R>(&mut self, act: impl FnOnce(&mut dyn Pane, Ui<'_>) -> R) -> Option<R> {
+    /// Lets the pane that is shown do something, where there is room for one, and does what it
+    /// wants.
+    fn on_pane<R>(&mut self, act: impl FnOnce(&mut dyn Pane, Ui<'_>, &mut Out) -> R) -> Option<R> {
         let area = self.layout()?.main;
         let ui = self.look.ui(&self.model, area);
-        Some(act(self.panes.get_mut(self.pane), ui))
-    }
-
-    /// Does something with the screens over the panes, and what they want.
-    fn on_screens<R>(&mut self, act: impl FnOnce(&mut Screens, &mut Model, &mut Out) -> R) -> R {
-        let mut out = Out::default();
-        let done = act(&mut self.screens, &mut self.model, &mut out);
-        self.absorb(out);
-        done
+        let done = act(self.panes.get_mut(self.pane), ui, &mut self.out);
+        self.absorb();
+        Some(done)
     }
 
     /// Lets the topmost screen do something, and does what it wants.
@@ -256,10 +254,9 @@ impl App {
         let area = self.screen_area();
         let cx = self.look.cx(&self.model, true);
         let Some(screen) = self.screens.top_mut() else { return R::default() };
-        let mut out = Out::default();
-        let done = act(screen, &cx, area, &mut out);
+        let done = act(screen, &cx, area, &mut self.out);
         self.mark(Redraw::Now);
-        self.absorb(out);
+        self.absorb();
         done
     }
 
@@ -329,8 +326,10 @@ impl App {
 
     // What panes, overlays and screens ask for.
 
-    /// Takes over what a pane, an overlay or a screen asked for.
-    fn absorb(&mut self, out: Out) {
+    /// Does what a pane, an overlay or a screen asked for.
+    fn absorb(&mut self) {
+        let out = std::mem::take(&mut self.out);
+        let may_ask_again = !out.effects.is_empty() || out.todo.is_some() || out.call.is_some();
         if out.redraw > Redraw::None {
             self.mark(out.redraw);
         }
@@ -358,10 +357,13 @@ impl App {
             self.ask_to_deny_all(&server, &ids);
         }
         if let Some((server, list, wire)) = out.call {
-            self.open_call(&server, list, &wire);
+            self.screens.open_entry(&server, list, &wire, &self.model, &mut self.out);
         }
         if out.remember {
             self.remember();
+        }
+        if may_ask_again {
+            self.absorb();
         }
     }
 
@@ -429,7 +431,7 @@ impl App {
 
     /// Opens a screen over the others.
     fn push_screen(&mut self, open: Open) {
-        self.on_screens(|screens, _, out| screens.push(open, out));
+        self.screens.push(open, &mut self.out);
     }
 
     // The files and preferences of the person.

@@ -61,8 +61,8 @@ impl Calls {
     }
 
     /// Keeps half-filled forms for another run of the program.
-    pub(super) fn keep_drafts(&mut self, out: &mut Out) {
-        out.effects.extend(self.screens.iter_mut().flat_map(CallScreen::draft));
+    pub(super) fn keep_drafts(&mut self) -> impl Iterator<Item = Effect> {
+        self.screens.iter_mut().flat_map(CallScreen::draft)
     }
 
     /// Work for other threads: comparisons of every screen, one check and one picture at a time of

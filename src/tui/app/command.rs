@@ -9,7 +9,6 @@ use crate::config::ConfigChange;
 use crate::config::import::templates;
 use crate::config::print::servers;
 use crate::mcp::ApprovalId;
-use crate::mcp::capabilities::ListKind;
 use crate::tui::effect::{Baseline, Change, ConfigCommand, Effect, ServerCommand};
 use crate::tui::entry::FormScreen;
 use crate::tui::keymap::Scope;
@@ -20,7 +19,7 @@ use crate::tui::overlay::{
 use crate::tui::pane::config::{PLANNED, touched};
 use crate::tui::pane::logs::level_word;
 use crate::tui::pane::servers::tour;
-use crate::tui::pane::{Out, Pane as _, PaneId, Redraw};
+use crate::tui::pane::{Pane as _, PaneId, Redraw};
 use crate::tui::pick::{ApprovalPick, Choice, FilterPick, Pick};
 use crate::tui::policy::PolicyScreen;
 use crate::tui::prefs::SavedFilter;
@@ -34,7 +33,7 @@ impl App {
     pub(super) fn perform(&mut self, action: Action) {
         if self.stale && self.overlays.is_empty() {
             // Keys that come faster than frames act on what the next frame would show.
-            self.on_pane(|pane, ui| pane.sync(ui));
+            self.on_pane(|pane, ui, _| pane.sync(ui));
         }
         if let Err(reason) = keys::availability(self, action) {
             let mut text = ink!("{}: ", self.look.keymap.label(action));
@@ -52,10 +51,9 @@ impl App {
             return;
         }
         if let Some(mut overlay) = self.overlays.pop() {
-            let mut out = Out::default();
-            let verdict = overlay.act(action, self.size, &mut out);
+            let verdict = overlay.act(action, self.size, &mut self.out);
             self.overlays.push(overlay);
-            self.absorb(out);
+            self.absorb();
             if verdict != Verdict::Pass {
                 return self.settle(verdict);
             }
@@ -70,22 +68,20 @@ impl App {
     /// Does an action of the open screen.
     pub(super) fn act_on_screen(&mut self, action: Action) {
         if let Some(&Open::Answer(id)) = self.screens.open()
-            && self.on_screens(|s, model, out| s.request_action(id, action, model, out))
+            && self.screens.request_action(id, action, &self.model, &mut self.out)
         {
             return;
         }
         match (self.screens.open(), action) {
-            (Some(Open::Call(_)), Action::History) => self.choose_history(),
+            (Some(Open::Call(_)), Action::History) => {
+                self.screens.choose_history(&self.model, &mut self.out);
+            }
             (Some(Open::Call(_)), Action::Saved) => {
                 let choices = self.screens.calls.choices().collect();
                 self.choose(ink!("saved calls"), choices);
             }
             _ => self.on_screen(|screen, cx, _, out| screen.act(action, cx, out)),
         }
-    }
-
-    fn choose_history(&mut self) {
-        self.on_screens(|screens, model, out| screens.choose_history(model, out));
     }
 
     fn perform_in_pane(&mut self, action: Action) -> bool {
@@ -106,9 +102,7 @@ impl App {
         } else if self.focus == Focus::Servers && self.act_in_server_list(action) {
             return true;
         }
-        let mut out = Out::default();
-        let done = self.on_pane(|pane, ui| pane.act(action, ui, &mut out)).unwrap_or(false);
-        self.absorb(out);
+        let done = self.on_pane(|pane, ui, out| pane.act(action, ui, out)).unwrap_or(false);
         if done {
             self.remember_filter();
         }
@@ -149,7 +143,7 @@ impl App {
             }
             Action::Back => self.back(),
             Action::Answer => self.open_first(),
-            Action::History => self.choose_history(),
+            Action::History => self.screens.choose_history(&self.model, &mut self.out),
             Action::AskReload => self.ask_first(),
             Action::Inputs => self.choose(ink!("inputs"), self.model.input_choices()),
             Action::Rules => {
@@ -175,16 +169,14 @@ impl App {
             Action::Request => {
                 if let Some(server) = self.target_server() {
                     self.overlays.clear();
-                    self.send_request(&server, None);
+                    self.screens.send_request(&server, None, &self.model, &mut self.out);
                 }
             }
             Action::Watched => self.open_watched(),
             Action::User(_) => self.run_user_command(action),
             Action::Rerun => {
                 let server = keys::rerun_target(self);
-                self.on_screens(|screens, model, out| {
-                    screens.calls.switch_rerun(server, model, out);
-                });
+                self.screens.calls.switch_rerun(server, &self.model, &mut self.out);
             }
             Action::BlackBox | Action::ServerInfo => {
                 if let Some(server) = self.target_server() {
@@ -255,66 +247,59 @@ impl App {
         }
     }
 
-    /// Restarts, starts or stops what is marked together, after one question.
-    fn command_marked(&mut self, action: Action) {
-        let servers: Vec<ServerName> = self.model.marked.iter().cloned().collect();
-        let is_up =
-            |name: &ServerName| self.model.server(name).is_some_and(|server| server.state.is_up());
-        let (command, word) = match action {
-            Action::Restart => (ServerCommand::Restart, "restart"),
-            _ if servers.iter().any(is_up) => (ServerCommand::Stop, "stop"),
-            _ => (ServerCommand::Start, "start"),
-        };
-        let title = ink!("{} {}?", word, count(servers.len(), "marked server"));
-        let each = servers.iter().map(|name| Effect::Server(name.clone(), command.clone()));
-        self.end(title, &servers, each.collect());
-    }
-
+    /// The command is for the server that is selected; of all servers, those that are marked are
+    /// started and stopped together.
     fn command_server(&mut self, action: Action) {
         let all = !self.model.marked.is_empty() && self.model.scope.is_none();
-        if all && matches!(action, Action::Restart | Action::StartStop) {
-            return self.command_marked(action);
-        }
-        if let Some(name) = self.target_server() {
-            self.command_one(action, name);
+        let servers: Vec<ServerName> = match action {
+            Action::Restart | Action::StartStop if all => {
+                self.model.marked.iter().cloned().collect()
+            }
+            _ => self.target_server().into_iter().collect(),
+        };
+        if !servers.is_empty() {
+            self.command(action, &servers);
         }
     }
 
-    fn command_one(&mut self, action: Action, name: ServerName) {
-        let hold = self.model.hold(&name);
-        if let Some(todo) = hold.filter(|_| matches!(action, Action::Restart | Action::StartStop)) {
+    fn command(&mut self, action: Action, servers: &[ServerName]) {
+        let name = match servers {
+            [name] => Model::name(name),
+            _ => ink!("{}", count(servers.len(), "marked server")),
+        };
+        if let ([name], Action::Restart | Action::StartStop) = (servers, action)
+            && let Some(todo) = self.model.hold(name)
+        {
             return self.open_todo(&todo);
         }
-        let state = self.model.server(&name).map(|server| server.state);
-        let (command, word) = match (action, state) {
-            (Action::Restart, _) => (ServerCommand::Restart, "restarting"),
-            (Action::Refresh, _) => (ServerCommand::Refresh, "fetching the lists of"),
-            (Action::Ping, _) => (ServerCommand::Ping, "pinging"),
-            (Action::SignIn, _) => (ServerCommand::SignIn, "asks you to sign in:"),
-            (Action::RefreshToken, _) => (ServerCommand::RefreshToken, "fetching a token for"),
-            (Action::SignOut, _) => (ServerCommand::SignOut, "signing out of"),
-            (Action::ResetBreaker, _) => {
+        let is_up =
+            |name: &ServerName| self.model.server(name).is_some_and(|server| server.state.is_up());
+        let (command, word, asks) = match action {
+            Action::Restart => (ServerCommand::Restart, "restarting", Some("restart")),
+            Action::Refresh => (ServerCommand::Refresh, "fetching the lists of", None),
+            Action::Ping => (ServerCommand::Ping, "pinging", None),
+            Action::SignIn => (ServerCommand::SignIn, "asks you to sign in:", None),
+            Action::RefreshToken => (ServerCommand::RefreshToken, "fetching a token for", None),
+            Action::SignOut => (ServerCommand::SignOut, "signing out of", Some("sign out of")),
+            Action::ResetBreaker => {
                 let tool =
                     (self.pane == PaneId::Tools).then(|| self.panes.tools.wire_name()).flatten();
-                (ServerCommand::ResetBreaker(tool), "closing the breaker of")
+                (ServerCommand::ResetBreaker(tool), "closing the breaker of", None)
             }
-            (_, Some(state)) if state.is_up() => (ServerCommand::Stop, "stopping"),
-            _ => (ServerCommand::Start, "starting"),
+            _ if servers.iter().any(is_up) => (ServerCommand::Stop, "stopping", Some("stop")),
+            _ => (ServerCommand::Start, "starting", None),
         };
-        let title = match command {
-            ServerCommand::Restart => Self::end_title("restart", &name),
-            ServerCommand::Stop => Self::end_title("stop", &name),
-            ServerCommand::SignOut => Self::end_title("sign out of", &name),
-            _ => {
-                self.toast(ink!("{} {}", word, Model::name(&name)), Role::Ok);
-                return self.effects.push(Effect::Server(name, command));
+        let each = servers.iter().map(|name| Effect::Server(name.clone(), command.clone()));
+        let each = each.collect();
+        let done = match asks {
+            Some(what) => self.end(ink!("{} {}?", what, &name), servers, each),
+            None => {
+                self.effects.extend(each);
+                true
             }
         };
-        let before = self.overlays.len();
-        let yes = vec![Effect::Server(name.clone(), command)];
-        self.end(title, std::slice::from_ref(&name), yes);
-        if self.overlays.len() == before {
-            self.toast(ink!("{} {}", word, Model::name(&name)), Role::Ok);
+        if done {
+            self.toast(ink!("{} {}", word, name), Role::Ok);
         }
     }
 
@@ -339,7 +324,7 @@ impl App {
         let has_list = self.layout().is_some_and(|layout| layout.servers.is_some());
         if self.focus == Focus::Servers {
             self.focus = Focus::Pane;
-        } else if self.on_pane(|pane, ui| pane.focus_next(ui)) == Some(false) && has_list {
+        } else if self.on_pane(|pane, ui, _| pane.focus_next(ui)) == Some(false) && has_list {
             self.focus = Focus::Servers;
         }
     }
@@ -363,6 +348,7 @@ impl App {
             return self.turn_tour(delta);
         }
         self.close_overlay();
+        let (screens, model, out) = (&mut self.screens, &self.model, &mut self.out);
         match pick {
             Pick::Action(action) => {
                 if !keys::is_of_screen(self, action)
@@ -377,23 +363,25 @@ impl App {
             Pick::OnServer(Action::BlackBox, server) => {
                 self.open_reader_of(Subject::BlackBox(server));
             }
-            Pick::OnServer(action, server) => self.command_one(action, server),
-            Pick::SavedCall(name) => self.open_saved_call(&name, false),
-            Pick::MakeCall(name) => self.open_saved_call(&name, true),
-            Pick::Offer(server, list, wire) => self.open_call(&server, list, &wire),
-            Pick::Past(target, id) => self.on_screens(|screens, model, out| {
-                screens.open_past(&target, id, model, out);
-            }),
+            Pick::OnServer(action, server) => self.command(action, &[server]),
+            Pick::SavedCall(name) => screens.open_saved(&name, false, model, out),
+            Pick::MakeCall(name) => screens.open_saved(&name, true, model, out),
+            Pick::Offer(server, list, wire) => {
+                screens.open_entry(&server, list, &wire, model, out);
+            }
+            Pick::Past(target, id) => screens.open_past(&target, id, model, out),
             Pick::Resource(server, uri) => self.open_link(&server, &uri),
             Pick::Unsubscribe(server, uri) => {
                 self.effects.push(Effect::Server(server, ServerCommand::Unsubscribe(uri)));
             }
-            Pick::Request(server, request) => self.send_request(&server, Some(*request)),
+            Pick::Request(server, request) => {
+                screens.send_request(&server, Some(*request), model, out);
+            }
             Pick::Among(title, choices) => self.choose(title, choices),
-            Pick::Call(pick) => self.on_screens(|screens, _, out| {
+            Pick::Call(pick) => {
                 let wanted = screens.call_screen().map(|screen| screen.picked(pick));
                 out.effects.extend(wanted.unwrap_or_default());
-            }),
+            }
             Pick::Theme(name) => self.use_theme(name),
             Pick::LogLevel(Some(server), level) => {
                 self.effects.push(Effect::Server(server, ServerCommand::LogLevel(level)));
@@ -406,9 +394,7 @@ impl App {
             Pick::Input(id) => self.open_input(&id),
             Pick::Approval(ApprovalPick::Roots(server)) => self.open_roots(server),
             Pick::Approval(ApprovalPick::SendNext(_)) if !self.was_read() => {}
-            Pick::Approval(pick) => {
-                self.on_screens(|screens, model, out| screens.approval_pick(pick, model, out));
-            }
+            Pick::Approval(pick) => self.screens.approval_pick(pick, &self.model, &mut self.out),
             Pick::Chat(command) => self.effects.push(Effect::Chat(command)),
             Pick::Client(order, origin) => self.effects.push(Effect::Client(order, origin)),
             Pick::TourPage(_) => {}
@@ -472,14 +458,17 @@ impl App {
     // What ends something asks once, everywhere the same: leaving, restarting, stopping, switching off.
     // It asks when calls, requests or drafts are open, unless the person turned the question off.
 
-    /// Does what ends the work of servers (of all without any), after a yes when there is work.
-    pub(super) fn end(&mut self, title: Ink, servers: &[ServerName], yes: Vec<Effect>) {
+    /// Does what ends the work of servers (of all without any), after a yes when there is work;
+    /// gives whether it is done already.
+    fn end(&mut self, title: Ink, servers: &[ServerName], yes: Vec<Effect>) -> bool {
         let lines = self.open_work(servers);
-        if lines.is_empty() || self.setup.prefs.end_unasked {
+        let done = lines.is_empty() || self.setup.prefs.end_unasked;
+        if done {
             self.effects.extend(yes);
         } else {
             self.confirm(title, lines, yes);
         }
+        done
     }
 
     /// What would be lost: calls in flight, requests that wait, answers half written.
@@ -532,7 +521,7 @@ impl App {
 
     /// Keeps half-filled forms and preferences for another run of the program.
     fn keep_drafts(&mut self) {
-        self.on_screens(|screens, _, out| screens.calls.keep_drafts(out));
+        self.effects.extend(self.screens.calls.keep_drafts());
         self.remember();
     }
 
@@ -545,52 +534,42 @@ impl App {
         self.remember();
     }
 
-    /// The question before a server is restarted, stopped or switched off.
-    pub(super) fn end_title(what: &'static str, name: &ServerName) -> Ink {
-        ink!("{} {}?", what, Model::name(name))
-    }
-
     // Adding, editing, copying, switching and removing servers from the dashboard. The files are
     // written by the engine thread; this holds the form and asks before anything is lost.
 
     /// Does an action on the files, or on the recording that is shown.
     fn edit_action(&mut self, action: Action) {
-        let config = |command| Effect::Config(command);
-        match (action, self.target_server()) {
-            (Action::AddServer, _) => self.open_templates(),
+        let change = |change| Effect::Config(ConfigCommand::Change(change));
+        let effect = match (action, self.target_server()) {
+            (Action::AddServer, _) => return self.open_templates(),
             (Action::EditFile, name) => {
-                if let Some((file, line)) = self.model.place_of(name.as_ref()) {
-                    self.effects.push(Effect::EditFile(file, line));
-                }
+                let Some((file, line)) = self.model.place_of(name.as_ref()) else { return };
+                Effect::EditFile(file, line)
             }
-            (Action::UndoEdit, _) => self.effects.push(config(ConfigCommand::Undo)),
-            (Action::EditServer, Some(name)) => {
-                self.effects.push(config(ConfigCommand::OpenEntry(name)));
-            }
-            (Action::DuplicateServer, Some(name)) => {
-                self.effects.push(config(ConfigCommand::Change(Change::Duplicate(name))));
-            }
+            (Action::UndoEdit, _) => Effect::Config(ConfigCommand::Undo),
+            (Action::EditServer, Some(name)) => Effect::Config(ConfigCommand::OpenEntry(name)),
+            (Action::DuplicateServer, Some(name)) => change(Change::Duplicate(name)),
             (Action::ToggleServer, Some(name)) => {
-                let off = self.model.entry(&name).is_some_and(|entry| entry.disabled);
-                if off {
-                    self.effects.push(config(ConfigCommand::Change(Change::Enable(name))));
-                } else {
-                    let title = Self::end_title("switch off", &name);
-                    let yes = vec![config(ConfigCommand::Change(Change::Disable(name.clone())))];
+                if !self.model.entry(&name).is_some_and(|entry| entry.disabled) {
+                    let title = ink!("switch off {}?", Model::name(&name));
+                    let yes = vec![change(Change::Disable(name.clone()))];
                     self.end(title, &[name], yes);
+                    return;
                 }
+                change(Change::Enable(name))
             }
-            (Action::CopyEntry, Some(name)) => self.copy_entry(&name),
-            (Action::RemoveServer, Some(name)) => self.ask_to_remove(name),
-            _ => self.effects.extend(playback::play(action).map(Effect::Play)),
-        }
-    }
-
-    /// Copies the entry of a server as a configuration of its own, secrets masked.
-    fn copy_entry(&mut self, name: &ServerName) {
-        let entry = json!({ "servers": servers(self.model.entry(name).into_iter()) });
-        let text = serde_json::to_string_pretty(&entry).unwrap_or_default();
-        self.absorb_effect(Effect::Copy(text));
+            // A configuration of its own, secrets masked.
+            (Action::CopyEntry, Some(name)) => {
+                let entry = json!({ "servers": servers(self.model.entry(&name).into_iter()) });
+                Effect::Copy(serde_json::to_string_pretty(&entry).unwrap_or_default())
+            }
+            (Action::RemoveServer, Some(name)) => return self.ask_to_remove(name),
+            _ => {
+                let Some(command) = playback::play(action) else { return };
+                Effect::Play(command)
+            }
+        };
+        self.out.effect(effect);
     }
 
     fn ask_to_remove(&mut self, name: ServerName) {
@@ -707,27 +686,12 @@ impl App {
 
     // What is opened over the panes.
 
-    /// Opens the call screen of an entry of a server.
-    pub(super) fn open_call(&mut self, server: &ServerName, list: ListKind, wire: &str) {
-        self.on_screens(|screens, model, out| screens.open_entry(server, list, wire, model, out));
-    }
-
-    /// Opens the form of a JSON-RPC request to a server; with one given, sends that.
-    fn send_request(&mut self, server: &ServerName, request: Option<Value>) {
-        self.on_screens(|screens, model, out| screens.send_request(server, request, model, out));
-    }
-
-    /// Opens a saved call, filled in, and makes it when that is wanted.
-    fn open_saved_call(&mut self, name: &str, makes: bool) {
-        self.on_screens(|screens, model, out| screens.open_saved(name, makes, model, out));
-    }
-
     /// Follows a link of a result: to the resources of its server, with that one read. Only the
     /// server is asked; nothing is fetched from anywhere else.
     pub(super) fn open_link(&mut self, server: &ServerName, uri: &str) {
         self.show(PaneId::Resources);
         self.panes.resources.go_to(server, uri);
-        self.on_screens(|screens, model, out| screens.open_link(server, uri, model, out));
+        self.screens.open_link(server, uri, &self.model, &mut self.out);
     }
 
     /// Opens the diagnostics or the info of a server.
@@ -759,9 +723,7 @@ impl App {
     /// Opens something that waits.
     pub(super) fn open_todo(&mut self, todo: &Todo) {
         match todo {
-            Todo::Request(id) => {
-                self.on_screens(|screens, model, out| screens.open_answer(*id, model, out));
-            }
+            Todo::Request(id) => self.screens.open_answer(*id, &self.model, &mut self.out),
             Todo::Approval(server) => {
                 let consent = Consent::new(&self.model.situation, Some(server), self.look.glyphs);
                 self.push_overlay(Overlay::Consent(consent));

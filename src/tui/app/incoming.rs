@@ -39,15 +39,12 @@ impl App {
             Message::EngineFailed(error) => self.engine_failed(&error),
             Message::View(view) => {
                 self.view(view);
-                self.on_screens(|screens, model, out| {
-                    screens.calls.redefine(&model.view);
-                    screens.calls.sources_followed(model, out);
-                });
+                self.screens.calls.redefine(&self.model.view);
+                self.screens.calls.sources_followed(&self.model, &mut self.out);
             }
             Message::Traffic(batch, oldest) => {
-                self.on_screens(|screens, model, out| {
-                    screens.calls.resources_updated(&batch.items, model.now, out);
-                });
+                let now = self.model.now;
+                self.screens.calls.resources_updated(&batch.items, now, &mut self.out);
                 self.model.take_traffic(batch, oldest);
                 self.mark(Redraw::Soon);
             }
@@ -169,7 +166,7 @@ impl App {
                 self.mark(Redraw::Now);
             }
             Message::KeptAnswers(answers) => self.use_kept_answers(answers),
-            message => self.on_screens(|screens, model, out| screens.take(message, model, out)),
+            message => self.screens.take(message, &mut self.model, &mut self.out),
         }
     }
 
@@ -206,7 +203,7 @@ impl App {
             self.toast = None;
             self.mark(Redraw::Soon);
         }
-        self.on_screens(|screens, _, out| screens.calls.tick(now, screens.open_call(), out));
+        self.screens.calls.tick(now, self.screens.open_call(), &mut self.out);
     }
 
     /// Definitions that nobody has decided about yet are told once.
@@ -278,7 +275,7 @@ impl App {
             Overlay::SignIn(dialog) => view.pending.contains_key(&dialog.request.id),
             _ => true,
         });
-        self.on_screens(|screens, model, out| screens.follow_answers(&view, model, out));
+        self.screens.follow_answers(&view, &mut self.model, &mut self.out);
         self.model.take_view(view);
         self.mark(Redraw::Soon);
     }
@@ -297,7 +294,7 @@ impl App {
     /// An entry was written, or why not: its form says so while it is open.
     fn entry_saved(&mut self, outcome: Result<SafeText, SafeText>) {
         let message = Message::Deck(DeckEvent::Saved(outcome.clone()));
-        let heard = self.on_screens(|screens, _, out| screens.hear(&message, out));
+        let heard = self.screens.hear(&message, &mut self.out);
         match outcome {
             Ok(words) => self.toast(Ink::from(&words), Role::Ok),
             Err(reason) if !heard => self.toast(Ink::from(&reason), Role::Error),

@@ -18,7 +18,7 @@ use crate::tui::keymap::Scope;
 use crate::tui::layout::Layout;
 use crate::tui::overlay::{Overlay, Subject, Verdict};
 use crate::tui::pane::servers::removals_seen;
-use crate::tui::pane::{Cx, Gesture, Out, PaneId, Redraw};
+use crate::tui::pane::{Cx, Gesture, PaneId, Redraw};
 use crate::tui::player::PlayCommand;
 use crate::tui::prelude::*;
 use crate::tui::widget::Pen;
@@ -200,9 +200,7 @@ impl App {
         }
         if layout.main.contains(at) {
             self.focus = Focus::Pane;
-            let mut out = Out::default();
-            self.on_pane(|pane, ui| pane.mouse(gesture, ui, &mut out));
-            self.absorb(out);
+            self.on_pane(|pane, ui, out| pane.mouse(gesture, ui, out));
         } else if let Some(servers) = layout.servers.filter(|area| area.contains(at)) {
             self.focus = Focus::Servers;
             let line = at.y - servers.y;
