@@ -53,23 +53,20 @@ impl Cx<'_> {
     }
 }
 
-/// What reacting sees.
+/// What reacting sees: what drawing does, and where it stands.
 #[derive(Clone, Copy)]
 pub struct Ui<'a> {
-    /// The state of the engine.
-    pub model: &'a Model,
+    /// What drawing sees.
+    pub cx: Cx<'a>,
     /// The region of the pane.
     pub area: Rect,
-    /// Signs.
-    pub glyphs: &'a Glyphs,
-    /// Keys in use.
-    pub keymap: &'a Keymap,
 }
 
-impl Ui<'_> {
-    /// A text of ours with the keys that work in these scopes.
-    pub fn spelled(&self, scopes: &[Scope], text: &'static str) -> Ink {
-        self.keymap.spelled(&[scopes, &[Scope::List, Scope::Global]].concat(), text)
+impl<'a> std::ops::Deref for Ui<'a> {
+    type Target = Cx<'a>;
+
+    fn deref(&self) -> &Cx<'a> {
+        &self.cx
     }
 }
 

@@ -84,6 +84,6 @@ impl Appearance {
 
     /// What reacting in this region sees.
     pub fn ui<'a>(&'a self, model: &'a Model, area: Rect) -> Ui<'a> {
-        Ui { model, area, glyphs: self.glyphs, keymap: &self.keymap }
+        Ui { cx: self.cx(model, true), area }
     }
 }

@@ -8,8 +8,8 @@ use crate::mcp::traffic::TrafficRecord;
 use crate::tui::effect::{Effect, ServerCommand};
 use crate::tui::glyph::Glyphs;
 use crate::tui::model::Model;
-use crate::tui::pane::Ui;
 use crate::tui::pane::traffic::direction_sign;
+use crate::tui::pane::{Cx, Ui};
 use crate::tui::prelude::*;
 use crate::tui::widget::Doc;
 
@@ -29,7 +29,7 @@ pub fn black_box(ui: Ui<'_>, name: &ServerName) -> Doc {
 
 /// What a card does not say, below what `doc` holds.
 pub fn below_card(ui: Ui<'_>, name: &ServerName, mut doc: Doc) -> Doc {
-    let Ui { model, glyphs, .. } = ui;
+    let Cx { model, glyphs, .. } = *ui;
     let Some(server) = model.server(name) else {
         doc.text(0, &"this server is no longer configured", Role::Muted);
         return doc;

@@ -9,7 +9,7 @@ use crate::mcp::Era;
 use crate::tui::glyph::Glyphs;
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
-use crate::tui::pane::Ui;
+use crate::tui::pane::{Cx, Ui};
 use crate::tui::prelude::*;
 use crate::tui::widget::doc::DocLine;
 use crate::tui::widget::{Doc, width};
@@ -26,7 +26,7 @@ pub enum Density {
 
 /// Draws the card.
 pub fn draw(server: &ServerView, ui: Ui<'_>, density: Density, doc: &mut Doc) {
-    let Ui { model, glyphs, .. } = ui;
+    let Cx { model, glyphs, .. } = *ui;
     let room = doc.width();
     doc.line(title(server, model, glyphs, room));
     match server.state {
@@ -85,7 +85,7 @@ fn key(ui: Ui<'_>, key: &'static str, what: &'static str) -> DocLine {
 
 /// What the person has to do before it starts, or starts as its entry says now.
 fn held(server: &ServerView, ui: Ui<'_>, doc: &mut Doc) {
-    let Ui { model, glyphs, .. } = ui;
+    let Cx { model, glyphs, .. } = *ui;
     match model.entry(&server.name).and_then(|entry| entry.hold.as_ref()) {
         Some(Hold::Approval) => _ = doc.line(key(ui, "  {show-inbox}", " review")),
         Some(Hold::Input(_)) => _ = doc.line(key(ui, "  {show-inbox}", " answer")),
