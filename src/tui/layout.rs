@@ -1,7 +1,8 @@
 //! Where things are on the screen: one pure function, asked by update (page sizes, mouse) and by
 //! render.
 
-use ratatui::layout::{Position, Rect};
+use ratatui::layout::Constraint::{Length, Min};
+use ratatui::layout::{Layout as Split, Position, Rect};
 
 /// The regions of the whole screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,37 +39,28 @@ impl Layout {
         if whole.width < SMALLEST.0 || whole.height < SMALLEST.1 {
             return None;
         }
-        let row = |y: u16| Rect { y: whole.y + y, height: 1, ..whole };
-        let bottom_rule = (whole.height >= 20).then(|| row(whole.height - 2));
-        let body_end = whole.height - 1 - u16::from(bottom_rule.is_some());
-        let body = Rect { y: whole.y + 3, height: body_end - 3, ..whole };
-        let shown = server_list.unwrap_or(whole.width >= ROOM_FOR_SERVERS);
+        let tall = whole.height >= 20;
         let wide = match whole.width {
+            _ if !server_list.unwrap_or(whole.width >= ROOM_FOR_SERVERS) => 0,
             0..60 => 0,
             60..100 => 20,
             100..160 => 26,
             _ => 34,
         };
-        let (servers, divider, main) = if shown && wide > 0 {
-            let main_x = body.x + wide + 1;
-            (
-                Some(Rect { width: wide, ..body }),
-                Some(Rect { x: body.x + wide, width: 1, ..body }),
-                Rect { x: main_x + 1, width: body.right() - main_x - 1, ..body },
-            )
-        } else {
-            (None, None, Rect { x: body.x + 1, width: body.width - 1, ..body })
-        };
+        let rows = [Length(1), Length(1), Length(1), Min(0), Length(tall.into()), Length(1)];
+        let [header, tabs, rule, body, bottom_rule, footer] = Split::vertical(rows).areas(whole);
+        let columns = [Length(wide), Length((wide > 0).into()), Length(1), Min(0)];
+        let [servers, divider, _, main] = Split::horizontal(columns).areas(body);
         Some(Self {
             whole,
-            header: row(0),
-            tabs: row(1),
-            rule: row(2),
-            servers,
-            divider,
+            header,
+            tabs,
+            rule,
+            servers: (wide > 0).then_some(servers),
+            divider: (wide > 0).then_some(divider),
             main,
-            bottom_rule,
-            footer: row(whole.height - 1),
+            bottom_rule: tall.then_some(bottom_rule),
+            footer,
         })
     }
 

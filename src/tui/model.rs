@@ -2,7 +2,7 @@
 //! Changed by `App::update` alone; panes read it.
 
 use std::cell::Cell;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 
 use crate::base::logs::LogRecord;
@@ -382,17 +382,10 @@ fn seconds_text(seconds: u64) -> Ink {
 
 // Messages per server over the last minute, in slots of two seconds: the spark-lines.
 
-/// Counts by server.
+/// Counts by server and slot; slots without a message are not kept.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
-    by_server: HashMap<ServerName, Slots>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Slots {
-    /// Number of the newest slot.
-    newest: u64,
-    counts: VecDeque<u32>,
+    by_server: HashMap<ServerName, BTreeMap<u64, u32>>,
 }
 
 impl Activity {
@@ -403,38 +396,20 @@ impl Activity {
 
     /// Counts one message.
     pub fn count(&mut self, server: &ServerName, at: Timestamp) {
-        if !self.by_server.contains_key(server) {
-            self.by_server.insert(server.clone(), Slots::default());
-        }
-        let Some(slots) = self.by_server.get_mut(server) else { return };
-        let slot = at.0 / Self::SLOT;
-        if slots.counts.is_empty() || slot > slots.newest + Self::SLOTS as u64 {
-            slots.counts.clear();
-            slots.newest = slot;
-            slots.counts.push_back(0);
-        }
-        while slots.newest < slot {
-            slots.newest += 1;
-            slots.counts.push_back(0);
-            if slots.counts.len() > Self::SLOTS {
-                slots.counts.pop_front();
-            }
-        }
-        let back = usize::try_from(slots.newest - slot).unwrap_or(usize::MAX);
-        if let Some(index) = slots.counts.len().checked_sub(back + 1) {
-            slots.counts[index] = slots.counts[index].saturating_add(1);
+        let slots = self.by_server.entry(server.clone()).or_default();
+        *slots.entry(at.0 / Self::SLOT).or_default() += 1;
+        if slots.len() > Self::SLOTS {
+            slots.pop_first();
         }
     }
 
     /// The newest `n` slots up to now, oldest first.
     pub fn recent(&self, server: &ServerName, n: usize, now: Timestamp) -> Vec<u32> {
-        let Some(slots) = self.by_server.get(server) else { return vec![0; n] };
-        let idle = (now.0 / Self::SLOT).saturating_sub(slots.newest);
-        let idle = usize::try_from(idle).unwrap_or(n).min(n);
-        let len = slots.counts.len();
-        let mut recent = vec![0; (n - idle).saturating_sub(len)];
-        recent.extend(slots.counts.range(len.saturating_sub(n - idle)..));
-        recent.resize(n, 0);
+        let end = now.0 / Self::SLOT + 1;
+        let begin = end.saturating_sub(n as u64);
+        let count = |slot| self.by_server.get(server)?.get(&slot).copied();
+        let mut recent = vec![0; n - (end - begin) as usize];
+        recent.extend((begin..end).map(|slot| count(slot).unwrap_or_default()));
         recent
     }
 }
@@ -446,13 +421,12 @@ impl Activity {
 pub struct Feed<T> {
     items: VecDeque<Arc<T>>,
     first: u64,
-    missed: u64,
-    evicted: u64,
+    dropped: u64,
 }
 
 impl<T> Default for Feed<T> {
     fn default() -> Self {
-        Self { items: VecDeque::new(), first: 0, missed: 0, evicted: 0 }
+        Self { items: VecDeque::new(), first: 0, dropped: 0 }
     }
 }
 
@@ -461,8 +435,7 @@ impl<T> Feed<T> {
     pub fn take(&mut self, batch: Batch<T>, oldest: u64) {
         if batch.missed > 0 {
             // Records were dropped before they were read: what is here is older than the gap.
-            self.missed += batch.missed;
-            self.evicted += self.items.len() as u64;
+            self.dropped += batch.missed + self.items.len() as u64;
             self.items.clear();
         }
         if self.items.is_empty() {
@@ -471,7 +444,7 @@ impl<T> Feed<T> {
         self.items.extend(batch.items);
         while self.first < oldest && self.items.pop_front().is_some() {
             self.first += 1;
-            self.evicted += 1;
+            self.dropped += 1;
         }
     }
 
@@ -497,7 +470,7 @@ impl<T> Feed<T> {
 
     /// Records that are gone for room, seen or not.
     pub const fn dropped(&self) -> u64 {
-        self.missed + self.evicted
+        self.dropped
     }
 
     /// The record of a sequence number, when it is still there.

@@ -25,7 +25,7 @@ pub enum PlayCommand {
 }
 
 /// What is to be seen of a recording at a moment.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Played {
     /// Where it is.
     pub playback: Playback,
@@ -72,7 +72,8 @@ pub fn play(
                 playback.read = Some(read);
                 playback.at = view.at.max(playback.began);
                 let view = Some(Arc::new(view.clone()));
-                if !tell(Ok(Box::new(Played::of(playback.clone(), view)))) {
+                let played = Played { playback: playback.clone(), view, ..Played::default() };
+                if !tell(Ok(Box::new(played))) {
                     return;
                 }
             }
@@ -162,12 +163,5 @@ impl Running {
         };
         let near = to >= at && to.since(at) <= step;
         Some(if near { self.player.advance(to) } else { self.player.seek(to) })
-    }
-}
-
-impl Played {
-    fn of(playback: Playback, view: Option<Arc<crate::host::HostView>>) -> Self {
-        let (news, operations) = (None, None);
-        Self { playback, news, view, operations, calls: Vec::new(), metrics: Vec::new() }
     }
 }
