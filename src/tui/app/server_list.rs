@@ -44,38 +44,6 @@ impl ServerList {
                 Some(name) => server_row(cx, name, pen),
             }
         });
-        self.render_left_out(cx, area, buf);
-    }
-
-    /// Servers whose entry cannot be used stand below the others: nothing can be narrowed to them,
-    /// but they are not missing.
-    fn render_left_out(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        let left_out = cx.model.left_out();
-        let free = usize::from(area.height).saturating_sub(self.rows.len());
-        let shown = if left_out.len() > free { free.saturating_sub(1) } else { left_out.len() };
-        let line = |n: usize| {
-            let row = (self.rows.len() + n) as u16;
-            Rect { y: area.y + row.min(area.height), height: 1, ..area }
-        };
-        for (n, (name, _)) in left_out.iter().take(shown).enumerate() {
-            let mut pen = Pen::new(buf, line(n)).ellipsis(cx.glyphs.ellipsis);
-            pen.skip(1).put(cx.glyphs.down, cx.style(Role::Error)).skip(1);
-            let note = "left out";
-            let room = pen.room().saturating_sub(note.len() as u16 + 2);
-            pen.middle(Model::name(name), room, cx.style(Role::Muted)).skip(1);
-            pen.put(note, cx.style(Role::Error));
-        }
-        if left_out.len() > shown && free > 0 {
-            let mut pen = Pen::new(buf, line(shown));
-            pen.skip(3)
-                .put(ink!("{} more left out", left_out.len() - shown), cx.style(Role::Error));
-        }
-    }
-
-    /// Whether a line of the screen stands for a server that was left out.
-    pub fn is_left_out(&self, model: &Model, line: u16) -> bool {
-        let line = usize::from(line);
-        (self.rows.len()..self.rows.len() + model.left_out().len()).contains(&line)
     }
 }
 

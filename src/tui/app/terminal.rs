@@ -203,13 +203,9 @@ impl App {
             self.on_pane(|pane, ui, out| pane.mouse(gesture, ui, out));
         } else if let Some(servers) = layout.servers.filter(|area| area.contains(at)) {
             self.focus = Focus::Servers;
-            let line = at.y - servers.y;
             if let Gesture::Scroll { delta, .. } = gesture {
                 self.model.scope = self.servers.step(delta.signum());
-            } else if self.servers.is_left_out(&self.model, line) {
-                // Why stands there, at the line of the file.
-                self.show(PaneId::Config);
-            } else if let Some(row) = self.servers.row_at(line) {
+            } else if let Some(row) = self.servers.row_at(at.y - servers.y) {
                 self.model.scope.clone_from(row);
             }
         } else if layout.tabs.contains(at) {
