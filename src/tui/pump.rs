@@ -33,7 +33,6 @@ pub async fn run(
 ) {
     let mut policy_changed = host.follow_policy();
     policy_changed.mark_changed();
-    let mut decides = None;
     let mut view = host.view();
     let (traffic, logs) = (host.traffic(), host.logs());
     let (mut traffic_changed, mut logs_changed) = (traffic.changed(), logs.changed());
@@ -41,7 +40,6 @@ pub async fn run(
     let mut snapshot_at = Some(Instant::now());
     let mut usage_at = Instant::now() + Duration::from_secs(1);
     let mut shown: Option<Arc<HostView>> = None;
-    let mut served = None;
     loop {
         if shown.is_some() {
             tokio::select! {
@@ -65,26 +63,14 @@ pub async fn run(
                 news.push(Message::Usage(usage));
             }
         }
-        if let Some(clients) = &clients {
-            let now = (clients.list(), host.blocked());
-            if served.as_ref() != Some(&now) {
-                news.push(Message::Clients(now.0.clone(), now.1.clone()));
-                served = Some(now);
-            }
-        }
-        if let Some(policy) =
-            policy.as_ref().filter(|_| policy_changed.has_changed().is_ok_and(|is| is))
-        {
+        let served = clients.as_ref().map(|clients| (clients.list(), host.blocked()));
+        news.extend(served.map(|(clients, blocked)| Message::Clients(clients, blocked)));
+        let decides = policy.clone().filter(|_| policy_changed.has_changed().unwrap_or_default());
+        if let Some(policy) = decides {
             policy_changed.mark_unchanged();
-            let policy = policy.clone();
             // Compares definitions: not on the screen's thread.
-            let now = tokio::task::spawn_blocking(move || policy.view()).await.ok();
-            if decides != now
-                && let Some(now) = now
-            {
-                news.push(Message::Policy(now.clone()));
-                decides = Some(now);
-            }
+            let now = tokio::task::spawn_blocking(move || policy.view()).await;
+            news.extend(now.map(Message::Policy));
         }
         let newest = view.borrow_and_update().clone();
         if shown.as_ref().is_none_or(|shown| !Arc::ptr_eq(shown, &newest)) {

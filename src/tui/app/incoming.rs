@@ -67,8 +67,8 @@ impl App {
                 }
             }
             Message::Clients(clients, blocked) => {
-                (self.model.clients, self.model.blocked) = (clients, blocked);
-                self.mark(Redraw::Soon);
+                self.renew(|model| &mut model.clients, clients);
+                self.renew(|model| &mut model.blocked, blocked);
             }
             Message::Policy(policy) => self.policy(policy),
             Message::Cache(cache) => self.renew(|model| &mut model.cache, cache),
@@ -212,13 +212,12 @@ impl App {
             policy.held.iter().filter(|tool| tool.held != Held::Refused).count()
         };
         let (before, now) = (open(&self.model.policy), open(&policy));
-        self.model.policy = Arc::new(policy);
+        self.renew(|model| &mut model.policy, Arc::new(policy));
         if now > before {
             let mut text = ink!("{} not as approved: ", count(now, "definition"));
             text.push(self.spelled("{policy} reviews"));
             self.toast(text, Role::Warning);
         }
-        self.mark(Redraw::Soon);
     }
 
     /// Takes something of the model as it is now; the screen is drawn when it differs.
