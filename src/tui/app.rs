@@ -68,8 +68,6 @@ pub struct Setup {
     pub user: UserFiles,
     /// The home directory, to shorten paths.
     pub home: Option<PathBuf>,
-    /// The folder the program was started in.
-    pub folder: PathBuf,
     /// Offer the tour.
     pub tour: bool,
     /// Calls of the past and saved calls.
@@ -121,7 +119,7 @@ impl App {
     /// The dashboard before anything happened.
     pub fn new(mut setup: Setup, now: Timestamp) -> Self {
         let (calls, origin) = (std::mem::take(&mut setup.calls), setup.origin.clone());
-        let screens = Screens::new(calls, origin, setup.folder.clone());
+        let screens = Screens::new(calls, origin);
         let user = std::mem::take(&mut setup.user);
         let mut app = Self {
             model: Model::at(now),

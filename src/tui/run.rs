@@ -34,7 +34,7 @@ use crate::tui::message::Message;
 use crate::tui::pacer::Pacer;
 use crate::tui::prefs::Prefs;
 use crate::tui::prelude::*;
-use crate::tui::runner::{Files, Runner};
+use crate::tui::runner::{Files, Runner, forward};
 use crate::tui::session::{PanicGuard, Session, refuse_terminal};
 use crate::tui::signal::{Signal, Signals};
 use crate::tui::state::{Places, read_prefs};
@@ -322,16 +322,9 @@ impl Dashboard {
 
     fn open_chat(&mut self, host: &Host) {
         let Some(open) = self.options.chat.take() else { return };
-        let (sender, mut news) = mpsc::channel(256);
+        let (sender, news) = mpsc::channel(256);
         self.chat = open(host.clone(), sender);
-        let messages = self.messages.clone();
-        tokio::spawn(async move {
-            while let Some(news) = news.recv().await {
-                if messages.send(Message::Chat(news)).await.is_err() {
-                    break;
-                }
-            }
-        });
+        tokio::spawn(forward(news, self.messages.clone(), Message::Chat));
     }
 
     async fn signal(&mut self, signal: Signal) -> io::Result<()> {
@@ -569,7 +562,6 @@ fn setup(options: &Options, places: &Places, prefs: Prefs) -> Setup {
         prefs,
         user: places.user_files(),
         home: dirs::home_dir(),
-        folder: std::env::current_dir().unwrap_or_default(),
         tour: options.tour,
         calls: Calls::default(),
         origin: options.origin.clone(),

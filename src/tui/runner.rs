@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use futures::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -175,27 +176,21 @@ impl Runner {
 
     /// Has an order done, here or where the service runs; says what there is to say.
     fn order(&self, order: Order) {
-        #[cfg(unix)]
-        let remote = self.remote.clone().map(|remote| remote.perform(order.clone()));
-        #[cfg(not(unix))]
-        let remote = None::<futures::future::BoxFuture<'static, _>>;
-        let done = remote.map_or_else(
-            || {
-                let (clients, policy) = (self.clients.clone(), self.policy.clone());
-                self.host().map(|host| order.perform(Operated { host, clients, policy }))
-            },
-            Ok,
-        );
-        let done = match done {
-            Ok(done) => done,
-            Err(error) => return self.tell(Message::Failed(error)),
+        let said = |done: Result<Option<SafeText>, Error>| match done {
+            Ok(done) => done.map(Message::Done),
+            Err(error) => Some(Message::Failed(error)),
         };
-        self.later(async move {
-            match done.await {
-                Ok(done) => done.map(Message::Done),
-                Err(error) => Some(Message::Failed(error)),
+        #[cfg(unix)]
+        if let Some(remote) = self.remote.clone() {
+            return self.later(remote.perform(order).map(said));
+        }
+        let (clients, policy) = (self.clients.clone(), self.policy.clone());
+        match self.host() {
+            Ok(host) => {
+                self.later(order.perform(Operated { host, clients, policy }).map(said));
             }
-        });
+            Err(error) => self.tell(Message::Failed(error)),
+        }
     }
 
     /// Overflow policy: effects come from keys; a queue that is full of them drops the words.
@@ -230,21 +225,15 @@ impl Runner {
         self.tell(Message::CallBegan(token, id));
         self.calls.insert(token, cancel);
         tokio::spawn(async move {
-            let (sender, mut progress) = mpsc::channel(16);
+            let (sender, progress) = mpsc::channel(16);
             let options = CallOptions {
                 cancel: stopped.clone(),
                 progress: Some(sender),
                 id: Some(id),
                 ..CallOptions::default()
             };
-            let forward = messages.clone();
-            let watcher = tokio::spawn(async move {
-                while let Some(step) = progress.recv().await {
-                    if forward.send(Message::CallProgress(token, step)).await.is_err() {
-                        return;
-                    }
-                }
-            });
+            let tell = move |step| Message::CallProgress(token, step);
+            let watcher = tokio::spawn(forward(progress, messages.clone(), tell));
             let outcome = request.run(&host, reveal, options).await;
             watcher.abort();
             stopped.cancel();
@@ -337,6 +326,19 @@ impl Runner {
             Err(problem) => {
                 self.tell(Message::Failed(Error::new(ErrorCode::Configuration, problem)));
             }
+        }
+    }
+}
+
+/// Passes on what comes until nobody wants it any more.
+pub async fn forward<T>(
+    mut from: mpsc::Receiver<T>,
+    to: mpsc::Sender<Message>,
+    message: impl Fn(T) -> Message,
+) {
+    while let Some(item) = from.recv().await {
+        if to.send(message(item)).await.is_err() {
+            return;
         }
     }
 }

@@ -97,29 +97,17 @@ impl Answers {
             }
             let late = answering.stage == Stage::Sent;
             let server = Ink::line(answering.request.server.as_str());
-            let (reason, notice) = match end_of(*id, answering, view) {
-                End::Answered => {
-                    answered.push(*id);
-                    continue;
-                }
-                End::Unseen => {
-                    let reason = SafeText::line("see the logs for how it ended");
-                    let notice = ink!("the request of {} ended: {}", server, &reason);
-                    (reason, late.then_some(notice))
-                }
-                End::Withdrawn(reason) => {
-                    let notice = if late {
-                        Some(ink!("not sent: {} had withdrawn it: {}", server, &reason))
-                    } else {
-                        (open == Some(*id)).then(|| ink!("withdrawn: {}", &reason))
-                    };
-                    (reason, notice)
-                }
+            let Some(reason) = withdrawn(*id, answering, view) else {
+                answered.push(*id);
+                continue;
             };
-            answering.end(reason);
-            if let Some(notice) = notice {
+            if late {
+                let notice = ink!("not sent: {} had withdrawn it: {}", server, &reason);
                 out.toast(notice, Role::Error);
+            } else if open == Some(*id) {
+                out.toast(ink!("withdrawn: {}", &reason), Role::Error);
             }
+            answering.end(reason);
         }
         for id in &answered {
             self.screens.remove(id);
@@ -278,23 +266,19 @@ fn choice(words: Ink, hint: Ink, pick: ApprovalPick) -> Choice {
     Choice::new(words, hint, Pick::Approval(pick))
 }
 
-/// What became of a request that is open no more.
-enum End {
-    Answered,
-    Withdrawn(SafeText),
-    /// It ended among so many others that how is not kept any more.
-    Unseen,
-}
-
-fn end_of(id: ApprovalId, answering: &AnswerScreen, view: &HostView) -> End {
+/// Why a request is open no more, when it is not for its answer.
+fn withdrawn(id: ApprovalId, answering: &AnswerScreen, view: &HostView) -> Option<SafeText> {
     let settlement = view.settled.iter().rev().find(|(_, request, _)| request.id == id);
-    match settlement {
-        Some((_, _, Settlement::Withdrawn { reason })) => End::Withdrawn(reason.clone()),
-        Some(_) if answering.stage == Stage::Sent => End::Answered,
-        Some(_) => End::Withdrawn(SafeText::line("answered elsewhere")),
-        None if view.servers.contains_key(&answering.request.server) => End::Unseen,
-        None => End::Withdrawn(SafeText::line("its server was removed")),
-    }
+    Some(match settlement {
+        Some((_, _, Settlement::Withdrawn { reason })) => reason.clone(),
+        Some(_) if answering.stage == Stage::Sent => return None,
+        Some(_) => SafeText::line("answered elsewhere"),
+        // It ended among so many others that how is not kept any more.
+        None if view.servers.contains_key(&answering.request.server) => {
+            SafeText::line("see the logs for how it ended")
+        }
+        None => SafeText::line("its server was removed"),
+    })
 }
 
 /// "No", as the wire carries it for this kind.

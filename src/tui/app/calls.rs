@@ -10,9 +10,9 @@ use crate::error::Error;
 use crate::host::call::CallView;
 use crate::host::dev::{BuildEnd, DevView};
 use crate::host::{CallOutcome, HostView, ServerState, ServerView};
+use crate::mcp::CallId;
 use crate::mcp::capabilities::ListKind;
 use crate::mcp::traffic::{Direction, TrafficRecord};
-use crate::mcp::{CallId, Progress};
 use crate::tui::call::{CallScreen, Subject, SubjectKind};
 use crate::tui::effect::Effect;
 use crate::tui::keymap::{Keymap, Scope};
@@ -22,7 +22,7 @@ use crate::tui::model::Model;
 use crate::tui::pane::{Out, Redraw};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::prelude::*;
-use crate::tui::result::{Compared, ResultView};
+use crate::tui::result::ResultView;
 
 /// Time between frames while a call runs and nothing else happens.
 const TICK: Duration = Duration::from_millis(100);
@@ -98,13 +98,6 @@ impl Calls {
         self.screens.get_mut(token.screen)?.view_of(token.run)
     }
 
-    pub(super) fn compared(&mut self, token: ViewToken, found: Compared, out: &mut Out) {
-        if let Some(screen) = self.screens.get_mut(token.screen) {
-            screen.compared(token.run, found);
-            out.mark(Redraw::Now);
-        }
-    }
-
     /// Resources changed on servers: those that are looked at are read again or marked.
     pub(super) fn resources_updated(
         &mut self,
@@ -158,7 +151,6 @@ impl Calls {
         out: &mut Out,
     ) {
         let Some(screen) = self.screens.get_mut(token.screen) else { return };
-        out.mark(Redraw::Now);
         match (token.what, result) {
             (CallPurpose::Completion(ticket), Ok(outcome)) => {
                 screen.suggested(ticket, &outcome.result);
@@ -176,16 +168,6 @@ impl Calls {
                 }
                 out.effects.extend(screen.ended(run, result));
             }
-        }
-    }
-
-    /// A call made progress.
-    pub(super) fn progress(&mut self, token: CallToken, progress: Progress, out: &mut Out) {
-        self.ids.insert(token, progress.call);
-        let screen = self.screens.get_mut(token.screen);
-        if let (Some(screen), CallPurpose::Run(run)) = (screen, token.what) {
-            screen.progress(run, progress);
-            out.mark(Redraw::Soon);
         }
     }
 
@@ -228,22 +210,6 @@ impl Calls {
         }
     }
 
-    /// A file was read for a field.
-    pub(super) fn file_read(
-        &mut self,
-        token: FormToken,
-        bytes: Result<Vec<u8>, SafeText>,
-        out: &mut Out,
-    ) {
-        let FormToken::Call(index) = token else { return };
-        match (self.screens.get_mut(index), bytes) {
-            (Some(screen), Ok(bytes)) => out.effects.extend(screen.file_read(&bytes)),
-            (_, Err(reason)) => out.warn(Ink::from(&reason)),
-            (None, Ok(_)) => {}
-        }
-        out.mark(Redraw::Now);
-    }
-
     /// A saved call, with what it calls where a server offers that.
     pub(super) fn saved(
         &self,
@@ -252,19 +218,14 @@ impl Calls {
     ) -> Option<(SavedCall, Option<Subject>)> {
         let call = self.saved.get(name).ok()?.clone();
         let found = view.servers.iter().find_map(|(server, view)| {
-            let subject = |list, wire: &str| subject_of(view, list, wire);
-            match &call.target {
-                SavedTarget::Tool { tool } => {
-                    subject(ListKind::Tools, tool.strip_prefix(server.as_str())?.get(1..)?)
+            let target = match &call.target {
+                SavedTarget::Tool { tool } => tool.clone(),
+                SavedTarget::Prompt { prompt } => format!("prompt:{prompt}"),
+                SavedTarget::Resource { resource, server: of } => {
+                    format!("uri:{}:{resource}", of.as_deref().unwrap_or(server.as_str()))
                 }
-                SavedTarget::Prompt { prompt } => {
-                    subject(ListKind::Prompts, prompt.strip_prefix(server.as_str())?.get(1..)?)
-                }
-                SavedTarget::Resource { resource, server: wanted } => wanted
-                    .as_deref()
-                    .is_none_or(|wanted| wanted == server.as_str())
-                    .then(|| Subject { limits: view.limits, ..Subject::uri(server, resource) }),
-            }
+            };
+            named(server, view, &target)
         });
         Some((call, found))
     }
@@ -460,9 +421,9 @@ pub(super) fn offers(model: &Model) -> impl Iterator<Item = Choice> {
         let all = &server.capabilities;
         let disabled = (!server.state.is_callable()).then(|| ink!("{}", server.state.as_str()));
         let name = Model::name(&server.name);
-        let choice = move |verb: &'static str, label: &SafeText, list, wire: &_| Choice {
+        let choice = move |verb: &'static str, label: &SafeText, list: ListKind, wire: &_| Choice {
             words: ink!("{} {}.{}", verb, &name, label),
-            hint: ink!("{}", kind(list)),
+            hint: ink!("{}", list.noun()),
             pick: Pick::Offer(server.name.clone(), list, Arc::clone(wire)),
             disabled: disabled.clone(),
         };
@@ -476,15 +437,6 @@ pub(super) fn offers(model: &Model) -> impl Iterator<Item = Choice> {
         let offers = tools.chain(prompts).chain(resources).chain(templates);
         offers.map(move |(verb, label, list, wire)| choice(verb, label, list, wire))
     })
-}
-
-const fn kind(list: ListKind) -> &'static str {
-    match list {
-        ListKind::Tools => "tool",
-        ListKind::Prompts => "prompt",
-        ListKind::Resources => "resource",
-        ListKind::ResourceTemplates => "template",
-    }
 }
 
 // The everyday loop: a server restarts because its sources changed, and the last call to it is made

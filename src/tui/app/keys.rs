@@ -5,7 +5,7 @@ use super::App;
 use super::chrome::FooterKey;
 use super::playback::play;
 use super::screens::key_line;
-use crate::host::ServerState;
+use crate::host::{ServerState, ServerView};
 use crate::tui::chord::Chord;
 use crate::tui::keymap::{Row, Scope};
 use crate::tui::model::{EngineState, Model};
@@ -38,12 +38,10 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
     let model = &app.model;
     let target = app.target_server();
     let server = target.as_ref().and_then(|name| model.server(name));
-    let on_a_server = |works: bool, reason| match server {
-        _ if model.playback.is_some() => Err("this is a recording: nothing runs"),
+    let on_a_server = |works: fn(&ServerView) -> bool, reason| match server {
         None => Err("select a server first"),
-        Some(_) => when(works, reason),
+        Some(server) => when(works(server), reason),
     };
-    let signed_in = server.is_some_and(|server| server.account.is_some());
     let running = matches!(model.engine, EngineState::Running);
     let on_top = !app.overlays.is_empty() || app.panes.get(app.pane).is_typing();
     match action {
@@ -64,6 +62,9 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
         | Action::ResetBreaker
         | Action::Rules
         | Action::Roots
+        | Action::SignIn
+        | Action::RefreshToken
+        | Action::SignOut
         | Action::Answer
         | Action::DenyAll
             if model.playback.is_some() =>
@@ -82,22 +83,20 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
         Action::Restart | Action::StartStop | Action::BlackBox | Action::ServerInfo => {
             when(server.is_some() || !model.marked.is_empty(), "select a server first")
         }
-        Action::Request | Action::CopyEntry => when(server.is_some(), "select a server first"),
+        Action::Request | Action::CopyEntry => on_a_server(|_| true, ""),
         Action::Refresh | Action::Ping => {
-            let ready = server.is_some_and(|server| server.state == ServerState::Ready);
-            on_a_server(ready, "the server is not ready")
+            on_a_server(|one| one.state == ServerState::Ready, "the server is not ready")
         }
-        Action::ResetBreaker => {
-            let open =
-                server.is_some_and(|one| !one.breaker.is_closed() || !one.tool_breakers.is_empty());
-            on_a_server(open, "no breaker is open")
-        }
-        Action::SignIn => {
-            let asks = server.is_some_and(|server| !server.auth_steps.is_empty());
-            on_a_server(signed_in || asks, "the server does not ask for it")
-        }
+        Action::ResetBreaker => on_a_server(
+            |one| !one.breaker.is_closed() || !one.tool_breakers.is_empty(),
+            "no breaker is open",
+        ),
+        Action::SignIn => on_a_server(
+            |one| one.account.is_some() || !one.auth_steps.is_empty(),
+            "the server does not ask for it",
+        ),
         Action::RefreshToken | Action::SignOut => {
-            on_a_server(signed_in, "nobody is signed in there")
+            on_a_server(|one| one.account.is_some(), "nobody is signed in there")
         }
         Action::AskReload => {
             when(!model.situation.sources.is_empty(), "there is no file that could change")

@@ -1,8 +1,6 @@
 //! The stack of open screens over the panes, with the calls and answers that outlive theirs. The
 //! topmost screen has keys, mouse and pasted text, but for the few keys that hold everywhere.
 
-use std::path::PathBuf;
-
 use super::answers::{Answers, how_many, send_next};
 use super::calls::{Calls, named, request_of, subject_of};
 use crate::host::{HostView, RuleKind};
@@ -15,7 +13,7 @@ use crate::tui::chat::ChatScreen;
 use crate::tui::effect::Effect;
 use crate::tui::form::Checked;
 use crate::tui::keymap::{Keymap, Scope};
-use crate::tui::message::{FormToken, Message};
+use crate::tui::message::{CallPurpose, FormToken, Message};
 use crate::tui::model::Model;
 use crate::tui::overlay::{Overlay, Reader, SignInDialog, reader_width};
 use crate::tui::pane::{Out, Redraw};
@@ -47,14 +45,12 @@ pub struct Screens {
     pub chat: Option<ChatScreen>,
     /// Where the servers come from, for what is copied.
     origin: Origin,
-    /// The folder the program was started in.
-    folder: PathBuf,
 }
 
 impl Screens {
     /// Nothing is open yet.
-    pub fn new(calls: Calls, origin: Origin, folder: PathBuf) -> Self {
-        Self { calls, origin, folder, ..Self::default() }
+    pub fn new(calls: Calls, origin: Origin) -> Self {
+        Self { calls, origin, ..Self::default() }
     }
 
     /// What lies on top.
@@ -163,12 +159,12 @@ impl Screens {
                 if call == Some(index) { wanted } else { Vec::new() }
             }
         };
-        out.mark(Redraw::Now);
         out.effects.extend(wanted);
     }
 
     /// Takes what came from outside for calls, answers and open forms.
     pub fn take(&mut self, message: Message, model: &mut Model, out: &mut Out) {
+        out.mark(Redraw::Soon);
         match message {
             Message::CallBegan(token, id) => _ = self.calls.ids.insert(token, id),
             Message::CallEnded(token, result) => {
@@ -177,49 +173,54 @@ impl Screens {
                 }
                 self.calls.ended(token, *result, self.open_call(), out);
             }
-            Message::CallProgress(token, progress) => self.calls.progress(token, progress, out),
-            Message::FileRead(token, bytes) => self.calls.file_read(token, bytes, out),
-            Message::Compared(token, found) => self.calls.compared(token, *found, out),
+            Message::CallProgress(token, progress) => {
+                self.calls.ids.insert(token, progress.call);
+                let screen = self.calls.screens.get_mut(token.screen);
+                if let (Some(screen), CallPurpose::Run(run)) = (screen, token.what) {
+                    screen.progress(run, progress);
+                }
+            }
+            Message::Compared(token, found) => {
+                if let Some(screen) = self.calls.screens.get_mut(token.screen) {
+                    screen.compared(token.run, *found);
+                }
+            }
             Message::PictureDone(token, done) => {
                 if let Some(view) = self.calls.view_of(token) {
                     view.picture_done(*done);
-                    out.mark(Redraw::Soon);
                 }
             }
             Message::Comparing(token, stage) => {
                 if let Some(view) = self.calls.view_of(token) {
                     view.comparing_at(stage);
-                    out.mark(Redraw::Soon);
                 }
             }
             Message::Checked(token, found) => self.checked(token, *found, out),
-            Message::Edited(token, text) => {
-                match (token, text) {
-                    (FormToken::Answer(id), Ok(text)) => {
-                        if let Some(answering) = self.answers.screens.get_mut(&id) {
-                            answering.replace_text(text.trim_end_matches('\n'));
-                        }
-                    }
-                    (FormToken::Call(index), Ok(text)) => {
-                        if let Some(screen) = self.calls.screens.get_mut(index) {
-                            screen.edited(&text);
-                        }
-                    }
-                    (_, Err(reason)) => out.warn(Ink::from(&reason)),
+            Message::Edited(_, Err(reason)) | Message::FileRead(_, Err(reason)) => {
+                out.warn(Ink::from(&reason));
+            }
+            Message::Edited(FormToken::Answer(id), Ok(text)) => {
+                if let Some(answering) = self.answers.screens.get_mut(&id) {
+                    answering.replace_text(text.trim_end_matches('\n'));
                 }
-                out.mark(Redraw::Now);
+            }
+            Message::Edited(FormToken::Call(index), Ok(text)) => {
+                if let Some(screen) = self.calls.screens.get_mut(index) {
+                    screen.edited(&text);
+                }
+            }
+            Message::FileRead(FormToken::Call(index), Ok(bytes)) => {
+                if let Some(screen) = self.calls.screens.get_mut(index) {
+                    out.effects.extend(screen.file_read(&bytes));
+                }
             }
             Message::Drafted(id, drafted) => {
                 if let Some(answering) = self.answers.screens.get_mut(&id) {
                     let drafted = drafted.map(|drafted| (drafted.by, drafted.result));
                     answering.drafted(drafted.map_err(|error| SafeText::line(&error.message)));
                 }
-                out.mark(Redraw::Now);
             }
-            Message::Opened(id, opened) => {
-                self.answers.opened(id, opened, out);
-                out.mark(Redraw::Now);
-            }
+            Message::Opened(id, opened) => self.answers.opened(id, opened, out),
             message @ Message::Baseline(..) => _ = self.hear(&message, out),
             _ => {}
         }
@@ -275,20 +276,14 @@ impl Screens {
 
     // Calls: what is opened is filled in, read or made at once.
 
-    /// Opens the screen of a subject. What is copied there names the configuration, unless the
-    /// program finds it by itself in this folder.
+    /// Opens the screen of a subject. What is copied there names the configuration.
     fn show_call(&mut self, subject: Subject, model: &Model, out: &mut Out) -> &mut CallScreen {
         let number = self.calls.show(subject, model.now);
         self.push(Open::Call(number), out);
-        let files: Vec<PathBuf> = model.files.iter().map(|f| f.path.clone()).collect();
-        let is_here = |path: &PathBuf| {
-            *path == self.folder.join("mcp.json") || path.as_os_str() == "mcp.json"
-        };
-        let found = matches!(files.as_slice(), [only] if is_here(only));
         let screen = &mut self.calls.screens[number];
         screen.origin = self.origin.clone();
         if let Start::Files(named) = &mut screen.origin.start {
-            *named = if found { Vec::new() } else { files };
+            *named = model.files.iter().map(|file| file.path.clone()).collect();
         }
         screen
     }
