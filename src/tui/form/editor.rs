@@ -3,12 +3,12 @@
 
 use std::sync::LazyLock;
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ratatui_textarea::{CursorMove, Input, TextArea};
+use ratatui_textarea::TextArea;
 use serde_json::Value;
 
 use crate::tui::form::row::FieldKind;
 use crate::tui::prelude::*;
+pub use crate::tui::widget::text_input::{edit, text_area as area};
 
 /// What an editor of a line edits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,14 +50,6 @@ pub struct Editor {
     pub area: TextArea<'static>,
 }
 
-/// Edits as line editors do: what the text area takes, with `ctrl-u` to the start of the line.
-pub fn edit(area: &mut TextArea<'static>, key: KeyEvent) -> bool {
-    match key.code {
-        KeyCode::Char('u') if key.modifiers == KeyModifiers::CONTROL => area.delete_line_by_head(),
-        _ => area.input(Input::from(key)),
-    }
-}
-
 /// Puts text at the cursor as it is, Windows line ends included.
 pub(super) fn insert(editor: &mut TextArea<'static>, text: &str) {
     if !text.contains('\r') {
@@ -85,15 +77,6 @@ pub(super) fn rewrite(editor: &mut TextArea<'static>, text: &str) {
 
 pub(super) fn length(area: &TextArea<'static>) -> usize {
     area.lines().iter().map(|line| line.len() + 1).sum()
-}
-
-/// A text area over `text` with the cursor at its end.
-pub fn area(text: &str) -> TextArea<'static> {
-    let mut area = TextArea::new(text.split('\n').map(str::to_owned).collect());
-    area.set_cursor_line_style(Style::default());
-    area.move_cursor(CursorMove::Bottom);
-    area.move_cursor(CursorMove::End);
-    area
 }
 
 /// Reads a number exactly as JSON writes them; what could not be sent as typed is refused.

@@ -178,7 +178,7 @@ impl InputDialog {
         pen.put(Ink::line(&self.view.input.description), cx.style(Role::Foreign));
         let line = Rect { y: area.y + 1, height: area.height.saturating_sub(1).min(1), ..area };
         if matches!(self.view.input.kind, InputKind::PromptString { password: true }) {
-            let sign = if cx.glyphs.ellipsis == "~" { "*" } else { "•" };
+            let sign = if cx.glyphs.ellipsis == "~" { '*' } else { '•' };
             self.typed.render_masked(line, buf, cx.style(Role::Input), sign);
         } else {
             self.typed.render(line, buf, cx.style(Role::Input));

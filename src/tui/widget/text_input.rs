@@ -2,21 +2,40 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::{Modifier, Style};
-use unicode_segmentation::UnicodeSegmentation;
+use ratatui::widgets::Widget as _;
+use ratatui_textarea::{CursorMove, Input, TextArea};
 
-use super::pen::{Pen, width};
 use crate::tui::prelude::*;
 
+/// A text area over `text` with the cursor at its end.
+pub fn text_area(text: &str) -> TextArea<'static> {
+    let mut area = TextArea::new(text.split('\n').map(str::to_owned).collect());
+    area.set_cursor_line_style(Style::default());
+    area.move_cursor(CursorMove::Bottom);
+    area.move_cursor(CursorMove::End);
+    area
+}
+
+/// Edits as line editors do: what the text area takes, with `ctrl-u` to the start of the line.
+pub fn edit(area: &mut TextArea<'static>, key: KeyEvent) -> bool {
+    match key.code {
+        KeyCode::Char('u') if key.modifiers == KeyModifiers::CONTROL => area.delete_line_by_head(),
+        _ => area.input(Input::from(key)),
+    }
+}
+
 /// A line of text being typed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct TextInput {
-    text: String,
-    /// Byte offset, always at a grapheme boundary.
-    cursor: usize,
-    /// Whether all of it is selected: what is typed replaces it.
-    is_selected: bool,
+    area: TextArea<'static>,
     /// Whether it takes the keys, where it is the filter of a list.
     pub editing: bool,
+}
+
+impl Default for TextInput {
+    fn default() -> Self {
+        Self::new("")
+    }
 }
 
 impl TextInput {
@@ -25,44 +44,41 @@ impl TextInput {
 
     /// A line that holds `text`, with the cursor at its end.
     pub fn new(text: &str) -> Self {
-        Self { text: text.to_owned(), cursor: text.len(), ..Self::default() }
+        let mut area = text_area(&text.replace(char::is_control, " "));
+        // It may be a secret: what was typed before is not kept.
+        area.set_max_histories(0);
+        Self { area, editing: false }
     }
 
     /// The text.
     pub fn text(&self) -> &str {
-        &self.text
+        &self.area.lines()[0]
     }
 
     /// Replaces the text.
     pub fn set(&mut self, text: &str) {
-        *self = Self { editing: self.editing, ..Self::new(text) };
+        self.area = Self::new(text).area;
     }
 
     /// Puts text at the cursor, or in place of what is selected; line breaks within it become
     /// blanks, one at its end is none.
     pub fn insert(&mut self, text: &str) {
-        if self.is_selected {
-            self.set("");
-        }
-        for c in text.trim_end_matches(['\r', '\n']).chars() {
-            if self.text.len() + c.len_utf8() > Self::MAX {
-                break;
-            }
-            let c = if c.is_control() { ' ' } else { c };
-            self.text.insert(self.cursor, c);
-            self.cursor += c.len_utf8();
-        }
+        let text = text.trim_end_matches(['\r', '\n']);
+        let room = Self::MAX.saturating_sub(self.text().len()).min(text.len());
+        let upto = (0..=room).rfind(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        self.area.insert_str(text[..upto].replace(char::is_control, " "));
     }
 
     /// Begins to type a filter; the one that is there is selected.
     pub fn begin(&mut self) {
         self.editing = true;
-        self.is_selected = !self.text.is_empty();
+        self.area.select_all();
     }
 
     /// Ends typing a filter; `keep` says whether it stays.
     pub fn end(&mut self, keep: Keep) {
-        (self.editing, self.is_selected) = (false, false);
+        self.editing = false;
+        self.area.cancel_selection();
         if keep == Keep::No {
             self.set("");
         }
@@ -71,121 +87,41 @@ impl TextInput {
     /// Handles a key as line editors do; gives whether the key was one of theirs.
     pub fn key(&mut self, key: KeyEvent) -> bool {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
-        let alt = key.modifiers.contains(KeyModifiers::ALT);
-        match key.code {
-            KeyCode::Backspace | KeyCode::Delete if self.is_selected => self.set(""),
-            KeyCode::Char(_) if !control && !alt => {}
-            _ => self.is_selected = false,
+        let own = match key.code {
+            KeyCode::Char(c) if control => "abdefhkuw".contains(c),
+            KeyCode::Char(c) if key.modifiers.contains(KeyModifiers::ALT) => "bdf".contains(c),
+            KeyCode::Char(c) => {
+                self.insert(c.encode_utf8(&mut [0; 4]));
+                return true;
+            }
+            KeyCode::Backspace | KeyCode::Left | KeyCode::Right | KeyCode::Home | KeyCode::End => {
+                true
+            }
+            KeyCode::Delete => !control,
+            _ => false,
+        };
+        if own {
+            edit(&mut self.area, key);
         }
-        match key.code {
-            KeyCode::Char('a') if control => self.cursor = 0,
-            KeyCode::Char('e') if control => self.cursor = self.text.len(),
-            KeyCode::Char('u') if control => {
-                self.text.drain(..self.cursor);
-                self.cursor = 0;
-            }
-            KeyCode::Char('k') if control => self.text.truncate(self.cursor),
-            KeyCode::Char('w') if control => self.delete_word(),
-            KeyCode::Char('h') if control => self.delete_back(),
-            KeyCode::Char('b') if control => self.cursor = self.previous(),
-            KeyCode::Char('f') if control => self.cursor = self.next(),
-            KeyCode::Char('b') if alt => self.cursor = self.word_start(),
-            KeyCode::Char('f') if alt => self.cursor = self.word_end(),
-            KeyCode::Char('d') if control || alt => {
-                let end = if alt { self.word_end() } else { self.next() };
-                self.text.drain(self.cursor..end);
-            }
-            KeyCode::Backspace if alt => self.delete_word(),
-            KeyCode::Backspace => self.delete_back(),
-            KeyCode::Delete if !control => {
-                let end = self.next();
-                self.text.drain(self.cursor..end);
-            }
-            KeyCode::Left => self.cursor = self.previous(),
-            KeyCode::Right => self.cursor = self.next(),
-            KeyCode::Home => self.cursor = 0,
-            KeyCode::End => self.cursor = self.text.len(),
-            KeyCode::Char(c) if !control && !alt => self.insert(c.encode_utf8(&mut [0; 4])),
-            _ => return false,
-        }
-        true
-    }
-
-    fn previous(&self) -> usize {
-        self.text[..self.cursor].grapheme_indices(true).next_back().map_or(0, |(at, _)| at)
-    }
-
-    fn next(&self) -> usize {
-        self.text[self.cursor..]
-            .graphemes(true)
-            .next()
-            .map_or(self.cursor, |grapheme| self.cursor + grapheme.len())
-    }
-
-    fn delete_back(&mut self) {
-        let from = self.previous();
-        self.text.drain(from..self.cursor);
-        self.cursor = from;
-    }
-
-    fn word_start(&self) -> usize {
-        let head = self.text[..self.cursor].trim_end();
-        head.rfind(char::is_whitespace)
-            .map_or(0, |at| at + head[at..].chars().next().map_or(1, char::len_utf8))
-    }
-
-    fn word_end(&self) -> usize {
-        let rest = &self.text[self.cursor..];
-        let blank = rest.len() - rest.trim_start().len();
-        let word = rest[blank..].find(char::is_whitespace);
-        self.cursor + word.map_or(rest.len(), |end| blank + end)
-    }
-
-    fn delete_word(&mut self) {
-        let from = self.word_start();
-        self.text.drain(from..self.cursor);
-        self.cursor = from;
+        own
     }
 
     /// Draws a sign for each character, with the cursor.
-    pub fn render_masked(&self, area: Rect, buf: &mut Buffer, style: Style, sign: &str) {
-        let masked = |text: &str| sign.repeat(text.graphemes(true).count());
-        let mut shown = Self::new(&masked(&self.text));
-        shown.cursor = masked(&self.text[..self.cursor]).len();
+    pub fn render_masked(&self, area: Rect, buf: &mut Buffer, style: Style, sign: char) {
+        let mut shown = self.clone();
+        shown.area.set_mask_char(sign);
         shown.render(area, buf, style);
     }
 
     /// Draws it with its cursor, scrolled so that the cursor is visible.
     pub fn render(&self, area: Rect, buf: &mut Buffer, style: Style) {
-        let before = Ink::line(&self.text[..self.cursor]);
-        let hidden = width(&before).saturating_sub(area.width.saturating_sub(1));
-        let mut pen = Pen::new(buf, area);
-        pen.row_style(style);
-        let marked = style.add_modifier(Modifier::REVERSED);
-        let text = if self.is_selected { marked } else { style };
-        let shown =
-            crate::tui::ink::Piece::of(&before, skip_cells(before.as_str(), hidden), usize::MAX);
-        pen.put(shown, text);
-        let end = self.next();
-        let under = if end > self.cursor {
-            Ink::line(&self.text[self.cursor..end])
-        } else {
-            Ink::line(" ")
-        };
-        pen.put(under, marked);
-        pen.put(Ink::line(&self.text[end..]), style);
-    }
-}
-
-fn skip_cells(text: &str, cells: u16) -> usize {
-    if cells == 0 {
-        return 0;
-    }
-    let upto = super::pen::fit(text, cells);
-    // A wide character across the edge is left out as a whole.
-    match text[upto..].graphemes(true).next() {
-        Some(wide) if width(&Ink::line(&text[..upto])) < cells => upto + wide.len(),
-        _ => upto,
+        let safe = Ink::line(self.text());
+        // What must not be drawn is shown by its number, and edited blindly.
+        let is_safe = safe.as_str() == self.text() || self.area.mask_char().is_some();
+        let mut shown = if is_safe { self.area.clone() } else { text_area(safe.as_str()) };
+        shown.set_style(style);
+        shown.set_selection_style(style.add_modifier(Modifier::REVERSED));
+        (&shown).render(area.intersection(buf.area), buf);
     }
 }
 
@@ -229,10 +165,8 @@ mod tests {
     }
 
     #[test]
-    fn editing_is_by_what_people_see_as_characters() {
-        let mut input = TextInput::new("ae\u{301}");
-        input.key(KeyEvent::new(KeyCode::Backspace, KeyModifiers::NONE));
-        assert_eq!(input.text(), "a");
+    fn a_word_is_deleted_at_once() {
+        let mut input = TextInput::new("a");
         input.insert(" two words");
         input.key(KeyEvent::new(KeyCode::Char('w'), KeyModifiers::CONTROL));
         assert_eq!(input.text(), "a two ");
