@@ -72,11 +72,8 @@ actions! {
     Filter = "filter", "filter", "Filter the list";
     ClearFilter = "clear-filter", "clear filter", "Clear the filter";
     SaveFilter = "save-filter", "save filter", "Save this filter under a name";
-    Filters = "filters", "filters", "Choose a saved filter; rename or remove it there";
-    NextFilter = "next-filter", "next filter", "Use the next saved filter";
-    RenameFilter = "rename-filter", "rename", "Rename the saved filter";
+    Filters = "filters", "filters", "Choose a saved filter, or remove it there";
     RemoveFilter = "remove-filter", "remove", "Remove the saved filter";
-    UndoFilter = "undo-filter", "undo", "Undo the last change of the saved filters";
     SearchNext = "search-next", "next match", "Go to the next match";
     SearchPrevious = "search-previous", "previous match", "Go to the previous match";
     Copy = "copy", "copy", "Copy what is selected";

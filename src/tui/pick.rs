@@ -117,19 +117,8 @@ pub enum FilterPick {
         /// The filter.
         text: String,
     },
-    /// Ask what the one of this name is to be called.
-    AskRename(String),
-    /// Call one otherwise.
-    Rename {
-        /// Its name so far.
-        from: String,
-        /// Its name from now on.
-        to: String,
-    },
     /// Remove the one of this name.
     Remove(String),
-    /// Take the last change back.
-    Undo,
 }
 
 /// What picking a row does about requests of servers.

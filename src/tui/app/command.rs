@@ -188,10 +188,6 @@ impl App {
             }
             Action::SaveFilter => self.ask_filter_name(),
             Action::Filters => self.open_filters(),
-            Action::UndoFilter => {
-                self.undo_filters();
-                self.remember();
-            }
             Action::Palette => {
                 let choices = keys::palette(self);
                 self.choose(ink!("commands"), choices);
@@ -602,23 +598,20 @@ impl App {
         self.push_screen(Open::Own(Box::new(FormScreen::add(&template, &file))));
     }
 
-    // Saved filters of the traffic: asked for a name, listed, used, renamed, removed, taken back.
+    // Saved filters of the traffic: asked for a name, listed, used, removed.
 
     fn ask_filter_name(&mut self) {
         let traffic = &self.panes.traffic;
         let text = traffic.filter().map_or("", |filter| filter.text()).trim().to_owned();
-        let name = traffic.saved.of_text(&text).map(|saved| saved.name.clone());
-        let ask = Ask::new(
-            Named::Filter(text),
-            name.as_deref().unwrap_or_default(),
-            traffic.saved.names(),
-        );
-        self.push_overlay(Overlay::Ask(ask));
+        let same = traffic.saved.iter().rev().find(|saved| saved.text == text);
+        let name = same.map_or_else(String::new, |saved| saved.name.clone());
+        let taken = traffic.saved.iter().map(|saved| saved.name.clone()).collect();
+        self.push_overlay(Overlay::Ask(Ask::new(Named::Filter(text), &name, taken)));
     }
 
     /// Lists the saved filters.
     pub(super) fn open_filters(&mut self) {
-        let choices = self.panes.traffic.saved.all().iter().rev().map(|saved| {
+        let choices = self.panes.traffic.saved.iter().rev().map(|saved| {
             Choice::new(
                 Ink::line(&saved.name),
                 Ink::line(&saved.text),
@@ -635,53 +628,30 @@ impl App {
         let saved = &mut self.panes.traffic.saved;
         match pick {
             FilterPick::Use(name) => {
-                let Some(text) = saved.named(&name).map(|filter| filter.text.clone()) else {
-                    return;
-                };
+                let Some(found) = saved.iter().find(|saved| saved.name == name) else { return };
+                let text = found.text.clone();
                 self.show(PaneId::Traffic);
                 if let Some(filter) = self.panes.traffic.filter_mut() {
                     filter.set(&text);
                 }
                 return self.remember_filter();
             }
-            FilterPick::AskRename(name) => {
-                let names = saved.names();
-                let ask = Ask::new(Named::Rename(name.clone()), &name, names);
-                return self.push_overlay(Overlay::Ask(ask));
-            }
             FilterPick::Save { name, text } => {
-                let shown = Ink::line(&name);
-                let replaced = saved.save(SavedFilter { name, text });
-                let mut said = ink!("{} {}", if replaced { "replaced" } else { "saved" }, shown);
+                let before = saved.len();
+                saved.retain(|other| other.name != name);
+                let word = if saved.len() < before { "replaced" } else { "saved" };
+                let mut said = ink!("{} {}", word, Ink::line(&name));
+                saved.push(SavedFilter { name, text });
                 said.push(self.spelled("   {filters} lists the saved filters"));
                 self.toast(said, Role::Ok);
             }
-            FilterPick::Rename { from, to } => {
-                saved.rename(&from, &to);
-                self.open_filters();
-            }
             FilterPick::Remove(name) => {
-                if saved.remove(&name) {
-                    let mut said = ink!("removed {}", Ink::line(&name));
-                    said.push(self.spelled("   {undo-filter} brings it back"));
-                    self.toast(said, Role::Ok);
-                }
-                self.open_filters();
-            }
-            FilterPick::Undo => {
-                self.undo_filters();
+                saved.retain(|other| other.name != name);
+                self.toast(ink!("removed {}", Ink::line(&name)), Role::Ok);
                 self.open_filters();
             }
         }
         self.remember();
-    }
-
-    fn undo_filters(&mut self) {
-        if self.panes.traffic.saved.undo() {
-            self.toast(ink!("undone"), Role::Ok);
-        } else {
-            self.toast(ink!("the saved filters were not changed"), Role::Warning);
-        }
     }
 
     // What is opened over the panes.

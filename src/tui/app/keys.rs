@@ -255,7 +255,7 @@ pub(super) fn palette(app: &App) -> Vec<Choice> {
         }
     }
     choices.extend(app.screens.calls.choices());
-    choices.extend(app.panes.traffic.saved.all().iter().map(|saved| {
+    choices.extend(app.panes.traffic.saved.iter().map(|saved| {
         let words = ink!("Use the traffic filter {}", Ink::line(&saved.name));
         Choice::new(words, ink!("filter"), Pick::Filter(FilterPick::Use(saved.name.clone())))
     }));

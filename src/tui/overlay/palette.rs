@@ -71,8 +71,12 @@ impl Palette {
         match action {
             Action::Back | Action::Palette => return Verdict::Close,
             Action::Open => return self.pick(),
-            Action::RenameFilter | Action::RemoveFilter => return self.change(action),
-            Action::UndoFilter => return Verdict::Pick(Pick::Filter(FilterPick::Undo)),
+            Action::RemoveFilter => {
+                let selected = self.list.selected().and_then(|n| self.choices.get(*n));
+                if let Some(Pick::Filter(FilterPick::Use(name))) = selected.map(|one| &one.pick) {
+                    return Verdict::Pick(Pick::Filter(FilterPick::Remove(name.clone())));
+                }
+            }
             Action::QuitNow | Action::Help => return Verdict::Pass,
             action => self.step(action.steps(page).unwrap_or_default(), height),
         }
@@ -95,18 +99,6 @@ impl Palette {
                 Verdict::Stay
             }
         }
-    }
-
-    /// Renames or removes the selected filter.
-    fn change(&self, action: Action) -> Verdict {
-        let selected = self.list.selected().and_then(|n| self.choices.get(*n));
-        let Some(Pick::Filter(FilterPick::Use(name))) = selected.map(|choice| &choice.pick) else {
-            return Verdict::Stay;
-        };
-        Verdict::Pick(Pick::Filter(match action {
-            Action::RenameFilter => FilterPick::AskRename(name.clone()),
-            _ => FilterPick::Remove(name.clone()),
-        }))
     }
 
     pub(super) fn mouse(&mut self, gesture: Gesture, inner: Rect) -> Verdict {
@@ -166,8 +158,6 @@ const LONGEST: usize = 40;
 pub enum Named {
     /// This filter is saved under it; one of that name is replaced.
     Filter(String),
-    /// The saved filter of this name is called so from now on.
-    Rename(String),
     /// Something of the call that is open.
     Call(Line),
 }
@@ -191,7 +181,6 @@ impl Ask {
     pub fn new(named: Named, proposed: &str, taken: Vec<String>) -> Self {
         let (title, note) = match &named {
             Named::Filter(text) => (ink!("save the filter as"), Ink::line(text)),
-            Named::Rename(from) => (ink!("rename {} to", Ink::line(from)), Ink::default()),
             Named::Call(line) => (ink!("{}", line.name()), Ink::default()),
         };
         Self { title, input: TextInput::new(proposed), note, named, taken }
@@ -202,28 +191,15 @@ impl Ask {
         self.input.text().trim().chars().take(longest).collect()
     }
 
-    fn is_taken(&self) -> bool {
-        let name = self.name();
-        self.taken.contains(&name) && self.named != Named::Rename(name)
-    }
-
     pub(super) fn act(&self, action: Action, out: &mut Out) -> Verdict {
         match action {
             Action::Open if self.name().is_empty() => out.warn(ink!("type it first")),
             Action::Open => {
                 let name = self.name();
-                if let Named::Call(line) = self.named {
-                    return Verdict::Pick(Pick::Call(CallPick::Line(line, name)));
-                }
-                return Verdict::Pick(Pick::Filter(match self.named.clone() {
-                    Named::Call(_) => return Verdict::Close,
-                    Named::Filter(text) => FilterPick::Save { name, text },
-                    Named::Rename(_) if self.is_taken() => {
-                        out.warn(ink!("{} exists already", Ink::line(&name)));
-                        return Verdict::Stay;
-                    }
-                    Named::Rename(from) => FilterPick::Rename { from, to: name },
-                }));
+                return Verdict::Pick(match self.named.clone() {
+                    Named::Call(line) => Pick::Call(CallPick::Line(line, name)),
+                    Named::Filter(text) => Pick::Filter(FilterPick::Save { name, text }),
+                });
             }
             Action::Back => return Verdict::Close,
             _ => {}
@@ -236,12 +212,8 @@ impl Ask {
         self.input.render(line, buf, cx.style(Role::Input));
         let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
         pen.at(0, 1).put(&self.note, cx.style(Role::Muted));
-        if self.is_taken() {
-            let text: &'static str = match self.named {
-                Named::Filter(_) => "replaces the one of this name",
-                Named::Rename(_) | Named::Call(_) => "this name is taken",
-            };
-            pen.at(0, 2).put(text, cx.style(Role::Warning));
+        if self.taken.contains(&self.name()) {
+            pen.at(0, 2).put("replaces the one of this name", cx.style(Role::Warning));
         }
         pen.at(0, area.height.saturating_sub(1));
         super::keys(cx, Scope::Ask, &mut pen, |action| match (action, &self.named) {
