@@ -15,7 +15,7 @@ pub use browser::{Browser, ListState, Part, Regions, Split, in_sight};
 pub use doc::{Doc, DocView, changed};
 pub use key_line::KeyLine;
 pub use pen::{Pen, width};
-pub use stream::Stream;
+pub use stream::{Stream, Verdict};
 pub use text_input::{Keep, TextInput};
 
 /// Draws a vertical rule down `area`.

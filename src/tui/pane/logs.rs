@@ -1,7 +1,5 @@
 //! Logs of the host, stderr of the servers, log notifications: levels, search, wrap, follow.
 
-use std::collections::BTreeSet;
-
 use crate::base::LogLevel;
 use crate::base::logs::{LogRecord, LogSource};
 use crate::host::ServerState;
@@ -14,7 +12,7 @@ use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::prefs::Prefs;
 use crate::tui::prelude::*;
-use crate::tui::widget::{Doc, Keep, Pen, Stream, TextInput, filter_line, stream, width};
+use crate::tui::widget::{Doc, Keep, Pen, Stream, Verdict, width};
 
 /// Levels from the least to the most severe, in the order of [`LogLevel`]: with a word and a role.
 const LEVELS: [(LogLevel, &str, Role); 9] = [
@@ -38,19 +36,12 @@ const SEARCH: usize = 500_000;
 #[derive(Default)]
 pub struct LogsPane {
     stream: Stream,
-    input: TextInput,
     /// The least severe level that is shown, as a row of [`LEVELS`].
     least: usize,
     wrap: bool,
     shift: u16,
     /// The line just typed is to be looked for.
     seek: bool,
-    /// What the filter line lets through, what it searches for, and what is wrong with it.
-    typed: String,
-    filter: Filter,
-    needle: String,
-    problem: Option<String>,
-    built_for: Option<(LogLevel, BTreeSet<ServerName>, Filter)>,
 }
 
 /// The word of a level.
@@ -79,6 +70,10 @@ impl LogsPane {
         Rect { y: area.y + 1.min(area.height), height: area.height.saturating_sub(1), ..area }
     }
 
+    fn record<'a>(&self, model: &'a Model) -> Option<&'a Arc<LogRecord>> {
+        model.logs.get(self.stream.selected()?)
+    }
+
     fn turn_level(&mut self, delta: isize, out: &mut Out) {
         self.least = self.least.saturating_add_signed(delta).min(LEVELS.len() - 1);
         out.say(ink!("showing level {} and above", LEVELS[self.least].1));
@@ -87,15 +82,15 @@ impl LogsPane {
 
     /// After typing: stays on a line that matches, or goes to the nearest older one that does.
     fn seek_here(&mut self, ui: Ui<'_>) {
-        let needle = &self.needle;
-        let here = self.stream.selected().and_then(|seq| ui.model.logs.get(seq));
+        let needle = &self.stream.needle;
+        let here = self.record(ui.model);
         if !needle.is_empty() && !here.is_some_and(|record| matches(record, needle)) {
             self.search(-1, ui, &mut Out::default());
         }
     }
 
     fn search(&mut self, delta: isize, ui: Ui<'_>, out: &mut Out) {
-        let needle = &self.needle;
+        let needle = &self.stream.needle;
         let len = self.stream.len();
         if needle.is_empty() || len == 0 {
             return;
@@ -177,7 +172,7 @@ impl LogsPane {
             ink!(
                 "No log lines yet; stderr and log messages of servers and of mcpdeck are shown here"
             )
-        } else if self.filter.is_empty() {
+        } else if self.stream.filter.is_empty() {
             ink!("No log lines of level {} or above", LEVELS[self.least].1)
         } else {
             ink!("No log lines of level {} or above in this filter", LEVELS[self.least].1)
@@ -236,7 +231,7 @@ impl LogsPane {
             draw_text(
                 cx,
                 Piece::of(&record.text, from, offset + part.len()),
-                &self.needle,
+                &self.stream.needle,
                 text_role,
                 &mut pen,
             );
@@ -249,29 +244,17 @@ impl LogsPane {
     }
 
     fn render_head(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        let feed = &cx.model.logs;
-        let mut state = ink!("{}  {}+  ", count(self.stream.len(), "line"), LEVELS[self.least].1);
-        if feed.dropped() > 0 {
-            state.push(ink!("{} dropped  ", feed.dropped()));
-        }
+        let list = &self.stream;
+        let mut state = ink!("{}  {}+  ", count(list.len(), "line"), LEVELS[self.least].1);
         if self.shift > 0 {
             state.push(ink!("+{} cells  ", self.shift));
         }
-        state.push(self.stream.state(cx, feed.end(), Scope::Logs));
-        let role = if self.stream.follow { Role::Muted } else { Role::Warning };
-        let text: (Ink, Role) = match &self.problem {
-            _ if self.input.text().is_empty() => {
-                (ink!("search, since: from: to: server:"), Role::Faint)
-            }
-            None => (Ink::line(self.input.text()), Role::Text),
-            Some(problem) => {
-                (ink!("{}   {}", Ink::line(self.input.text()), Ink::line(problem)), Role::Error)
-            }
-        };
-        let typed = filter_line(cx, &self.input, text, &[(state, role)], (area, buf));
-        if let Some(problem) = self.problem.as_ref().filter(|_| self.input.editing) {
+        let hint = "search, since: from: to: server:";
+        let feed = (&cx.model.logs, Scope::Logs);
+        let typed = list.render_head(cx, hint, feed, (Ink::default(), state), (area, buf));
+        if let Some(problem) = &list.problem {
             let mut pen = Pen::new(buf, typed).ellipsis(cx.glyphs.ellipsis);
-            pen.column(width(&Ink::line(self.input.text())) + 3);
+            pen.column(width(&Ink::line(list.input.text())) + 3);
             pen.put(Ink::line(problem), cx.style(Role::Error));
         }
     }
@@ -314,59 +297,37 @@ impl Pane for LogsPane {
     }
 
     fn rewound(&mut self) {
-        self.built_for = None;
+        self.stream.reset();
     }
 
     fn sync(&mut self, ui: Ui<'_>) {
-        if self.typed != self.input.text() {
-            self.typed = self.input.text().to_owned();
-            match Filter::of_logs(&self.typed, &zoned(ui.model.now)) {
-                Ok((filter, needle)) => {
-                    (self.filter, self.needle, self.problem) = (filter, needle, None);
-                }
-                // The last good filter stays while the next one is typed.
-                Err(problem) => self.problem = Some(problem),
-            }
-        }
-        let key = (LEVELS[self.least].0, ui.model.narrowed(), self.filter.clone());
-        if self.built_for.as_ref() != Some(&key) {
-            self.stream.reset();
-            self.built_for = Some(key.clone());
-        }
-        let (level, narrowed, filter) = key;
-        let filtered = level > LogLevel::Trace || !narrowed.is_empty() || !filter.is_empty();
-        let mut judge = |_: u64, record: &LogRecord| {
-            let passes = {
-                let of = record.server.as_ref();
-                let here = narrowed.is_empty() || of.is_some_and(|of| narrowed.contains(of));
-                record.level >= level && here && filter.passes_line(record)
-            };
-            if passes { stream::Verdict::Row } else { stream::Verdict::Out }
+        let now = zoned(ui.model.now);
+        self.stream.read(ui.model, self.least, |typed| Filter::of_logs(typed, &now));
+        let level = LEVELS[self.least].0;
+        let judge = |filter: &Filter, _: u64, record: &LogRecord| {
+            let passes = record.level >= level && filter.passes_line(record);
+            if passes { Verdict::Row } else { Verdict::Out }
         };
-        let wanted: Option<stream::Judge<'_, LogRecord>> =
-            if filtered { Some(&mut judge) } else { None };
         let height = usize::from(Self::list(ui.area).height);
-        if self.stream.sync(&ui.model.logs, wanted, height) {
-            ui.model.wake_soon();
-        }
+        let feed = (ui.model, &ui.model.logs);
+        self.stream.update(
+            feed,
+            level > LogLevel::Trace,
+            |line| line.server.as_ref(),
+            judge,
+            height,
+        );
         if std::mem::take(&mut self.seek) {
             self.seek_here(ui);
         }
     }
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
-        if self.input.editing {
-            return true;
-        }
         let height = usize::from(Self::list(ui.area).height);
-        if self.stream.act(action, height, ui.model.logs.end()) {
+        if self.stream.input.editing || self.stream.act(action, height, ui.model.logs.end()) {
             return true;
         }
         match action {
-            Action::Filter => self.input.begin(),
-            Action::Back | Action::ClearFilter if !self.input.text().is_empty() => {
-                self.input.set("");
-            }
             Action::SearchNext => self.search(1, ui, out),
             Action::SearchPrevious => self.search(-1, ui, out),
             Action::LevelUp => self.turn_level(1, out),
@@ -380,16 +341,14 @@ impl Pane for LogsPane {
             Action::Left => self.shift = self.shift.saturating_sub(SIDEWAYS),
             Action::Right => self.shift = self.shift.saturating_add(SIDEWAYS).min(16_384),
             Action::Copy => {
-                let seq = self.stream.selected();
-                if let Some(record) = seq.and_then(|seq| ui.model.logs.get(seq)) {
+                if let Some(record) = self.record(ui.model) {
                     out.copy(record.text.as_str().to_owned());
                 }
             }
             Action::CopyAll => out.copy(self.text_of(ui.model)),
             Action::Save => out.save("mcpdeck-logs.txt", self.text_of(ui.model)),
             Action::Open => {
-                let seq = self.stream.selected();
-                if let Some(record) = seq.and_then(|seq| ui.model.logs.get(seq)) {
+                if let Some(record) = self.record(ui.model) {
                     let reader = Reader::new(ink!("log line"), detail(record, ui.area.width));
                     out.overlay = Some(Overlay::Reader(reader));
                 }
@@ -402,7 +361,7 @@ impl Pane for LogsPane {
     fn availability(&self, action: Action, _: &Model) -> Option<Availability> {
         Some(match action {
             Action::SearchNext | Action::SearchPrevious => {
-                when(!self.needle.is_empty(), "search with {filter} first")
+                when(!self.stream.needle.is_empty(), "search with {filter} first")
             }
             Action::Open | Action::Copy | Action::CopyAll | Action::Save => {
                 when(!self.stream.is_empty(), "there are no log lines")
@@ -412,11 +371,7 @@ impl Pane for LogsPane {
     }
 
     fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, _: &mut Out) {
-        let list = Self::list(ui.area);
-        self.stream.mouse(gesture, list);
-        if matches!(gesture, Gesture::Click(at) if !list.contains(at)) {
-            self.input.begin();
-        }
+        self.stream.mouse(gesture, Rect { height: 1, ..ui.area }, Self::list(ui.area));
     }
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
@@ -451,11 +406,11 @@ impl Pane for LogsPane {
     }
 
     fn end_typing(&mut self, keep: Keep) {
-        self.input.end(keep);
+        self.stream.input.end(keep);
         self.seek = keep == Keep::Yes;
     }
 
-    filtered_by!(input);
+    filtered_by!(stream.input);
 }
 
 fn skip(text: &str, cells: u16) -> usize {

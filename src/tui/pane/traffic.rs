@@ -1,7 +1,5 @@
 //! Every message of every server: filter language, follow and freeze, pairs, operations, export.
 
-use std::collections::BTreeSet;
-
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use crate::tui::filter::{Filter, completions};
 use crate::tui::glyph::Glyphs;
@@ -10,7 +8,7 @@ use crate::tui::model::{Model, zoned};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prefs::{Prefs, SavedFilter};
 use crate::tui::prelude::*;
-use crate::tui::widget::{Part, Regions, Split, Stream, TextInput, stream};
+use crate::tui::widget::{Part, Regions, Split, Stream, Verdict};
 
 mod detail;
 mod row;
@@ -23,11 +21,6 @@ const EXPORT: usize = 100_000;
 #[derive(Default)]
 pub struct TrafficPane {
     stream: Stream,
-    input: TextInput,
-    filter: Filter,
-    problem: Option<String>,
-    /// What the index was built for: filter text and servers.
-    built_for: Option<(String, BTreeSet<ServerName>)>,
     /// The saved filters.
     pub saved: Vec<SavedFilter>,
     split: Split,
@@ -50,17 +43,6 @@ impl TrafficPane {
 
     fn regions(&self, area: Rect) -> Regions {
         self.split.regions(area, (area.width * 3 / 5).min(area.width.saturating_sub(36)))
-    }
-
-    fn apply_filter(&mut self, model: &Model) {
-        match Filter::parse(self.input.text(), &zoned(model.now)) {
-            Ok(filter) => {
-                self.filter = filter;
-                self.problem = None;
-            }
-            // The last good filter stays while the next one is typed.
-            Err(problem) => self.problem = Some(problem),
-        }
     }
 
     fn record<'a>(&self, model: &'a Model) -> Option<&'a Arc<TrafficRecord>> {
@@ -91,12 +73,11 @@ impl TrafficPane {
 
     fn complete(&mut self, model: &Model) {
         let servers = model.view.servers.keys().map(ServerName::as_str);
-        if let Some(best) = completions(self.input.text(), servers).first() {
-            let text = self.input.text();
+        if let Some(best) = completions(self.stream.input.text(), servers).first() {
+            let text = self.stream.input.text();
             let word = text.rsplit(char::is_whitespace).next().unwrap_or_default().len();
             let completed = format!("{}{best}", &text[..text.len() - word]);
-            self.input.set(&completed);
-            self.apply_filter(model);
+            self.stream.input.set(&completed);
         }
     }
 
@@ -226,7 +207,8 @@ impl Pane for TrafficPane {
     }
 
     fn rewound(&mut self) {
-        self.built_for = None;
+        self.stream.reset();
+        self.groups.reset();
         self.marked.clear();
     }
 
@@ -234,45 +216,33 @@ impl Pane for TrafficPane {
         if self.waterfall.on {
             return self.waterfall.sync(ui);
         }
-        self.apply_filter(ui.model);
         let regions = self.regions(ui.area);
-        let key = (self.input.text().to_owned(), ui.model.narrowed());
-        if self.problem.is_none() && self.built_for.as_ref() != Some(&key) {
-            self.stream.reset();
+        let now = zoned(ui.model.now);
+        let parse = |typed: &str| Ok((Filter::parse(typed, &now)?, String::new()));
+        if self.stream.read(ui.model, 0, parse) {
             self.groups.reset();
-            self.built_for = Some(key);
         }
-        let narrowed = ui.model.narrowed();
-        let (filter, groups, first) = (&self.filter, &mut self.groups, ui.model.traffic.first());
-        let filtered = !narrowed.is_empty() || groups.on || !filter.is_empty();
-        let mut judge = |seq: u64, record: &TrafficRecord| {
-            let here = narrowed.is_empty() || narrowed.contains(&record.server);
-            if here && filter.passes(record) {
-                groups.judge(first, seq, record)
-            } else {
-                stream::Verdict::Out
-            }
+        let (groups, first) = (&mut self.groups, ui.model.traffic.first());
+        let (grouped, height) = (groups.on, usize::from(regions.list.height));
+        let judge = |filter: &Filter, seq: u64, record: &TrafficRecord| {
+            if filter.passes(record) { groups.judge(first, seq, record) } else { Verdict::Out }
         };
-        let wanted: Option<stream::Judge<'_, TrafficRecord>> =
-            if filtered { Some(&mut judge) } else { None };
-        let height = usize::from(regions.list.height);
-        if self.stream.sync(&ui.model.traffic, wanted, height) {
-            ui.model.wake_soon();
-        }
+        let feed = (ui.model, &ui.model.traffic);
+        self.stream.update(feed, grouped, |record| Some(&record.server), judge, height);
         self.sync_detail(ui, regions.detail);
     }
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
         if action == Action::Waterfall {
             self.waterfall.on = !self.waterfall.on;
-            self.input.editing = false;
+            self.stream.input.editing = false;
             return true;
         }
         if self.waterfall.on {
             return self.act_in_waterfall(action, ui, out);
         }
         let regions = self.regions(ui.area);
-        if self.input.editing {
+        if self.stream.input.editing {
             if action == Action::Down {
                 self.complete(ui.model);
             }
@@ -291,8 +261,9 @@ impl Pane for TrafficPane {
             }
         }
         let height = usize::from(regions.list.height);
-        if self.stream.act(action, height, ui.model.traffic.end()) {
-            return true;
+        if action == Action::Filter {
+            // What is typed is seen above the list.
+            self.split.close();
         }
         match action {
             Action::Right if self.split.part == Part::List && self.fold(ui.model, Some(true)) => {}
@@ -303,14 +274,7 @@ impl Pane for TrafficPane {
                 self.stream.follow = false;
             }
             action if self.split.act(action) => {}
-            Action::Back | Action::ClearFilter if !self.input.text().is_empty() => {
-                self.input.set("");
-            }
-            Action::Filter => {
-                self.input.begin();
-                // What is typed is seen above the list.
-                self.split.close();
-            }
+            action if self.stream.act(action, height, ui.model.traffic.end()) => {}
             action => return self.act_on_record(action, ui, out, height),
         }
         true
@@ -343,7 +307,7 @@ impl Pane for TrafficPane {
                 "the message has no request or response that belongs to it",
             ),
             Action::SaveFilter => when(
-                !self.input.text().trim().is_empty() && self.problem.is_none(),
+                !self.stream.input.text().trim().is_empty() && self.stream.problem.is_none(),
                 "there is no filter; {filter} starts one",
             ),
             Action::Filters => when(
@@ -367,9 +331,7 @@ impl Pane for TrafficPane {
             }
             self.split.part = Part::Detail;
             self.detail.click(usize::from(at.y - area.y), height);
-        } else if matches!(gesture, Gesture::Click(_)) && regions.head.contains(at) {
-            self.input.begin();
-        } else if self.stream.mouse(gesture, regions.list) {
+        } else if self.stream.mouse(gesture, regions.head, regions.list) {
             self.split.part = Part::List;
             if matches!(gesture, Gesture::DoubleClick(_)) {
                 self.act(Action::Open, ui, out);
@@ -396,7 +358,7 @@ impl Pane for TrafficPane {
         self.split.focus_next(ui.area)
     }
 
-    filtered_by!(input);
+    filtered_by!(stream.input);
 }
 
 /// Whether an action is one of the list of messages alone.

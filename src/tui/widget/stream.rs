@@ -3,14 +3,15 @@
 //! never scans more than a budget per update.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
+use crate::tui::filter::Filter;
 use crate::tui::keymap::Scope;
-use crate::tui::model::Feed;
+use crate::tui::model::{Feed, Model};
 use crate::tui::pane::{Cx, Gesture};
 use crate::tui::prelude::*;
-use crate::tui::widget::ListState;
 use crate::tui::widget::browser::Rows;
+use crate::tui::widget::{ListState, TextInput, filter_line};
 
 /// Records looked at per update while an index is built.
 pub const BUDGET: u64 = 50_000;
@@ -22,6 +23,17 @@ pub struct Stream {
     pub list: ListState<u64>,
     /// Whether the end is followed.
     pub follow: bool,
+    /// The filter line.
+    pub input: TextInput,
+    /// The last filter that was understood.
+    pub filter: Filter,
+    /// What is searched beside it.
+    pub needle: String,
+    /// What is wrong with the line.
+    pub problem: Option<String>,
+    typed: String,
+    /// Servers and least level of the rows.
+    built_for: (BTreeSet<ServerName>, usize),
     index: Index,
     /// Rows handed out for drawing, ever: what tests count.
     pub touched: Cell<u64>,
@@ -32,6 +44,12 @@ impl Default for Stream {
         Self {
             list: ListState::default(),
             follow: true,
+            input: TextInput::default(),
+            filter: Filter::default(),
+            needle: String::new(),
+            problem: None,
+            typed: String::new(),
+            built_for: Default::default(),
             index: Index::default(),
             touched: Cell::new(0),
         }
@@ -120,6 +138,57 @@ impl Stream {
     /// The filter changed: what matched so far is worth nothing.
     pub fn reset(&mut self) {
         self.index.reset();
+    }
+
+    /// Reads the line when it is another; the last good filter stays while the next one is typed.
+    /// With another filter, other servers or another level all rows are looked at again; gives
+    /// whether that is so.
+    pub fn read(
+        &mut self,
+        model: &Model,
+        level: usize,
+        parse: impl FnOnce(&str) -> Result<(Filter, String), String>,
+    ) -> bool {
+        let built_for = (model.narrowed(), level);
+        let mut is_other = self.built_for != built_for;
+        self.built_for = built_for;
+        if self.typed != self.input.text() {
+            self.input.text().clone_into(&mut self.typed);
+            match parse(&self.typed) {
+                Ok((filter, needle)) => {
+                    is_other |= filter != self.filter;
+                    (self.filter, self.needle, self.problem) = (filter, needle, None);
+                }
+                Err(problem) => self.problem = Some(problem),
+            }
+        }
+        if is_other {
+            self.reset();
+        }
+        is_other
+    }
+
+    /// Brings the rows up to date: records of the servers in view that `judge` lets through, or all
+    /// when nothing is narrowed and `judges` is false.
+    pub fn update<T>(
+        &mut self,
+        (model, feed): (&Model, &Feed<T>),
+        judges: bool,
+        of: fn(&T) -> Option<&ServerName>,
+        mut judge: impl FnMut(&Filter, u64, &T) -> Verdict,
+        height: usize,
+    ) {
+        let (filter, narrowed) = (self.filter.clone(), self.built_for.0.clone());
+        let is_all = !judges && narrowed.is_empty() && filter.is_empty();
+        let mut judge = |seq: u64, record: &T| {
+            let here =
+                narrowed.is_empty() || of(record).is_some_and(|server| narrowed.contains(server));
+            if here { judge(&filter, seq, record) } else { Verdict::Out }
+        };
+        let judge: Option<Judge<'_, T>> = if is_all { None } else { Some(&mut judge) };
+        if self.sync(feed, judge, height) {
+            model.wake_soon();
+        }
     }
 
     /// Brings the index up to date within the budget; gives whether more is to be looked at in the
@@ -213,7 +282,8 @@ impl Stream {
         })
     }
 
-    /// Moves, follows, freezes; gives whether the action was one of these.
+    /// Moves, follows, pauses, begins and clears the filter; gives whether the action was one of
+    /// these.
     pub fn act(&mut self, action: Action, height: usize, feed_end: u64) -> bool {
         if let Some(delta) = action.steps(height.max(2) as isize - 1) {
             self.step(delta, height);
@@ -222,6 +292,10 @@ impl Stream {
         }
         let frozen = &mut self.index.frozen;
         match action {
+            Action::Filter => self.input.begin(),
+            Action::Back | Action::ClearFilter if !self.input.text().is_empty() => {
+                self.input.set("");
+            }
             Action::Follow => {
                 self.follow = !self.follow;
                 frozen.take_if(|_| self.follow);
@@ -245,9 +319,13 @@ impl Stream {
         self.list.sync(&self.index, height);
     }
 
-    /// Follows the wheel and clicks on the rows in an area; gives whether a row was clicked. A click
-    /// and going up stop following.
-    pub fn mouse(&mut self, gesture: Gesture, area: Rect) -> bool {
+    /// Follows the wheel and clicks on the rows in an area and on the filter line above; gives
+    /// whether a row was clicked. A click and going up stop following.
+    pub fn mouse(&mut self, gesture: Gesture, head: Rect, area: Rect) -> bool {
+        if matches!(gesture, Gesture::Click(at) if head.contains(at)) {
+            self.input.begin();
+            return false;
+        }
         let clicked = self.list.mouse(gesture, &self.index, area);
         let goes_up = matches!(gesture, Gesture::Scroll { delta, .. } if delta <= 0);
         self.follow &= !clicked && !goes_up;
@@ -270,6 +348,30 @@ impl Stream {
                 ink!("not following, {}", cx.spelled(&[scope], "{follow} follows "))
             }
         }
+    }
+
+    /// Draws the filter line with the state of the list at its right: `first`, then `state`, what
+    /// was dropped, and whether the list follows. Gives where the filter is typed.
+    pub fn render_head<T>(
+        &self,
+        cx: &Cx<'_>,
+        hint: &'static str,
+        (feed, scope): (&Feed<T>, Scope),
+        (first, mut state): (Ink, Ink),
+        (area, buf): (Rect, &mut Buffer),
+    ) -> Rect {
+        if feed.dropped() > 0 {
+            state.push(ink!("{} dropped  ", feed.dropped()));
+        }
+        state.push(self.state(cx, feed.end(), scope));
+        let role = if self.follow { Role::Muted } else { Role::Warning };
+        let text = match (self.input.text(), &self.problem) {
+            ("", _) if self.input.editing => (Ink::default(), Role::Faint),
+            ("", _) => (ink!("{}", hint), Role::Faint),
+            (text, None) => (Ink::line(text), Role::Text),
+            (text, Some(_)) => (Ink::line(text), Role::Error),
+        };
+        filter_line(cx, &self.input, text, &[(first, Role::Muted), (state, role)], (area, buf))
     }
 }
 

@@ -9,8 +9,7 @@ use crate::tui::model::Model;
 use crate::tui::pane::Cx;
 use crate::tui::pane::traffic::{TrafficPane, direction_sign};
 use crate::tui::prelude::*;
-use crate::tui::widget::stream::Verdict;
-use crate::tui::widget::{Part, Pen, Regions, filter_line, scroll_bar, width};
+use crate::tui::widget::{Part, Pen, Regions, Verdict, scroll_bar, width};
 
 const TIME: u16 = 12;
 const SIZE: u16 = 7;
@@ -26,7 +25,7 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &Regions, buf: &m
     let columns = Columns::fit(list.width, longest.filter(|_| many).unwrap_or(0));
     let mut pen = Pen::new(buf, regions.columns).ellipsis(cx.glyphs.ellipsis);
     let faint = cx.style(Role::Faint);
-    if let Some(problem) = &pane.problem {
+    if let Some(problem) = &pane.stream.problem {
         pen.skip(2).put(Ink::line(problem), cx.style(Role::Error));
     } else {
         pen.skip(2).left("time", columns.time, faint).skip(3);
@@ -176,7 +175,6 @@ impl TrafficPane {
         if area.is_empty() {
             return;
         }
-        let feed = &cx.model.traffic;
         let mut state = Ink::default();
         if self.groups.on {
             state.push("by operation  ");
@@ -184,24 +182,10 @@ impl TrafficPane {
         if !self.marked.is_empty() {
             state.push(ink!("{} marked  ", self.marked.len()));
         }
-        if feed.dropped() > 0 {
-            state.push(ink!("{} dropped  ", feed.dropped()));
-        }
-        state.push(self.stream.state(cx, feed.end(), Scope::Traffic));
+        let feed = &cx.model.traffic;
         let count = ink!("{} of {}  ", self.stream.len(), feed.len());
-        let role = if self.stream.follow { Role::Muted } else { Role::Warning };
-        let text: Ink = if self.input.text().is_empty() && !self.input.editing {
-            ink!("server: tool: method: kind: status: duration:> size:> or text")
-        } else {
-            Ink::line(self.input.text())
-        };
-        let text_role = match (&self.problem, self.input.text().is_empty()) {
-            (Some(_), _) => Role::Error,
-            (None, true) => Role::Faint,
-            (None, false) => Role::Text,
-        };
-        let right = [(count, Role::Muted), (state, role)];
-        filter_line(cx, &self.input, (text, text_role), &right, (area, buf));
+        let hint = "server: tool: method: kind: status: duration:> size:> or text";
+        self.stream.render_head(cx, hint, (feed, Scope::Traffic), (count, state), (area, buf));
     }
 }
 
