@@ -77,7 +77,6 @@ mod session;
 mod signal;
 mod state;
 pub mod theme;
-mod toml_place;
 pub mod user_command;
 pub mod widget;
 

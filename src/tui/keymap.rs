@@ -1,12 +1,14 @@
 //! The one table of key bindings: it drives dispatch, footer, help, palette, `--keys` and README.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use crossterm::event::{KeyEvent, KeyModifiers};
+use toml::Spanned;
 
 use crate::tui::chord::Chord;
 use crate::tui::prelude::*;
-use crate::tui::toml_place;
+use crate::tui::theme::line_at;
 use crate::tui::user_command::UserCommand;
 
 mod table;
@@ -94,27 +96,6 @@ impl Scope {
     pub fn is_pane(self) -> bool {
         (Self::Servers..=Self::Config).contains(&self)
     }
-
-    /// The kind of screen it belongs to.
-    const fn screen(self) -> Screen {
-        match self {
-            Self::Call | Self::Form | Self::FormLine | Self::Result | Self::Entry | Self::Chat => {
-                Screen::Call
-            }
-            Self::Answer | Self::AnswerSampling | Self::AnswerElicitation | Self::AnswerReading => {
-                Screen::Answer
-            }
-            _ => Screen::Panes,
-        }
-    }
-}
-
-/// Kinds of screens; each has actions of its own.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Screen {
-    Panes,
-    Call,
-    Answer,
 }
 
 /// One row of the table.
@@ -164,56 +145,30 @@ impl Keymap {
     /// # Errors
     /// A sentence that says what is wrong; nothing of the file is used then.
     pub fn with_user(text: &str) -> Result<Self, String> {
-        let wrong = |line: usize, what: String| format!("keymap.toml:{line}: {what}");
-        let file: toml::Table = toml::from_str(text)
-            .map_err(|e| wrong(toml_place::of_error(text, &e), e.message().to_owned()))?;
+        type Entries = BTreeMap<Spanned<String>, toml::Value>;
+        let wrong = |at: Range<usize>, what: &str| {
+            format!("keymap.toml:{}: {what}", line_at(text, at.start))
+        };
+        let file: BTreeMap<Spanned<String>, Entries> =
+            toml::from_str(text).map_err(|e| wrong(e.span().unwrap_or_default(), e.message()))?;
         let mut keymap = Self::builtin();
-        let mut commands = BTreeMap::new();
-        for (scope_name, entries) in file {
-            let unread = |e: toml::de::Error| {
-                wrong(toml_place::of_key(text, &scope_name, None), e.message().to_owned())
-            };
-            if scope_name == "commands" {
-                commands = entries.try_into::<BTreeMap<String, toml::Value>>().map_err(unread)?;
+        let mut commands = Entries::new();
+        for (table, entries) in file {
+            let name = table.get_ref().as_str();
+            if name == "commands" {
+                commands = entries;
                 continue;
             }
-            let entries: BTreeMap<String, String> = entries.try_into().map_err(unread)?;
-            let scope = Scope::by_name(&scope_name).ok_or_else(|| {
-                let line = toml_place::of_key(text, &scope_name, None);
-                wrong(line, format!("there is no scope `{scope_name}`"))
-            })?;
-            for (key, id) in entries {
-                let line = || toml_place::of_key(text, &scope_name, Some(&key));
-                let chord: Chord = key.parse().map_err(|e: String| wrong(line(), e))?;
-                let row = match id.as_str() {
-                    "none" => None,
-                    id => Some(Self::can_bind(scope, id).ok_or_else(|| {
-                        wrong(line(), format!("there is no action `{id}` in `{scope_name}`"))
-                    })?),
-                };
-                keymap.rebind(scope, chord, row);
+            let scope = Scope::by_name(name)
+                .ok_or_else(|| wrong(table.span(), &format!("there is no scope `{name}`")))?;
+            for (key, value) in entries {
+                let bound = keymap.bind(scope, key.get_ref(), &value);
+                bound.map_err(|what| wrong(key.span(), &what))?;
             }
         }
         for (name, entry) in commands {
-            let line = |key| toml_place::of_key(text, &format!("commands.{name}"), key);
-            let command: UserCommand = entry
-                .try_into()
-                .map_err(|e: toml::de::Error| wrong(line(None), e.message().into()))?;
-            let command = UserCommand { name: name.clone(), ..command };
-            let chord = command.key.parse().map_err(|e| wrong(line(Some("key")), e))?;
-            let scope = Scope::by_name(&command.scope)
-                .filter(|scope| scope.is_pane() || matches!(scope, Scope::Global | Scope::List));
-            let scope = scope.ok_or_else(|| {
-                let what = format!(
-                    "a command is bound in `global`, `list` or a pane, not in `{}`",
-                    command.scope
-                );
-                wrong(line(Some("scope")), what)
-            })?;
-            let number = u8::try_from(keymap.commands.len())
-                .map_err(|_| wrong(line(None), "more than 256 commands".to_owned()))?;
-            keymap.rebind(scope, chord, Some(Action::User(number)));
-            keymap.commands.push(command);
+            let added = keymap.add_command(name.get_ref(), entry);
+            added.map_err(|what| wrong(name.span(), &what))?;
         }
         Ok(keymap)
     }
@@ -238,17 +193,28 @@ impl Keymap {
         }
     }
 
-    /// The action of this name, when it means something in a scope: what is bound on one kind of
-    /// screen means nothing on another.
-    fn can_bind(scope: Scope, id: &str) -> Option<Action> {
-        let action = Action::by_id(id)?;
-        let bound = BINDINGS.iter().filter(|row| row.action == action);
-        let mut bound = bound.flat_map(|row| row.scopes).peekable();
-        let fits = match bound.peek() {
-            None => scope.screen() == Screen::Panes,
-            Some(_) => bound.any(|other| other.screen() == scope.screen()),
-        };
-        fits.then_some(action)
+    fn bind(&mut self, scope: Scope, key: &str, value: &toml::Value) -> Result<(), String> {
+        let id = value.as_str().unwrap_or_default();
+        let action = Action::by_id(id);
+        if action.is_none() && id != "none" {
+            return Err(format!("there is no action `{id}`"));
+        }
+        self.rebind(scope, key.parse()?, action);
+        Ok(())
+    }
+
+    fn add_command(&mut self, name: &str, entry: toml::Value) -> Result<(), String> {
+        let command: UserCommand = entry.try_into().map_err(|e| e.message().to_owned())?;
+        let scope = Scope::by_name(&command.scope)
+            .filter(|scope| scope.is_pane() || matches!(scope, Scope::Global | Scope::List));
+        let scope = scope.ok_or_else(|| {
+            let wanted = "a command is bound in `global`, `list` or a pane";
+            format!("{wanted}, not in `{}`", command.scope)
+        })?;
+        let number = u8::try_from(self.commands.len()).map_err(|_| "more than 256 commands")?;
+        self.rebind(scope, command.key.parse()?, Some(Action::User(number)));
+        self.commands.push(UserCommand { name: name.to_owned(), ..command });
+        Ok(())
     }
 
     fn rebind(&mut self, scope: Scope, chord: Chord, wanted: Option<Action>) {
@@ -288,20 +254,25 @@ impl Keymap {
     /// Rows of the dashboard that hold in these scopes, innermost first; a chord taken by an inner
     /// scope is left out of an outer one, so that what is shown is what works.
     pub fn rows(&self, scopes: &[Scope]) -> Vec<Row> {
-        let mut rows = Vec::new();
-        for scope in scopes {
-            for listed in self.listed.iter().filter(|row| row.scope == *scope) {
-                let works = |chord: &Chord| {
-                    let first = scopes.iter().find(|s| self.meanings.contains_key(&(**s, *chord)));
-                    first == Some(scope)
-                };
-                let chords: Vec<Chord> = listed.chords.iter().copied().filter(works).collect();
-                if !chords.is_empty() {
-                    rows.push(Row { chords, ..listed.clone() });
-                }
-            }
-        }
-        rows
+        self.working(scopes, |_| true).collect()
+    }
+
+    fn working<'a>(
+        &'a self,
+        scopes: &'a [Scope],
+        wanted: impl Fn(&Row) -> bool + Copy,
+    ) -> impl Iterator<Item = Row> {
+        let of = move |scope: &'a Scope| {
+            self.listed.iter().filter(move |row| row.scope == *scope && wanted(row))
+        };
+        scopes.iter().flat_map(of).filter_map(|row| {
+            let works = |chord: &&Chord| {
+                let first = scopes.iter().find(|s| self.meanings.contains_key(&(**s, **chord)));
+                first == Some(&row.scope)
+            };
+            let chords: Vec<Chord> = row.chords.iter().filter(works).copied().collect();
+            (!chords.is_empty()).then(|| Row { chords, ..row.clone() })
+        })
     }
 
     /// Where an action of the dashboard is bound, outermost first.
@@ -381,14 +352,8 @@ impl Keymap {
     /// Chords of the named action that work in these scopes, of the innermost that has any; empty
     /// when it lost all of them, `None` when there is no such action.
     fn chords(&self, scopes: &[Scope], name: &str) -> Option<Vec<Chord>> {
-        let named = || self.listed.iter().filter(|row| row.action.id() == name);
-        let rows = scopes.iter().flat_map(|scope| named().filter(move |row| row.scope == *scope));
-        let working = |row: &Row| -> Vec<Chord> {
-            let works = |chord: &Chord| self.action(scopes, *chord) == Some(row.action);
-            row.chords.iter().copied().filter(works).collect()
-        };
-        let found = rows.map(working).find(|chords| !chords.is_empty());
-        found.or_else(|| Action::by_id(name).map(|_| Vec::new()))
+        let found = self.working(scopes, |row| row.action.id() == name).next();
+        found.map(|row| row.chords).or_else(|| Action::by_id(name).map(|_| Vec::new()))
     }
 }
 
@@ -461,15 +426,6 @@ mod tests {
         assert_eq!(keymap.labels(&[Scope::Call])[0], ("f9".to_owned(), "call", Action::Send));
         let help: Vec<_> = keymap.sentences(Scope::Result).collect();
         assert!(help.contains(&("R  .".to_owned(), Action::Again.help())), "{help:?}");
-    }
-
-    #[test]
-    fn names_of_one_screen_are_unknown_on_another() {
-        for text in
-            ["[answer]\nf9 = \"compare\"", "[tools]\nf9 = \"send\"", "[form]\nf9 = \"quit\""]
-        {
-            assert!(Keymap::with_user(text).unwrap_err().contains("there is no action"), "{text}");
-        }
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use ratatui::style::{Color, Modifier, Style};
 use serde::Deserialize;
+use toml::Spanned;
 
 use crate::host::ServerState;
-use crate::tui::toml_place;
 
 named! {
     /// What is drawn, for a theme to colour.
@@ -103,7 +103,7 @@ struct ThemeConfig {
     #[serde(default)]
     palette: BTreeMap<String, String>,
     #[serde(default)]
-    roles: BTreeMap<String, RoleConfig>,
+    roles: BTreeMap<Spanned<String>, RoleConfig>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -132,60 +132,50 @@ impl Theme {
     /// # Errors
     /// A sentence that says what is wrong with it and where.
     pub fn load(name: &str, sources: &[(String, String)]) -> Result<Self, String> {
-        let mut chain = Vec::new();
-        let mut texts = Vec::new();
+        let mut chain: Vec<(String, &str, ThemeConfig)> = Vec::new();
         let mut next = Some(name.to_owned());
         while let Some(current) = next.take() {
-            if chain.iter().any(|(seen, _): &(String, ThemeConfig)| *seen == current) {
+            if chain.iter().any(|(seen, ..)| *seen == current) {
                 return Err(format!("theme `{name}` inherits from itself"));
             }
-            let text = sources
-                .iter()
-                .find(|(key, _)| *key == current)
-                .map(|(_, text)| text.as_str())
-                .or_else(|| SHIPPED.iter().find(|(key, _)| *key == current).map(|(_, t)| *t))
+            let own = sources.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+            let (_, text) = own
+                .chain(SHIPPED.iter().copied())
+                .find(|(name, _)| *name == current)
                 .ok_or_else(|| format!("there is no theme `{current}`"))?;
             let config: ThemeConfig = toml::from_str(text).map_err(|e| {
-                let line = toml_place::of_error(text, &e);
+                let line = line_at(text, e.span().unwrap_or_default().start);
                 format!("theme `{current}`, line {line}: {}", e.message())
             })?;
-            let parent = config.inherits.clone();
-            chain.push((current, config));
-            texts.push(text);
-            next = parent;
+            next.clone_from(&config.inherits);
+            chain.push((current, text, config));
         }
         let mut theme = Self { name: name.to_owned(), styles: [Style::new(); Role::ALL.len()] };
         let mut palette = BTreeMap::new();
-        for ((current, config), text) in chain.iter().zip(&texts).rev() {
-            palette.extend(config.palette.clone());
-            theme.adopt(config, &palette).map_err(|(role, e)| {
-                let line = toml_place::of_key(text, "roles", Some(&role));
-                format!("theme `{current}`, line {line}: {e}")
-            })?;
+        for (current, text, config) in chain.into_iter().rev() {
+            palette.extend(config.palette);
+            for (key, role) in config.roles {
+                theme.adopt(key.get_ref(), role, &palette).map_err(|what| {
+                    format!("theme `{current}`, line {}: {what}", line_at(text, key.span().start))
+                })?;
+            }
         }
         Ok(theme)
     }
 
-    /// Takes the styles of `config` over; what is wrong comes with the role it is wrong of.
     fn adopt(
         &mut self,
-        config: &ThemeConfig,
+        name: &str,
+        config: RoleConfig,
         palette: &BTreeMap<String, String>,
-    ) -> Result<(), (String, String)> {
-        for (key, value) in &config.roles {
-            let role = Role::ALL
-                .into_iter()
-                .find(|role| role.name() == key)
-                .ok_or_else(|| (key.clone(), format!("there is no role `{key}`")))?;
-            let spec = match value {
-                RoleConfig::Foreground(fg) => {
-                    StyleConfig { fg: Some(fg.clone()), ..StyleConfig::default() }
-                }
-                RoleConfig::Full(full) => full.clone(),
-            };
-            let style = resolve(&spec, palette).map_err(|e| (key.clone(), e))?;
-            self.styles[role as usize] = style;
-        }
+    ) -> Result<(), String> {
+        let role = Role::ALL.into_iter().find(|role| role.name() == name);
+        let role = role.ok_or_else(|| format!("there is no role `{name}`"))?;
+        let config = match config {
+            RoleConfig::Foreground(fg) => StyleConfig { fg: Some(fg), ..StyleConfig::default() },
+            RoleConfig::Full(full) => full,
+        };
+        self.styles[role as usize] = resolve(&config, palette)?;
         Ok(())
     }
 
@@ -238,6 +228,11 @@ fn resolve(spec: &StyleConfig, palette: &BTreeMap<String, String>) -> Result<Sty
         }
     }
     Ok(style)
+}
+
+/// The line (from 1) of a place in a text.
+pub fn line_at(text: &str, at: usize) -> usize {
+    text.get(..at).map_or(1, |before| before.matches('\n').count() + 1)
 }
 
 // Colours: reading them, and fitting them to what the terminal can show.

@@ -408,8 +408,8 @@ fn a_command_that_cannot_be_bound_is_named_with_its_line() {
     use mcpdeck::tui::keymap::Keymap;
     for (text, said) in [
         ("[commands.a]\nkey = \"f10\"", "keymap.toml:1: missing field `run`"),
-        ("\n[commands.a]\nrun = \"x\"\nkey = \"ctrl-\"", "keymap.toml:4: "),
-        ("[commands.a]\nkey = \"f10\"\nrun = \"x\"\nscope = \"form\"", "keymap.toml:4: a command"),
+        ("\n[commands.a]\nrun = \"x\"\nkey = \"ctrl-\"", "keymap.toml:2: "),
+        ("[commands.a]\nkey = \"f10\"\nrun = \"x\"\nscope = \"form\"", "keymap.toml:1: a command"),
         ("[commands.a]\nkey = \"f10\"\nruns = \"x\"", "keymap.toml:1: unknown field `runs`"),
     ] {
         let error = Keymap::with_user(text).unwrap_err();
