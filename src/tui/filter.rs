@@ -10,21 +10,50 @@ use crate::base::logs::LogRecord;
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use crate::tui::prelude::*;
 
-/// Keys of the language with their meaning, for completion and help.
-pub const KEYS: &[(&str, &str)] = &[
-    ("server:", "name of the server"),
-    ("tool:", "tool, prompt or URI"),
-    ("method:", "method, for example tools/call"),
-    ("id:", "JSON-RPC id"),
-    ("dir:", "in or out"),
-    ("kind:", "request, notification, response, error, non-json"),
-    ("status:", "ok, error, non-json or problem"),
-    ("duration:", ">100ms, <2s"),
-    ("size:", ">10kb, <200"),
-    ("since:", "30s, 10m or 2h ago"),
-    ("from:", "time of day, 14:03 or 14:03:20"),
-    ("to:", "time of day, 14:05"),
+/// Keys of the language.
+const KEYS: [&str; 12] = [
+    "server:",
+    "tool:",
+    "method:",
+    "id:",
+    "dir:",
+    "kind:",
+    "status:",
+    "duration:",
+    "size:",
+    "since:",
+    "from:",
+    "to:",
 ];
+
+/// Keys with a few values, and what each of these lets through.
+const CHOICES: [(&str, &[(&str, Test)]); 3] = [
+    ("dir", &[("in", Test::Direction(Direction::In)), ("out", Test::Direction(Direction::Out))]),
+    (
+        "kind",
+        &[
+            ("request", Test::Kind(MessageKind::Request)),
+            ("notification", Test::Kind(MessageKind::Notification)),
+            ("response", Test::Kind(MessageKind::Response)),
+            ("error", Test::Kind(MessageKind::Error)),
+            ("non-json", Test::Kind(MessageKind::Junk)),
+        ],
+    ),
+    (
+        "status",
+        &[
+            ("ok", Test::Kind(MessageKind::Response)),
+            ("error", Test::Kind(MessageKind::Error)),
+            ("non-json", Test::Kind(MessageKind::Junk)),
+            ("problem", Test::Problem),
+        ],
+    ),
+];
+
+/// The values of a key that has a few.
+fn choices(key: &str) -> Option<&'static [(&'static str, Test)]> {
+    CHOICES.into_iter().find(|(name, _)| *name == key).map(|(_, values)| values)
+}
 
 /// Keys that lines of the logs have a meaning for; other words are searched.
 const OF_LOGS: [&str; 4] = ["server", "since", "from", "to"];
@@ -160,94 +189,72 @@ fn test(word: &str, now: &Zoned) -> Result<Test, String> {
         return Ok(Test::Text(word.to_lowercase()));
     };
     let lower = value.to_lowercase();
-    let wrong = |choices: &str| Err(format!("{key}: takes {choices}"));
+    let wrong = |choices: &str| format!("{key}: takes {choices}");
+    if let Some(values) = choices(key) {
+        let found = values.iter().find(|(name, _)| *name == lower).map(|(_, test)| test.clone());
+        let names: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
+        return found.ok_or_else(|| wrong(&format!("one of {}", names.join(", "))));
+    }
     Ok(match key {
         "server" => Test::Server(lower),
         "tool" | "target" => Test::Target(lower),
         "method" => Test::Method(lower),
         "id" => Test::Id(value.to_owned()),
-        "dir" => match lower.as_str() {
-            "in" => Test::Direction(Direction::In),
-            "out" => Test::Direction(Direction::Out),
-            _ => return wrong("in or out"),
-        },
-        "kind" | "status" => match (key, lower.as_str()) {
-            ("kind", "request") => Test::Kind(MessageKind::Request),
-            ("kind", "notification") => Test::Kind(MessageKind::Notification),
-            ("kind", "response") | ("status", "ok") => Test::Kind(MessageKind::Response),
-            (_, "error") => Test::Kind(MessageKind::Error),
-            (_, "non-json" | "junk") => Test::Kind(MessageKind::Junk),
-            ("status", "problem") => Test::Problem,
-            ("kind", _) => return wrong("request, notification, response, error or non-json"),
-            _ => return wrong("ok, error, non-json or problem"),
-        },
-        "duration" => match bounded(&lower).and_then(|(b, v)| Some((b, duration(v)?))) {
-            Some((bound, limit)) => Test::Duration(bound, limit),
-            None => return wrong("> or < and a time: >100ms, <2s"),
-        },
-        "size" => match bounded(&lower).and_then(|(b, v)| Some((b, size(v)?))) {
-            Some((bound, limit)) => Test::Size(bound, limit),
-            None => return wrong("> or < and a size: >10kb, <200"),
-        },
-        "since" => match duration(&lower).filter(|_| lower.ends_with(['s', 'm', 'h'])) {
-            Some(ago) => {
-                let now = u64::try_from(now.timestamp().as_microsecond()).unwrap_or_default();
-                Test::From(Timestamp(now.saturating_sub(ago.as_micros() as u64)))
-            }
-            None => return wrong("a time: 30s, 10m, 2h"),
-        },
-        "from" | "to" => match time_of_day(value, now) {
-            Some(at) if key == "from" => Test::From(at),
-            Some(at) => Test::To(at),
-            None => return wrong("a time of day: 14:03 or 14:03:20"),
-        },
+        "duration" => bounded(&lower, duration)
+            .map(|(bound, limit)| Test::Duration(bound, limit))
+            .ok_or_else(|| wrong("> or < and a time: >100ms, <2s"))?,
+        "size" => bounded(&lower, size)
+            .map(|(bound, limit)| Test::Size(bound, limit))
+            .ok_or_else(|| wrong("> or < and a size: >10kb, <200"))?,
+        "since" => {
+            let ago = duration(&lower).ok_or_else(|| wrong("a time: 30s, 10m, 2h"))?;
+            let now = u64::try_from(now.timestamp().as_microsecond()).unwrap_or_default();
+            Test::From(Timestamp(now.saturating_sub(ago.as_micros() as u64)))
+        }
+        "from" | "to" => {
+            let at =
+                time_of_day(value, now).ok_or_else(|| wrong("a time of day: 14:03 or 14:03:20"))?;
+            if key == "from" { Test::From(at) } else { Test::To(at) }
+        }
         // A colon in plain text, a URI or a path for example, is text.
         _ if !key.chars().all(|c| c.is_ascii_lowercase()) || value.starts_with(['/', '\\']) => {
             Test::Text(word.to_lowercase())
         }
         _ => {
-            let keys: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
+            let keys = KEYS.join(" ");
             return Err(format!(
-                "unknown key `{key}:`; a filter takes {} or \"{word}\" as text",
-                keys.join(" ")
+                "unknown key `{key}:`; a filter takes {keys} or \"{word}\" as text"
             ));
         }
     })
 }
 
-fn bounded(text: &str) -> Option<(Ordering, &str)> {
-    let more = text.strip_prefix('>').map(|rest| (Ordering::Greater, rest));
-    more.or_else(|| text.strip_prefix('<').map(|rest| (Ordering::Less, rest)))
-}
-
-fn number_and_unit(text: &str) -> Option<(f64, &str)> {
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let number: f64 = text[..split].parse().ok()?;
-    Some((number, &text[split..]))
-}
-
-fn duration(text: &str) -> Option<Duration> {
-    let (number, unit) = number_and_unit(text)?;
-    let seconds = match unit {
-        "us" | "µs" => number / 1e6,
-        "" | "ms" => number / 1e3,
-        "s" => number,
-        "m" | "min" => number * 60.0,
-        "h" => number * 3600.0,
+/// A bound and what is behind it.
+fn bounded<T>(text: &str, read: fn(&str) -> Option<T>) -> Option<(Ordering, T)> {
+    let (bound, limit) = text.split_at_checked(1)?;
+    let bound = match bound {
+        ">" => Ordering::Greater,
+        "<" => Ordering::Less,
         _ => return None,
     };
-    Duration::try_from_secs_f64(seconds).ok()
+    Some((bound, read(limit)?))
+}
+
+/// A time with its unit, `100ms` or `1.5s`.
+fn duration(text: &str) -> Option<Duration> {
+    text.parse::<jiff::SignedDuration>().ok()?.try_into().ok()
 }
 
 fn size(text: &str) -> Option<usize> {
-    let (number, unit) = number_and_unit(text)?;
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
     let factor = match unit {
         "" | "b" => 1.0,
         "k" | "kb" => 1e3,
         "m" | "mb" => 1e6,
         _ => return None,
     };
-    Some((number * factor) as usize)
+    Some((number.parse::<f64>().ok()? * factor) as usize)
 }
 
 impl Test {
@@ -310,16 +317,12 @@ pub fn completions<'a>(text: &str, servers: impl Iterator<Item = &'a str>) -> Ve
     let (sign, bare) = word.split_at(sign_len);
     let values: Vec<String> = match bare.split_once(':') {
         None if bare.is_empty() => return Vec::new(),
-        None => KEYS.iter().map(|(key, _)| (*key).to_owned()).collect(),
+        None => KEYS.map(str::to_owned).to_vec(),
         Some(("server", _)) => servers.map(|name| format!("server:{name}")).collect(),
-        Some(("dir", _)) => ["dir:in", "dir:out"].map(String::from).to_vec(),
-        Some(("kind", _)) => ["request", "notification", "response", "error", "non-json"]
-            .map(|kind| format!("kind:{kind}"))
-            .to_vec(),
-        Some(("status", _)) => {
-            ["ok", "error", "non-json", "problem"].map(|s| format!("status:{s}")).to_vec()
+        Some((key, _)) => {
+            let values = choices(key).unwrap_or_default().iter();
+            values.map(|(value, _)| format!("{key}:{value}")).collect()
         }
-        Some(_) => return Vec::new(),
     };
     values
         .into_iter()
@@ -377,7 +380,7 @@ mod tests {
             "size:>10kb",
             "NOON",
             "-server:git",
-            "!kind:junk noon",
+            "!kind:non-json noon",
             "-kind:non-json \"Zürich noon\"",
             "\"result\":{",
             "-",
@@ -413,7 +416,7 @@ mod tests {
     #[test]
     fn a_word_that_is_not_understood_says_what_would_be() {
         for (filter, said) in [
-            ("dir:up", "in or out"),
+            ("dir:up", "in, out"),
             ("duration:100", "> or <"),
             ("kind:x", "non-json"),
             ("bogus:foo", "unknown key `bogus:`"),
@@ -444,7 +447,7 @@ mod tests {
         ("dir:IN", true),
         ("dir:out", false),
         ("kind:response", true),
-        ("kind:junk", false),
+        ("kind:non-json", false),
         ("status:ok", true),
         ("status:problem", false),
         ("duration:>0.1s", true),
