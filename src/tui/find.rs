@@ -4,7 +4,6 @@
 
 use std::ops::Range;
 
-use crate::config::diagnostics::closest;
 use crate::tui::filter::find;
 
 /// What an item is found by.
@@ -63,17 +62,6 @@ pub fn rank<'a, T>(
         .collect();
     found.sort();
     found.into_iter().map(|(.., n)| n).collect()
-}
-
-/// The name most like what is typed, or one with such a word; `None` when none is alike.
-pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let typed = typed.trim();
-    let names: Vec<&str> = names.into_iter().filter(|_| typed.len() > 2).collect();
-    let words = |name: &'a str| pieces(name).map(move |piece| &name[piece]);
-    closest(typed, names.iter().copied()).or_else(|| {
-        let word = closest(typed, names.iter().flat_map(|name| words(name)))?;
-        names.iter().copied().find(|name| words(name).any(|piece| piece == word))
-    })
 }
 
 /// Whether an item fits what is typed.

@@ -1,7 +1,6 @@
 //! Small parts panes are drawn with. They draw into a buffer and own no application state.
 
 use crate::tui::context::Cx;
-use crate::tui::find;
 use crate::tui::prelude::*;
 
 pub mod browser;
@@ -25,16 +24,8 @@ pub fn vertical_rule(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
     }
 }
 
-/// What stands in a list whose filter lets no row through: the name most like it, when there is one.
-pub fn no_match<'a>(cx: &Cx<'_>, typed: &str, names: impl IntoIterator<Item = &'a str>) -> Ink {
-    match find::nearest(typed, names) {
-        Some(name) => {
-            let clears = cx.spelled(&[], "{back} clears the filter");
-            ink!("No matches; did you mean {}? {}", Ink::line(name), clears)
-        }
-        None => cx.spelled(&[], "No matches; {back} clears the filter"),
-    }
-}
+/// What stands in a list whose filter lets no row through.
+pub const NO_MATCHES: &str = "No matches; {back} clears the filter";
 
 /// What stands in a list without rows, on as many lines as it takes; gives how many.
 pub fn empty_text(cx: &Cx<'_>, text: &Ink, area: Rect, buf: &mut Buffer) -> u16 {

@@ -164,22 +164,6 @@ fn the_palette_finds_tools_by_name_and_says_when_nothing_matches() {
         assert!(screen.contains(expected), "typed: {typed}\n{screen}");
     }
     assert!(palette("qqqq").contains("No matches"));
-    assert!(palette("restrat").contains("No matches; did you mean Restart the server?"));
-}
-
-#[test]
-fn a_name_that_is_not_there_offers_the_one_most_like_it() {
-    let mut app = catalogues();
-    "2/git_comit".chars().for_each(|c| _ = press(&mut app, KeyCode::Char(c), NONE));
-    let screen = draw(&mut app, 120, 40);
-    assert!(screen.contains("No matches; did you mean git_commit?"), "{screen}");
-    press(&mut app, KeyCode::Esc, NONE);
-    ":git_comit".chars().for_each(|c| _ = press(&mut app, KeyCode::Char(c), NONE));
-    press(&mut app, KeyCode::Enter, NONE);
-    // It is seen before it is done.
-    assert!(draw(&mut app, 120, 40).contains("▸Call git.git_commit"));
-    press(&mut app, KeyCode::Enter, NONE);
-    assert!(draw(&mut app, 120, 40).contains("f5 call"));
 }
 
 #[test]

@@ -21,8 +21,6 @@ pub struct Palette {
     /// Whether it lists subscriptions and tasks as they are now.
     pub is_watched: bool,
     choices: Vec<Choice>,
-    /// What is called most like what was typed, when nothing matches.
-    nearest: Option<Ink>,
     /// Indices of the choices that match, best first.
     found: Vec<usize>,
     list: ListState<usize>,
@@ -37,7 +35,6 @@ impl Palette {
             scopes: &[Scope::Text],
             is_watched: false,
             choices,
-            nearest: None,
             found: Vec::new(),
             list: ListState::default(),
         };
@@ -60,9 +57,6 @@ impl Palette {
             // Whoever types a whole name means what is called so.
             self.found.sort_by_key(|n| self.choices[*n].pick.rank(typed));
         }
-        let names = self.choices.iter().map(|choice| choice.fields().name);
-        let nearest = if self.found.is_empty() { find::nearest(typed, names) } else { None };
-        self.nearest = nearest.map(Ink::line);
         self.list.select_index(0, &self.found[..]);
     }
 
@@ -91,13 +85,7 @@ impl Palette {
         match self.list.selected().and_then(|n| self.choices.get(*n)) {
             Some(choice) if choice.disabled.is_none() => Verdict::Pick(choice.pick.clone()),
             Some(_) => Verdict::Stay,
-            None => {
-                // Typed for the person, so that what is done is seen first.
-                let Some(nearest) = self.nearest.take() else { return Verdict::Close };
-                self.input.set(nearest.as_str());
-                self.search();
-                Verdict::Stay
-            }
+            None => Verdict::Close,
         }
     }
 
@@ -121,16 +109,9 @@ impl Palette {
         self.input.render(Rect { height: area.height.min(1), ..area }, buf, cx.style(Role::Input));
         let rows = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
         if self.found.is_empty() {
-            let mut pen = Pen::new(buf, rows).ellipsis(cx.glyphs.ellipsis);
-            pen.at(1, 0);
-            if self.choices.is_empty() && self.is_watched {
-                pen.put("No subscription and no task", cx.style(Role::Faint));
-            } else if let Some(nearest) = &self.nearest {
-                pen.put(ink!("No matches; did you mean {}? ", nearest), cx.style(Role::Faint));
-                pen.put(cx.spelled(self.scopes, "{open}"), cx.style(Role::Key));
-            } else {
-                pen.put("No matches", cx.style(Role::Faint));
-            }
+            let is_empty = self.choices.is_empty() && self.is_watched;
+            let text = if is_empty { "No subscription and no task" } else { "No matches" };
+            Pen::new(buf, rows).at(1, 0).put(text, cx.style(Role::Faint));
         }
         let selection = cx.style(Role::Selection);
         self.list.render(cx, &self.found[..], (rows, selection), buf, |pen, n| {

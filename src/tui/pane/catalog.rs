@@ -10,7 +10,7 @@ use crate::tui::model::Model;
 use crate::tui::pane::servers::unstable;
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
-use crate::tui::widget::{Browser, Doc, Part, Pen, changed, empty_text, no_match, width};
+use crate::tui::widget::{Browser, Doc, NO_MATCHES, Part, Pen, changed, empty_text, width};
 
 /// How an entry differs from the list before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -405,7 +405,7 @@ impl Pane for CatalogPane {
             let text = if self.all.is_empty() {
                 ink!("Nothing listed yet; servers are listed when they are ready")
             } else {
-                no_match(cx, &self.built_filter, self.all.iter().map(|entry| &*entry.label))
+                cx.spelled(&[], NO_MATCHES)
             };
             empty_text(cx, &text, regions.list, buf);
         }

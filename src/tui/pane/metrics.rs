@@ -9,7 +9,7 @@ use crate::tui::keymap::Scope;
 use crate::tui::model::{Activity, Model};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
-use crate::tui::widget::{Browser, Doc, Pen, empty_text, width};
+use crate::tui::widget::{Browser, Doc, NO_MATCHES, Pen, empty_text, width};
 
 /// One row: a server, or one of its targets.
 #[derive(Clone, Debug)]
@@ -222,11 +222,8 @@ impl Pane for MetricsPane {
             }
         });
         if self.browser.rows.is_empty() && !regions.list.is_empty() {
-            let text = if self.total > 0 {
-                cx.spelled(&[], "No matches; {back} clears the filter")
-            } else {
-                ink!("No calls yet")
-            };
+            let text =
+                if self.total > 0 { cx.spelled(&[], NO_MATCHES) } else { ink!("No calls yet") };
             empty_text(cx, &text, regions.list, buf);
         }
     }

@@ -9,7 +9,7 @@ use crate::tui::model::Model;
 use crate::tui::pane::Cx;
 use crate::tui::pane::traffic::{TrafficPane, direction_sign};
 use crate::tui::prelude::*;
-use crate::tui::widget::{Part, Pen, Regions, Verdict, scroll_bar, width};
+use crate::tui::widget::{NO_MATCHES, Part, Pen, Regions, Verdict, scroll_bar, width};
 
 const TIME: u16 = 12;
 const SIZE: u16 = 7;
@@ -60,7 +60,7 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &Regions, buf: &m
         let text = if cx.model.traffic.is_empty() {
             ink!("No messages yet; messages of all servers are listed here")
         } else {
-            cx.spelled(&[], "No matches; {back} clears the filter")
+            cx.spelled(&[], NO_MATCHES)
         };
         Pen::new(buf, list).at(2, 1).put(text, cx.style(Role::Faint));
     }
