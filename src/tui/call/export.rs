@@ -1,8 +1,9 @@
 //! A call as others would make it: on a command line, on the wire, in Rust, Python, TypeScript. Pure.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use serde::Serialize as _;
+use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Value, json};
 
 use super::subject::{Subject, SubjectKind};
@@ -263,19 +264,17 @@ impl Written<'_> {
 /// compiler's limit is 128.
 const MEMBERS: usize = 40;
 
-/// An expression that is the value.
+/// An expression that is the value: its JSON in the macro where Rust reads that the same way, else
+/// as text.
 fn rust_value(value: &Value) -> String {
     if fits_macro(value, 0) {
-        let mut out = String::from("serde_json::json!(");
-        literal(value, 0, &mut out);
-        out.push(')');
-        return out;
+        let mut json = Vec::new();
+        let indented = PrettyFormatter::with_indent(b"    ");
+        let written = value.serialize(&mut Serializer::with_formatter(&mut json, indented));
+        let json = written.ok().and_then(|()| String::from_utf8(json).ok());
+        return format!("serde_json::json!({})", json.unwrap_or_default());
     }
-    let text = value.to_string();
-    let longest =
-        text.split('"').skip(1).map(|rest| rest.len() - rest.trim_start_matches('#').len());
-    let fence = "#".repeat(longest.max().unwrap_or(0) + 1);
-    let text = format!("r{fence}\"{text}\"{fence}");
+    let text = format!("{:?}", value.to_string());
     // As long as rustfmt leaves the arguments of a call on its line.
     if text.chars().count() <= 60 {
         format!("serde_json::from_str({text})?")
@@ -285,54 +284,22 @@ fn rust_value(value: &Value) -> String {
 }
 
 fn fits_macro(value: &Value, depth: usize) -> bool {
+    let same = |text: &String| format!("{text:?}") == Value::from(text.as_str()).to_string();
     depth < 16
         && match value {
             Value::Array(items) => {
                 items.len() <= MEMBERS && items.iter().all(|item| fits_macro(item, depth + 1))
             }
             Value::Object(map) => {
-                map.len() <= MEMBERS && map.values().all(|item| fits_macro(item, depth + 1))
+                let mut members = map.iter();
+                map.len() <= MEMBERS
+                    && members.all(|(key, item)| same(key) && fits_macro(item, depth + 1))
             }
-            _ => true,
+            Value::String(text) => same(text),
+            // A whole number without a type is an `i32`.
+            Value::Number(n) => n.is_f64() || n.as_i64().is_some_and(|n| i32::try_from(n).is_ok()),
+            Value::Null | Value::Bool(_) => true,
         }
-}
-
-/// A value as the macro takes it: strings as Rust writes them, whole numbers with their type, which
-/// would be `i32` otherwise.
-fn literal(value: &Value, depth: usize, out: &mut String) {
-    let mut inside = |open: char, close: char, members: Vec<(Option<&String>, &Value)>| {
-        out.push(open);
-        for (at, (key, member)) in members.iter().enumerate() {
-            out.push_str(if at == 0 { "\n" } else { ",\n" });
-            out.push_str(&"    ".repeat(depth + 1));
-            if let Some(key) = key {
-                let _ = write!(out, "{key:?}: ");
-            }
-            literal(member, depth + 1, out);
-        }
-        if !members.is_empty() {
-            out.push('\n');
-            out.push_str(&"    ".repeat(depth));
-        }
-        out.push(close);
-    };
-    match value {
-        Value::Array(items) => inside('[', ']', items.iter().map(|item| (None, item)).collect()),
-        Value::Object(map) => {
-            inside('{', '}', map.iter().map(|(key, item)| (Some(key), item)).collect());
-        }
-        Value::String(text) => _ = write!(out, "{text:?}"),
-        Value::Number(number) => {
-            let suffix = match (number.as_i64(), number.as_u64()) {
-                (Some(whole), _) if i32::try_from(whole).is_ok() => "",
-                (Some(_), _) => "_i64",
-                (None, Some(_)) => "_u64",
-                (None, None) => "",
-            };
-            let _ = write!(out, "{number}{suffix}");
-        }
-        other => _ = write!(out, "{other}"),
-    }
 }
 
 #[cfg(test)]
@@ -341,18 +308,14 @@ mod tests {
 
     #[test]
     fn rust_is_written_as_rust_reads_it() {
-        let value = json!({"a\u{7}": "b\u{8}\"ü\n", "n": [3_000_000_000_u32, u64::MAX, -5, 1e300], "none": null});
-        let expected = "serde_json::json!({\n    \"a\\u{7}\": \"b\\u{8}\\\"ü\\n\",\n    \"n\": [\n        \
-                        3000000000_i64,\n        18446744073709551615_u64,\n        -5,\n        1e+300\n    ],\n    \
-                        \"none\": null\n})";
+        let value = json!({"a": "b\"ü\n", "n": [-5, 1e300], "none": null});
+        let expected = "serde_json::json!({\n    \"a\": \"b\\\"ü\\n\",\n    \"n\": [\n        \
+                        -5,\n        1e+300\n    ],\n    \"none\": null\n})";
         assert_eq!(rust_value(&value), expected);
         assert_eq!(rust_value(&json!({})), "serde_json::json!({})");
-        // More members than the macro can take go in as text.
-        let many: Vec<Value> = (0..100).map(|n| json!(format!("\"##{n}"))).collect();
-        let text = rust_value(&json!(many));
-        assert!(
-            text.starts_with("serde_json::from_str(\n    r###\"[") && text.ends_with("]\"###,\n)?"),
-            "{text}"
-        );
+        // What Rust writes otherwise, and more members than the macro can take, go in as text.
+        for other in [json!("\u{7}"), json!(u64::MAX), json!([0; 100])] {
+            assert!(rust_value(&other).starts_with("serde_json::from_str("), "{other}");
+        }
     }
 }

@@ -102,13 +102,13 @@ impl Subject {
     /// A resource template; its variables are the fields.
     pub fn template(server: &ServerName, template: &ResourceTemplate) -> Self {
         let mut properties = Map::new();
-        for variable in template::variables(&template.uri_template).unwrap_or_default() {
-            let field = if variable.explode {
+        for (name, explodes) in template::variables(&template.uri_template).unwrap_or_default() {
+            let field = if explodes {
                 json!({"type": ["array", "string"], "items": {"type": "string"}})
             } else {
                 json!({"type": "string"})
             };
-            properties.insert(variable.name, field);
+            properties.insert(name, field);
         }
         Self {
             title: template.title.clone().or_else(|| Some(template.name.clone())),
