@@ -255,18 +255,16 @@ pub struct Draft {
     /// What is a value already; `null` when nothing is.
     #[serde(default)]
     pub value: Value,
-    /// What was typed and is no value yet, by the JSON pointer of its field.
+    /// What was typed and is no value yet, by the JSON pointer of its field; the whole as JSON under
+    /// the empty one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub typed: BTreeMap<String, String>,
-    /// The whole as JSON, while that is being typed and is no value yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub json: Option<String>,
 }
 
 impl Draft {
     /// Whether there is nothing to keep.
     pub fn is_empty(&self) -> bool {
-        self.value.is_null() && self.typed.is_empty() && self.json.is_none()
+        self.value.is_null() && self.typed.is_empty()
     }
 }
 
@@ -435,7 +433,6 @@ mod drafts_tests {
         let half = Draft {
             value: json!({"x": 2}),
             typed: [("/n".to_owned(), "12a".to_owned())].into(),
-            json: Some("{\"x\":".to_owned()),
         };
         save(&history, "a.t", &json!({"x": 1}).into()).expect("writable");
         save(&history, "a.t", &half).expect("writable");

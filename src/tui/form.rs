@@ -18,6 +18,7 @@ pub mod state;
 mod tests;
 
 pub use check::{CheckJob, Checked, Problem};
+pub use editor::JsonView;
 pub use row::{FieldKind, Row, RowKind};
 pub use seed::Defaults;
 pub use state::FormState;

@@ -97,8 +97,8 @@ fn draw_small(screen: &mut CallScreen) {
 fn round_trip(name: &str, form: &mut FormState) {
     let before = form.arguments();
     form.apply(Action::Json);
-    let text = form.json().expect("open").area.lines().join("\n");
-    form.replace_json(&text);
+    let (text, _) = form.field_for_editor().expect("the whole");
+    form.replace_text(&text);
     form.leave_json();
     assert_eq!(form.arguments(), before, "{name}: form -> JSON -> form");
 }

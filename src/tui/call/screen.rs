@@ -14,7 +14,7 @@ use crate::deck::saved::{SavedCall, SavedTarget};
 use crate::host::Validation;
 use crate::tui::effect::{CallRequest, CallTarget, Effect, Existing, ServerCommand};
 use crate::tui::form::draw::Look;
-use crate::tui::form::{Defaults, FormState, pointer};
+use crate::tui::form::{Defaults, FormState, JsonView, pointer};
 use crate::tui::graphics::Placement;
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::{CallPurpose, CallToken, FormToken};
@@ -96,7 +96,7 @@ impl CallScreen {
         if let Some(draft) = &drafted {
             form.take_up(draft.clone());
         }
-        if form.json().is_none() {
+        if form.json() == JsonView::Closed {
             if subject.kind == SubjectKind::Request {
                 form.select_place("/params");
                 form.apply(Action::AsJson);
@@ -492,12 +492,7 @@ impl CallScreen {
     }
 
     pub(super) fn editor(&self) -> Vec<Effect> {
-        let edited = match self.form.json().filter(|json| json.focused) {
-            // As it is typed: it may be no value yet.
-            Some(json) => Some((json.area.lines().join("\n"), ".json")),
-            None => self.form.field_for_editor(),
-        };
-        match edited {
+        match self.form.field_for_editor() {
             Some((text, suffix)) => vec![Effect::Edit { token: self.form_token(), text, suffix }],
             None => say("nothing to edit on this line"),
         }
@@ -506,12 +501,8 @@ impl CallScreen {
     /// The editor was closed with this text.
     pub fn edited(&mut self, text: &str) {
         self.keep_soon();
-        if self.form.json().is_some_and(|json| json.focused) {
-            self.form.replace_json(text);
-        } else {
-            // Editors end a file with a line break that nobody typed.
-            self.form.replace_text(text.strip_suffix('\n').unwrap_or(text));
-        }
+        // Editors end a file with a line break that nobody typed.
+        self.form.replace_text(text.strip_suffix('\n').unwrap_or(text));
     }
 
     /// A file was read for the field under the cursor: as text, or base64 where the schema says so.

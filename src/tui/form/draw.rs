@@ -4,7 +4,7 @@ use ratatui::widgets::{Clear, Widget};
 use unicode_width::UnicodeWidthStr;
 
 use crate::tui::form::check::Weight;
-use crate::tui::form::editor::{Editor, Edits, JsonEditor, Popup, pretty};
+use crate::tui::form::editor::{Editor, Edits, JsonView, Popup, pretty};
 use crate::tui::form::pointer::{self, plain};
 use crate::tui::form::row::{Field, FieldKind, OF_TYPES, Row, RowKind};
 use crate::tui::form::schema::{Node, Types};
@@ -44,16 +44,15 @@ const WIDE: u16 = 100;
 
 /// Where fields and JSON go: side by side where there is room, else the one that has the keys.
 fn split(state: &FormState, area: Rect) -> (Option<Rect>, Option<Rect>) {
-    let json = state.json();
     let wide = area.width >= WIDE && !state.rows().is_empty();
-    if wide || json.is_some() && area.width >= 76 {
+    if wide || state.json() != JsonView::Closed && area.width >= 76 {
         let right = (area.width * 2 / 5).clamp(30, 80);
         let left = Rect { width: area.width - right, ..area };
         return (Some(left), Some(Rect { x: left.right(), width: right, ..area }));
     }
-    match json {
-        Some(json) if json.focused => (None, Some(area)),
-        _ => (Some(area), None),
+    match state.json() {
+        JsonView::Focused => (None, Some(area)),
+        JsonView::Open | JsonView::Closed => (Some(area), None),
     }
 }
 
@@ -135,7 +134,8 @@ pub(super) enum Spot {
 }
 
 fn editor_height(state: &FormState, row: usize) -> u16 {
-    let edited = state.editor.as_ref().filter(|_| row == state.cursor());
+    let is_edited = row == state.cursor() && state.json() != JsonView::Focused;
+    let edited = state.editor.as_ref().filter(|_| is_edited);
     edited.map_or(1, |editor| match editor.edits {
         Edits::Lines | Edits::Json => (editor.area.lines().len() as u16).clamp(1, MAX_EDITOR),
         _ => 1,
@@ -159,27 +159,27 @@ fn draw_json(state: &FormState, look: &Look, ruled: bool, area: Rect, buf: &mut 
     if area.width < 4 || area.height < 2 {
         return;
     }
-    let json = state.json();
-    let secrets = state.document.has_secrets();
-    let (text, style) = match json {
-        Some(JsonEditor { problem: Some(problem), .. }) => {
-            (format!("{}{problem}", look.sign("⚠ ", "! ")), look.error)
+    let (json, secrets) = (state.json(), state.document.has_secrets());
+    let (text, style) = match state.broken_json() {
+        Some(broken) => (format!("{}{}", look.sign("⚠ ", "! "), broken.message), look.error),
+        None if json == JsonView::Focused => {
+            ("JSON · same value, edit either".to_owned(), look.accent)
         }
-        Some(json) if json.focused => ("JSON · same value, edit either".to_owned(), look.accent),
-        None if secrets => ("JSON, without secrets".to_owned(), look.muted),
-        _ => ("JSON".to_owned(), look.muted),
+        None if json == JsonView::Closed && secrets => {
+            ("JSON, without secrets".to_owned(), look.muted)
+        }
+        None => ("JSON".to_owned(), look.muted),
     };
     put(buf, area.x, area.y, area.width, &SafeText::line(&text), style);
     let body = Rect { y: area.y + 1, height: area.height - 1, ..area };
+    if let Some(editor) = state.editor.as_ref().filter(|_| json == JsonView::Focused) {
+        return (&editor.area).render(body, buf);
+    }
     let shown = match json {
-        Some(json) if json.focused => return (&json.area).render(body, buf),
-        Some(json) => json.area.lines().to_vec(),
-        None => {
-            let value = state.without_secrets(state.arguments());
-            pretty(Some(&value)).lines().map(str::to_owned).collect()
-        }
+        JsonView::Closed => pretty(Some(&state.without_secrets(state.arguments()))),
+        JsonView::Open | JsonView::Focused => state.json_text(),
     };
-    for (i, line) in shown.iter().take(usize::from(body.height)).enumerate() {
+    for (i, line) in shown.lines().take(usize::from(body.height)).enumerate() {
         let cut = SafeText::cut(line, usize::from(body.width) + 8);
         put(buf, body.x, body.y + i as u16, body.width, &cut, look.text);
     }
@@ -280,7 +280,7 @@ impl Sheet<'_> {
 
     /// Whether the keys go to this row.
     fn is_here(&self, index: usize) -> bool {
-        index == self.state.cursor() && !self.state.json().is_some_and(|json| json.focused)
+        index == self.state.cursor() && self.state.json() != JsonView::Focused
     }
 
     fn row(&mut self, index: usize, row: &Row, label_width: u16, area: Rect) {
@@ -356,7 +356,7 @@ impl Sheet<'_> {
     /// The line that calls, and what speaks against it.
     fn submit(&mut self, submit: &str, area: Rect) {
         let (state, look) = (self.state, self.look);
-        let here = state.is_on_submit() && !state.json().is_some_and(|json| json.focused);
+        let here = self.is_here(state.rows().len());
         let style = if here { look.selection } else { look.accent };
         let x = put(self.buf, area.x + 1, area.y, area.width - 1, &format!(" {submit} "), style);
         let blocking = state.blocking();

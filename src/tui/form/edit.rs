@@ -285,9 +285,6 @@ impl FormState {
 
     /// Takes the last change back.
     pub fn undo(&mut self) -> bool {
-        if self.undo_json() {
-            return true;
-        }
         let Some(before) = self.undo.pop() else { return false };
         (self.value, self.drafts) = before;
         (self.editor, self.typing) = (None, None);
@@ -362,7 +359,7 @@ impl FormState {
 
     /// Goes to a row with a problem; JSON that is no value yet comes first.
     fn go_to_problem(&mut self, row: Option<usize>) -> bool {
-        if self.json_is_broken() {
+        if self.broken_json().is_some() {
             self.enter_json();
             return true;
         }
@@ -492,6 +489,7 @@ impl FormState {
     }
 
     fn begin_rename(&mut self) -> bool {
+        self.leave_json();
         let Some(row) = self.current().filter(|row| row.removable) else { return false };
         let Some((parent, key)) = pointer::split(&row.pointer) else { return false };
         if !self.at(parent).is_some_and(Value::is_object) {

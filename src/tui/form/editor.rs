@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use ratatui_textarea::TextArea;
 use serde_json::Value;
 
+use crate::tui::find;
 use crate::tui::form::row::FieldKind;
 use crate::tui::prelude::*;
 pub use crate::tui::widget::text_input::{edit, text_area as area};
@@ -106,20 +107,9 @@ pub struct Popup {
 }
 
 impl Popup {
-    /// Indices of the entries that fit the filter: the one that is it first, then those that begin
-    /// with it, then those that hold it.
+    /// Indices of the entries that fit the filter, the best first.
     pub fn narrowed(&self) -> Vec<usize> {
-        let wanted = self.filter.to_lowercase();
-        let rank = |entry: &SafeText| match entry.to_lowercase() {
-            _ if wanted.is_empty() => Some(0),
-            entry if entry == wanted => Some(0),
-            entry if entry.starts_with(&wanted) => Some(1),
-            entry => entry.contains(&wanted).then_some(2),
-        };
-        let ranked = self.entries.iter().enumerate().filter_map(|(i, e)| Some((rank(e)?, i)));
-        let mut ranked: Vec<(u8, usize)> = ranked.collect();
-        ranked.sort_unstable();
-        ranked.into_iter().map(|(_, index)| index).collect()
+        find::rank(&self.filter, &self.entries, |entry| entry.as_str().into())
     }
 }
 
@@ -138,34 +128,19 @@ pub(super) fn text_of(kind: &FieldKind, value: Option<&Value>) -> Option<String>
     })
 }
 
-/// An editor of the whole value.
-pub struct JsonEditor {
-    /// The text.
-    pub area: TextArea<'static>,
-    /// Whether keys go here instead of to the fields.
-    pub focused: bool,
-    /// Why the text is no value now.
-    pub problem: Option<String>,
-    /// Text that was no value and was taken back.
-    pub(super) taken_back: Option<String>,
+/// How the whole value is shown as JSON beside the fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JsonView {
+    /// Only where there is room for it.
+    Closed,
+    /// Always.
+    Open,
+    /// It has the keys instead of the fields.
+    Focused,
 }
 
 /// Text longer than this is shown but not edited here.
 const EDITABLE: usize = 1 << 20;
-
-impl JsonEditor {
-    pub(super) fn new(value: Option<&Value>) -> Self {
-        Self { area: area(&pretty(value)), focused: true, problem: None, taken_back: None }
-    }
-
-    /// Shows the value after the form changed it; what is being typed here is left alone.
-    pub(super) fn follow(&mut self, value: Option<&Value>) {
-        // Text that is no value yet is not lost because a field changed.
-        if !self.focused && self.problem.is_none() {
-            self.area = area(&pretty(value));
-        }
-    }
-}
 
 /// The text of a value; nothing when it is unset.
 pub fn pretty(value: Option<&Value>) -> String {

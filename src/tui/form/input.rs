@@ -7,7 +7,7 @@ use ratatui_textarea::CursorMove;
 use crate::tui::form::check::HalfTyped;
 use crate::tui::form::draw::{Spot, hit};
 use crate::tui::form::editor::{
-    Editor, Edits, Popup, area, edit, exact, insert, length, number, rewrite, text_of,
+    Editor, Edits, JsonView, Popup, area, edit, exact, insert, length, number, rewrite, text_of,
 };
 use crate::tui::form::pointer::{self, plain};
 use crate::tui::form::row::{Field, FieldKind, Row, RowKind};
@@ -24,6 +24,7 @@ impl FormState {
     /// Puts the cursor on a row, or on the line that calls when there is no such row.
     pub fn select(&mut self, row: usize) {
         self.leave();
+        self.leave_json();
         self.cursor = row.min(self.rows.len());
         self.popup = None;
         self.editor = None;
@@ -43,8 +44,14 @@ impl FormState {
         }
     }
 
-    /// Opens the editor of the line under the cursor when it takes text.
+    /// Opens the editor of what has the keys: the JSON, or the line under the cursor when it takes
+    /// text.
     pub(super) fn focus(&mut self) {
+        if self.json == JsonView::Focused {
+            let area = area(&self.json_text());
+            self.editor = Some(Editor { pointer: String::new(), edits: Edits::Json, area });
+            return;
+        }
         let row = self.rows.get(self.cursor);
         let place = row.map(|row| &row.pointer);
         if place.is_none() || place != self.editor.as_ref().map(|editor| &editor.pointer) {
@@ -99,9 +106,6 @@ impl FormState {
 
     /// Types one key into whatever takes text; gives whether it was used.
     pub fn type_key(&mut self, key: KeyEvent) -> bool {
-        if self.json.as_ref().is_some_and(|json| json.focused) {
-            return self.type_json(key);
-        }
         if self.popup.is_some() {
             return self.type_popup(key);
         }
@@ -191,12 +195,14 @@ impl FormState {
     }
 
     fn type_line(&mut self, key: KeyEvent) -> bool {
+        let whole = self.json == JsonView::Focused;
         let Some(editor) = &mut self.editor else { return false };
         let many = matches!(editor.edits, Edits::Lines | Edits::Json);
         let lines = editor.area.lines();
         let row = editor.area.cursor().0;
         let newline = key.code == KeyCode::Enter
-            && (key.modifiers.intersects(KeyModifiers::ALT | KeyModifiers::SHIFT)
+            && (whole
+                || key.modifiers.intersects(KeyModifiers::ALT | KeyModifiers::SHIFT)
                 || editor.edits == Edits::Json
                     && serde_json::from_str::<Value>(&lines.join("\n")).is_err()
                     && !lines.concat().trim().is_empty());
@@ -204,10 +210,10 @@ impl FormState {
             KeyCode::Enter if many && newline => editor.area.insert_newline(),
             KeyCode::Enter | KeyCode::Tab | KeyCode::BackTab | KeyCode::Esc => return false,
             // Pages are turned in long texts alone; elsewhere these keys leave the line.
-            KeyCode::PageUp | KeyCode::PageDown if lines.len() <= PAGE => return false,
-            KeyCode::Up if row == 0 => return false,
-            KeyCode::Down if row + 1 >= lines.len() => return false,
-            KeyCode::Backspace if editor.area.is_empty() => {
+            KeyCode::PageUp | KeyCode::PageDown if !whole && lines.len() <= PAGE => return false,
+            KeyCode::Up if !whole && row == 0 => return false,
+            KeyCode::Down if !whole && row + 1 >= lines.len() => return false,
+            KeyCode::Backspace if !whole && editor.area.is_empty() => {
                 let at = editor.pointer.clone();
                 if editor.edits != Edits::NewKey {
                     self.unset(&at);
@@ -219,7 +225,7 @@ impl FormState {
                 let moved = editor.area.cursor();
                 edit(&mut editor.area, key);
                 if editor.area.lines() == before {
-                    return editor.area.cursor() != moved;
+                    return whole || editor.area.cursor() != moved;
                 }
             }
         }
@@ -232,6 +238,9 @@ impl FormState {
         let Some(editor) = &self.editor else { return };
         let (at, edits) = (editor.pointer.clone(), editor.edits);
         let text = editor.area.lines().join("\n");
+        if self.json == JsonView::Focused {
+            return self.take_json(text);
+        }
         self.take_typed(&at, edits, text);
     }
 
@@ -305,10 +314,6 @@ impl FormState {
             })
         };
         let into_json = self.editor.as_ref().is_some_and(|e| e.edits == Edits::Json);
-        if let Some(json) = self.json.as_mut().filter(|json| json.focused) {
-            json.area.insert_str(text);
-            return self.json_typed();
-        }
         // Windows line ends are kept in texts and mean nothing in JSON.
         let text = text.strip_suffix('\n').unwrap_or(text);
         let text = text.strip_suffix('\r').unwrap_or(text);
@@ -347,11 +352,11 @@ impl FormState {
     /// The text of the line under the cursor for an editor outside, and the suffix of its file.
     /// Works for text too long for the line, and for containers as JSON.
     pub fn field_for_editor(&self) -> Option<(String, &'static str)> {
-        let row = self.current()?;
         if let Some(editor) = &self.editor {
             let suffix = if editor.edits == Edits::Json { ".json" } else { ".txt" };
             return Some((editor.area.lines().join("\n"), suffix));
         }
+        let row = self.current()?;
         let field = row.field()?;
         Some(match self.at(&row.pointer) {
             Some(Value::String(text)) => (text.clone(), ".txt"),
@@ -486,13 +491,7 @@ impl FormState {
             Some(Spot::Outside) => self.popup = None,
             Some(Spot::Json) => self.enter_json(),
             Some(Spot::Row(row)) => {
-                if self.json().is_some_and(|json| json.focused) {
-                    self.toggle_json();
-                    if self.json().is_some_and(|json| json.focused) {
-                        // It is no JSON: what was typed there is not thrown away by a click.
-                        return false;
-                    }
-                }
+                self.leave_json();
                 let again = self.cursor() == row;
                 if row == self.rows().len() {
                     self.select(row);
@@ -522,9 +521,9 @@ impl FormState {
     /// The wheel turned by so many rows: the cursor goes along.
     pub fn wheel(&mut self, rows: isize) {
         for _ in 0..rows.unsigned_abs() {
-            if self.popup_is_open() {
+            if self.popup_is_open() || self.json == JsonView::Focused {
                 let code = if rows < 0 { KeyCode::Up } else { KeyCode::Down };
-                self.type_popup(KeyEvent::from(code));
+                self.type_key(KeyEvent::from(code));
             } else {
                 self.apply(if rows < 0 { Action::PreviousField } else { Action::NextField });
             }
@@ -597,10 +596,10 @@ mod mouse_tests {
         let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
         let mut state = FormState::new(&Arc::new(schema), Defaults::Required);
         state.apply(Action::Json);
-        assert!(state.json().is_some_and(|json| json.focused));
+        assert!(state.json() == JsonView::Focused);
         state.click(Position::new(wide.x + 2, wide.y), wide);
-        assert!(state.json().is_some_and(|json| !json.focused));
+        assert!(state.json() == JsonView::Open);
         state.click(Position::new(wide.right() - 4, wide.y + 3), wide);
-        assert!(state.json().is_some_and(|json| json.focused));
+        assert!(state.json() == JsonView::Focused);
     }
 }

@@ -191,22 +191,6 @@ impl Document {
     pub fn new(raw: &Arc<Value>) -> Self {
         let mut reader = Reader { places: HashMap::new(), anchors: HashMap::new() };
         let root = reader.read(raw, String::new(), 0);
-        // What references point at may stand under keywords that are not known.
-        let mut pending: Vec<String> =
-            reader.places.values().filter_map(|node| node.reference.clone()).collect();
-        let mut tried = std::collections::HashSet::new();
-        while let Some(reference) = pending.pop() {
-            let Some(pointer) = reference.strip_prefix('#') else { continue };
-            if reader.places.contains_key(pointer) || !tried.insert(reference.clone()) {
-                continue;
-            }
-            if let Some(found) = raw.pointer(pointer) {
-                let before: Vec<String> = reader.places.keys().cloned().collect();
-                reader.read(found, pointer.to_owned(), 1);
-                let new = reader.places.iter().filter(|(at, _)| !before.contains(at));
-                pending.extend(new.filter_map(|(_, node)| node.reference.clone()));
-            }
-        }
         Self { root, raw: Arc::clone(raw), places: reader.places, anchors: reader.anchors }
     }
 
@@ -325,6 +309,9 @@ impl Reader {
             ("$anchor" | "$dynamicAnchor", Value::String(name)) => {
                 self.anchors.insert(name.clone(), out.at.clone());
             }
+            ("items" | "additionalItems" | "if" | "then" | "else", _) => {}
+            // What references point at may stand under keywords that are not known.
+            (_, Value::Object(_)) => _ = self.one(out, key, value, depth),
             _ => {}
         }
     }

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Map, Value};
 
 use crate::config::ContentLimits;
@@ -12,7 +11,7 @@ use crate::deck::history::Draft;
 use crate::host::Verdict;
 use crate::host::validate::{Limits, SchemaProblem};
 use crate::tui::form::check::{CheckJob, Checked, Checks, HalfTyped, Problem, Weight, collect};
-use crate::tui::form::editor::{Editor, Edits, JsonEditor, Popup, area, edit, exact, pretty};
+use crate::tui::form::editor::{Editor, Edits, JsonView, Popup, exact, pretty};
 use crate::tui::form::pointer;
 use crate::tui::form::row::{self, Decisions, Field, Row, RowKind};
 use crate::tui::form::schema::Document;
@@ -28,7 +27,7 @@ pub struct FormState {
     pub(super) cursor: usize,
     pub(super) editor: Option<Editor>,
     pub(super) popup: Option<Popup>,
-    pub(super) json: Option<JsonEditor>,
+    pub(super) json: JsonView,
     /// Values of before, each with what was typed then.
     pub(super) undo: Vec<(Option<Value>, BTreeMap<String, HalfTyped>)>,
     /// The place that is being typed in since the last step of undo.
@@ -67,7 +66,7 @@ impl FormState {
             cursor: 0,
             editor: None,
             popup: None,
-            json: None,
+            json: JsonView::Closed,
             undo: Vec::new(),
             typing: None,
             now: crate::base::Timestamp::default(),
@@ -152,12 +151,12 @@ impl FormState {
     /// Whether text was typed somewhere that is no value: such a form cannot be sent, even on
     /// purpose, because it is not known what would be sent.
     pub fn has_drafts(&self) -> bool {
-        self.problems.iter().any(|p| p.weight == Weight::Draft) || self.json_is_broken()
+        self.problems.iter().any(|p| p.weight == Weight::Draft)
     }
 
-    /// Whether the whole value is typed as JSON and is none yet.
-    pub(super) fn json_is_broken(&self) -> bool {
-        self.json.as_ref().is_some_and(|json| json.problem.is_some())
+    /// Text of the whole value as JSON that is no value yet, and why.
+    pub(super) fn broken_json(&self) -> Option<&HalfTyped> {
+        self.drafts.get("").filter(|_| self.json != JsonView::Closed)
     }
 
     /// Whether anything was changed by the person.
@@ -181,17 +180,14 @@ impl FormState {
     }
 
     /// The value as its JSON was edited: what was typed in fields stays where that says the same.
-    pub(super) fn take_json(&mut self, value: Option<Value>) {
-        let drafts = self.drafts.clone();
-        let before = self.value.clone();
+    fn take_whole(&mut self, value: Option<Value>) {
+        let (before, drafts) = (self.value.clone(), self.drafts.clone());
         self.set_value(value);
         for (place, draft) in drafts {
-            let now = self.at(&place);
-            if now == super::pointer::get(before.as_ref(), &place) {
+            if self.at(&place) == pointer::get(before.as_ref(), &place) {
                 self.drafts.insert(place, draft);
             }
         }
-        self.collect();
     }
 
     /// Replaces the whole value (paste, history). Everything typed that is no value is dropped,
@@ -250,12 +246,9 @@ impl FormState {
         }
     }
 
-    /// After any change of the value: rows, JSON view and problems follow.
+    /// After any change of the value: rows and problems follow.
     pub(super) fn changed(&mut self) {
         self.checks.changed();
-        if let Some(json) = &mut self.json {
-            json.follow(self.value.as_ref());
-        }
         self.refresh();
     }
 
@@ -304,9 +297,7 @@ impl FormState {
 
     /// Whether the row under the cursor takes typed text.
     pub fn takes_text(&self) -> bool {
-        self.editor.is_some()
-            || self.popup.is_some()
-            || self.json.as_ref().is_some_and(|j| j.focused)
+        self.editor.is_some() || self.popup.is_some()
     }
 
     /// How many rows fell back to typed JSON, and why.
@@ -327,96 +318,54 @@ impl FormState {
 
     /// Opens the JSON, gives it the keys, or gives them back to the fields and closes it.
     pub(super) fn toggle_json(&mut self) {
-        match &mut self.json {
-            None => self.enter_json(),
-            Some(json) if json.focused => {
-                json.focused = false;
-                self.focus();
-            }
+        match self.json {
+            JsonView::Focused => _ = self.leave_json(),
             // Text that is no value yet stays until it is one.
-            Some(json) if json.problem.is_some() => self.enter_json(),
-            Some(_) => self.json = None,
+            JsonView::Open if self.broken_json().is_none() => self.json = JsonView::Closed,
+            JsonView::Open | JsonView::Closed => self.enter_json(),
         }
     }
 
     /// Gives the keys to the JSON, which is opened when it is not.
     pub(super) fn enter_json(&mut self) {
-        (self.editor, self.popup) = (None, None);
-        let value = self.value.as_ref();
-        self.json.get_or_insert_with(|| JsonEditor::new(value)).focused = true;
-    }
-
-    /// Whether the JSON is open.
-    pub const fn json(&self) -> Option<&JsonEditor> {
-        self.json.as_ref()
-    }
-
-    /// Takes JSON text back that is no value, or brings it back; gives whether it did either.
-    pub(super) fn undo_json(&mut self) -> bool {
-        let Some(json) = &mut self.json else { return false };
-        if json.problem.take().is_some() {
-            json.taken_back = Some(json.area.lines().join("\n"));
-            json.area = area(&pretty(self.value.as_ref()));
-            return true;
-        }
-        match json.taken_back.take() {
-            Some(text) => {
-                self.replace_json(&text);
-                true
-            }
-            None => false,
-        }
+        (self.json, self.popup) = (JsonView::Focused, None);
+        self.focus();
     }
 
     /// Goes back from the JSON to the fields; text that is no value yet stays there.
     pub fn leave_json(&mut self) -> bool {
-        let Some(json) = self.json.as_mut().filter(|json| json.focused) else { return false };
-        json.focused = false;
-        json.follow(self.value.as_ref());
-        self.focus();
-        true
-    }
-
-    pub(super) fn type_json(&mut self, key: KeyEvent) -> bool {
-        let Some(json) = &mut self.json else { return false };
-        let command = key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
-        match key.code {
-            KeyCode::Esc | KeyCode::BackTab => return false,
-            KeyCode::Tab => {
-                json.area.insert_str("  ");
-            }
-            KeyCode::Char('p') if command => return false,
-            _ => {
-                let before = json.area.lines().to_vec();
-                edit(&mut json.area, key);
-                if json.area.lines() == before {
-                    return true;
-                }
-            }
+        let focused = self.json == JsonView::Focused;
+        if focused {
+            (self.json, self.editor) = (JsonView::Open, None);
+            self.focus();
         }
-        self.json_typed();
-        true
+        focused
     }
 
-    /// Replaces the JSON text: from `$EDITOR`.
-    pub fn replace_json(&mut self, text: &str) {
-        if let Some(json) = &mut self.json {
-            json.area = area(text.trim_end());
-            self.json_typed();
-        }
+    /// Whether the JSON is open, and has the keys.
+    pub const fn json(&self) -> JsonView {
+        self.json
     }
 
-    pub(super) fn json_typed(&mut self) {
-        let Some(json) = &mut self.json else { return };
-        let text = json.area.lines().join("\n");
+    /// The whole value as JSON, or what is typed in its place.
+    pub(super) fn json_text(&self) -> String {
+        self.broken_json().map_or_else(|| pretty(self.value.as_ref()), |json| json.text.clone())
+    }
+
+    /// Takes over the whole value as it was typed as JSON.
+    pub(super) fn take_json(&mut self, text: String) {
+        let editor = self.editor.take();
+        self.drafts.remove("");
         let parsed = if text.trim().is_empty() { Ok(None) } else { exact(&text).map(Some) };
         match parsed {
-            Ok(value) => {
-                json.problem = None;
-                self.take_json(value);
+            Ok(value) => self.take_whole(value),
+            Err(message) => {
+                self.remember();
+                self.drafts.insert(String::new(), HalfTyped { text, message });
             }
-            Err(message) => json.problem = Some(message),
         }
+        self.editor = editor;
+        self.collect();
     }
 
     // What is kept of a form for later: its value, and what was typed that is no value yet. Does no I/O.
@@ -426,11 +375,9 @@ impl FormState {
     pub fn draft(&self) -> Draft {
         let value = self.value.clone().map(|value| self.without_secrets(value));
         let whole = !self.document.has_secrets();
-        let json = self.json.as_ref().filter(|json| whole && json.problem.is_some());
         Draft {
             value: value.unwrap_or_default(),
             typed: if whole { self.half_typed() } else { BTreeMap::new() },
-            json: json.map(|json| json.area.lines().join("\n")),
         }
     }
 
@@ -440,10 +387,6 @@ impl FormState {
             self.set_value(Some(draft.value));
         }
         self.type_again(draft.typed);
-        if let Some(text) = draft.json {
-            self.toggle_json();
-            self.replace_json(&text);
-        }
     }
 
     /// What was typed and is no value, by the JSON pointer of its field.
@@ -459,15 +402,19 @@ impl FormState {
     /// are.
     pub fn type_again(&mut self, typed: BTreeMap<String, String>) {
         for (at, text) in typed {
+            if at.is_empty() && self.field_at("").is_none() {
+                self.enter_json();
+                self.replace_text(&text);
+                continue;
+            }
             let field = self.field_at(&at);
             let edits = field.and_then(|field| Edits::of(&field.kind));
             if let Some(edits @ (Edits::Number | Edits::Json)) = edits {
                 self.take_typed(&at, edits, text);
             }
         }
-        let here = self.cursor;
         self.editor = None;
-        self.select(here);
+        self.focus();
     }
 
     // What is remembered by place (text that is no value yet, choices, folds) goes with the places when
@@ -622,12 +569,11 @@ mod keep_tests {
         let schema = Arc::new(json!({"properties": {"a": {"type": "string"}}}));
         let mut form = typed(&schema, "x");
         form.toggle_json();
-        form.replace_json("{\"a\": \"y");
+        form.replace_text("{\"a\": \"y");
         let back = again(&schema, &form.draft());
         assert_eq!(back.arguments(), json!({"a": "x"}));
-        let json = back.json().expect("open");
-        assert_eq!(json.area.lines(), ["{\"a\": \"y"]);
-        assert!(json.problem.is_some() && back.has_drafts());
+        assert_eq!((back.json(), &*back.json_text()), (JsonView::Focused, "{\"a\": \"y"));
+        assert!(back.has_drafts());
     }
 
     #[test]

@@ -47,9 +47,9 @@ fn taking_back_what_was_done_after_typing_keeps_what_was_typed() {
 fn editing_the_json_keeps_it_where_the_json_says_the_same() {
     let mut form = numbers();
     form.apply(Action::Json);
-    form.replace_json(r#"{"n": 12, "t": "more"}"#);
+    form.replace_text(r#"{"n": 12, "t": "more"}"#);
     assert!(form.has_drafts(), "12x is still no number");
-    form.replace_json(r#"{"n": 13, "t": "more"}"#);
+    form.replace_text(r#"{"n": 13, "t": "more"}"#);
     assert!(!form.has_drafts());
     assert_eq!(form.arguments(), json!({"n": 13, "t": "more"}));
 }
