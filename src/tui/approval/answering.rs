@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::base::text::json::pretty;
 use crate::host::approvals::PendingRequest;
 use crate::mcp::{Answer, ApprovalId, RequestKind};
-use crate::tui::approval::answering::draft::{Awaits, parsed};
+use crate::tui::approval::answering::draft::parsed;
 use crate::tui::approval::draw::{self, Spot};
 use crate::tui::approval::elicitation::{self, Asks, ElicitationReading};
 use crate::tui::approval::sampling::{self, SamplingReading};
@@ -124,7 +124,7 @@ pub struct AnswerScreen {
     kept: Value,
     armed: bool,
     /// What is done when the check that runs elsewhere finds nothing against it.
-    when_checked: Option<Awaits>,
+    when_checked: Option<Action>,
     /// No browser could be started: the person may have opened the page otherwise.
     opened_elsewhere: bool,
     laid_out: u16,
@@ -715,7 +715,7 @@ pub fn footer(keymap: &Keymap, answering: &AnswerScreen) -> Vec<(String, &'stati
         Part::Says | Part::Answer | Part::Model | Part::Stop => send,
     };
     let refused = matches!(&answering.says, Says::Elicitation(ElicitationReading { asks: Asks::Url(url), .. }) if url.open.is_none());
-    let media = matches!(&answering.says, Says::Sampling(reading) if reading.has_media());
+    let media = matches!(&answering.says, Says::Sampling(reading) if reading.has_media);
     let rank = |action: Action| match action {
         Action::Send => 0,
         Action::Deny => 1,

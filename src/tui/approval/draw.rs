@@ -10,7 +10,7 @@ use crate::tui::approval::answering::{
     AnswerScreen, Composer, Draft, Drafting, Part, Says, Stage, scopes,
 };
 use crate::tui::approval::elicitation::{Asks, ElicitationReading, UrlReading};
-use crate::tui::approval::sampling::{OfferedTool, SamplingReading};
+use crate::tui::approval::sampling;
 use crate::tui::form::FormState;
 use crate::tui::form::draw::form;
 use crate::tui::model::who_asks;
@@ -27,45 +27,11 @@ const AROUND_SAYS: u16 = 3;
 pub fn says(answering: &AnswerScreen, width: u16) -> Doc {
     let mut doc = Doc::new(width);
     match &answering.says {
-        Says::Sampling(reading) => sampling(reading, &mut doc),
+        Says::Sampling(_) => sampling::show(&answering.params, &mut doc),
         Says::Elicitation(reading) => elicitation(reading, &mut doc),
         Says::Other(params) => drop(doc.json(0, params)),
     }
     doc
-}
-
-fn sampling(reading: &SamplingReading, doc: &mut Doc) {
-    let mut preferences = reading.preferences.iter();
-    if let Some(first) = preferences.next() {
-        let line = preferences.fold(Ink::from(first), |mut line, preference| {
-            line.push(" · ").push(preference);
-            line
-        });
-        doc.line(vec![(ink!("wants"), Role::Muted)]);
-        doc.text(2, &line, Role::Foreign);
-    }
-    for part in &reading.parts {
-        let mut line = vec![(Ink::from(&part.role), Role::Muted)];
-        if let Some(title) = &part.title {
-            let role = if part.is_known { Role::Foreign } else { Role::Warning };
-            line.extend([(ink!(" "), Role::Muted), (Ink::from(title), role)]);
-        }
-        doc.line(line);
-        if let Some(body) = &part.body {
-            doc.text(2, body, Role::Foreign);
-        }
-    }
-    for OfferedTool { name, description, schema } in &reading.tools {
-        doc.line(vec![
-            (ink!("tool "), Role::Muted),
-            (ink!("{}  {}", name, description), Role::Foreign),
-        ]);
-        doc.text(2, schema, Role::Foreign);
-    }
-    for (key, value) in &reading.rest {
-        doc.line(vec![(Ink::from(key), Role::Muted)]);
-        doc.text(2, value, Role::Foreign);
-    }
 }
 
 fn elicitation(reading: &ElicitationReading, doc: &mut Doc) {

@@ -1,56 +1,20 @@
 //! A sampling request as a person reads it (MCP 2025-11-25, client features, sampling). Pure: values
-//! in, values out.
+//! in, values and lines out.
 
 use crate::tui::prelude::*;
 use crate::tui::result::{content, image};
+use crate::tui::widget::Doc;
 
-/// A `sampling/createMessage` request, taken apart for reading.
+/// What is known of a `sampling/createMessage` request beside what it says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SamplingReading {
-    /// What the server says: system prompt, then the messages.
-    pub parts: Vec<Part>,
-    /// What it wants, one line each: `max 100 tokens`, `temperature 0.7`, ...
-    pub preferences: Vec<SafeText>,
-    /// Tools it offers to the model.
-    pub tools: Vec<OfferedTool>,
-    /// `metadata`, and whatever the specification does not know, each as pretty JSON.
-    pub rest: Vec<(SafeText, SafeText)>,
     /// What a person should notice.
     pub warnings: Vec<String>,
+    /// Whether it brings a picture or a sound.
+    pub has_media: bool,
     /// Rough size of the prompt in tokens: a quarter of the characters of its texts, tool calls,
     /// their results and the tools it offers, an estimate.
     pub prompt_tokens: usize,
-}
-
-/// A tool that the request offers to the model.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OfferedTool {
-    /// Its name.
-    pub name: SafeText,
-    /// What it is said to do.
-    pub description: SafeText,
-    /// Its input schema as pretty JSON.
-    pub schema: SafeText,
-}
-
-/// One piece of what the server says.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Part {
-    /// `system`, `user`, `assistant`, or whatever the server wrote.
-    pub role: SafeText,
-    /// What it is, unless it is plain text.
-    pub title: Option<SafeText>,
-    /// Whether it is of a kind that is known here.
-    pub is_known: bool,
-    /// Its text, or what it holds as indented JSON; nothing of a picture or a sound.
-    pub body: Option<SafeText>,
-}
-
-impl SamplingReading {
-    /// Whether it brings a picture or a sound.
-    pub fn has_media(&self) -> bool {
-        self.parts.iter().any(|part| part.body.is_none())
-    }
 }
 
 /// Longest `maxTokens` that is believed.
@@ -71,53 +35,65 @@ const KNOWN: &[&str] = &[
     "toolChoice",
 ];
 
-/// Takes `params` apart. Never fails: what cannot be understood is shown as JSON.
+/// Looks over a request. Never fails: what cannot be understood is shown as JSON.
 pub fn read(params: &Value) -> SamplingReading {
     let mut reading = SamplingReading::default();
-    let mut characters = 0;
-    if let Some(system) = params.get("systemPrompt").and_then(Value::as_str) {
+    let warnings = &mut reading.warnings;
+    let mut characters = params.get("tools").map_or(0, |tools| tools.to_string().len());
+    if let Some(system) = params["systemPrompt"].as_str() {
         characters += system.chars().count();
-        notice_blank_run(system, "the system prompt", &mut reading.warnings);
-        let (role, body) = (SafeText::line("system"), Some(SafeText::block(system)));
-        reading.parts.push(Part { role, title: None, is_known: true, body });
+        notice_blank_run(system, "the system prompt", warnings);
     }
-    for message in params.get("messages").and_then(Value::as_array).into_iter().flatten() {
-        let role = SafeText::line(message.get("role").and_then(Value::as_str).unwrap_or("?"));
-        let content = message.get("content").unwrap_or(&Value::Null);
-        let blocks = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
-        for block in blocks {
-            if let Some(text) = block.get("text").and_then(Value::as_str) {
-                notice_blank_run(text, "a message", &mut reading.warnings);
-            }
-            characters += read_by_a_model(block);
-            reading.parts.push(read_block(role.clone(), block));
+    for (_, block) in blocks(params) {
+        if let Some(text) = block["text"].as_str() {
+            notice_blank_run(text, "a message", warnings);
         }
+        characters += read_by_a_model(block);
+        reading.has_media |= is_media(block);
     }
-    characters += params.get("tools").map_or(0, |tools| tools.to_string().len());
+    match (params.get("maxTokens"), params["maxTokens"].as_u64()) {
+        (_, Some(max)) if max > MANY_TOKENS => {
+            warnings.push(format!("it asks for up to {max} tokens"));
+        }
+        (_, Some(_)) => {}
+        (Some(odd), None) => warnings.push(format!("`maxTokens` is {odd}, not a count")),
+        (None, None) => warnings.push("`maxTokens` is missing".to_owned()),
+    }
+    if params["toolChoice"]["mode"] == "required" {
+        warnings.push("it wants a tool call in the answer".to_owned());
+    }
+    if params["includeContext"] == "allServers" {
+        let text = "it asks for the context of all servers; nothing is added unless you write it";
+        warnings.push(text.to_owned());
+    }
     reading.prompt_tokens = characters.div_ceil(4);
-    read_preferences(params, &mut reading);
-    for tool in params.get("tools").and_then(Value::as_array).into_iter().flatten() {
-        let text = |key: &str| SafeText::line(tool.get(key).and_then(Value::as_str).unwrap_or(""));
-        reading.tools.push(OfferedTool {
-            name: text("name"),
-            description: text("description"),
-            schema: tool.get("inputSchema").map(pretty).unwrap_or_default(),
-        });
-    }
-    let known = |key: &str| KNOWN.contains(&key);
-    for (key, value) in params.as_object().into_iter().flatten().filter(|(key, _)| !known(key)) {
-        reading.rest.push((SafeText::line(key), pretty(value)));
-    }
     reading
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The blocks of all messages, each with the role that says it.
+fn blocks(params: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    list(&params["messages"]).iter().flat_map(|message| {
+        let content = &message["content"];
+        let blocks = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
+        blocks.iter().map(|block| (message["role"].as_str().unwrap_or("?"), block))
+    })
+}
+
+fn is_media(block: &Value) -> bool {
+    matches!(block["type"].as_str(), Some("image" | "audio"))
 }
 
 /// Characters of a block that a model would read as text; pictures and sound cost otherwise.
 fn read_by_a_model(block: &Value) -> usize {
     let size = |key: &str| block.get(key).map_or(0, |value| value.to_string().len());
-    match block.get("type").and_then(Value::as_str) {
+    match block["type"].as_str() {
         Some("tool_use") => size("name") + size("input"),
         Some("tool_result") => size("content"),
-        _ => block.get("text").and_then(Value::as_str).map_or(0, |text| text.chars().count()),
+        _ => block["text"].as_str().map_or(0, |text| text.chars().count()),
     }
 }
 
@@ -132,10 +108,36 @@ fn notice_blank_run(text: &str, place: &str, warnings: &mut Vec<String>) {
     }
 }
 
-fn read_block(role: SafeText, block: &Value) -> Part {
-    let field = |key: &str| block.get(key).and_then(Value::as_str);
-    let inner = |key: &str| Some(pretty(block.get(key).unwrap_or(&Value::Null)));
-    let mut is_known = true;
+/// What the server says, as lines: what it wants, the system prompt, the messages, the tools it
+/// offers, and whatever the specification does not know.
+pub fn show(params: &Value, doc: &mut Doc) {
+    doc.line(vec![(ink!("wants"), Role::Muted)]);
+    doc.text(2, &Ink::line(&preferences(params).join(" · ")), Role::Foreign);
+    if let Some(system) = params["systemPrompt"].as_str() {
+        doc.line(vec![(ink!("system"), Role::Muted)]);
+        doc.text(2, &SafeText::block(system), Role::Foreign);
+    }
+    for (role, block) in blocks(params) {
+        show_block(role, block, doc);
+    }
+    for tool in list(&params["tools"]) {
+        let text = |key: &str| Ink::line(tool[key].as_str().unwrap_or_default());
+        let words = ink!("{}  {}", text("name"), text("description"));
+        doc.line(vec![(ink!("tool "), Role::Muted), (words, Role::Foreign)]);
+        doc.text(2, &tool.get("inputSchema").map(pretty).unwrap_or_default(), Role::Foreign);
+    }
+    for (key, value) in params.as_object().into_iter().flatten() {
+        if !KNOWN.contains(&key.as_str()) {
+            doc.line(vec![(Ink::line(key), Role::Muted)]);
+            doc.text(2, &pretty(value), Role::Foreign);
+        }
+    }
+}
+
+fn show_block(role: &str, block: &Value, doc: &mut Doc) {
+    let field = |key: &str| block[key].as_str();
+    let named = |key: &str| field(key).unwrap_or("?");
+    let mut tone = Role::Foreign;
     let (title, body) = match (field("type"), field("text")) {
         (Some("text"), Some(text)) => (None, Some(SafeText::block(text))),
         (Some(kind @ ("image" | "audio")), _) => {
@@ -144,72 +146,57 @@ fn read_block(role: SafeText, block: &Value) -> Part {
             (Some(format!("{kind} {} {size}", field("mimeType").unwrap_or("no type"))), None)
         }
         (Some("tool_use"), _) => {
-            (Some(format!("uses {}", field("name").unwrap_or("?"))), inner("input"))
+            (Some(format!("uses {}", named("name"))), Some(pretty(&block["input"])))
         }
         (Some("tool_result"), _) => {
-            (Some(format!("result of {}", field("toolUseId").unwrap_or("?"))), inner("content"))
+            (Some(format!("result of {}", named("toolUseId"))), Some(pretty(&block["content"])))
         }
         _ => {
-            is_known = false;
+            tone = Role::Warning;
             (Some("content of an unknown kind".to_owned()), Some(pretty(block)))
         }
     };
-    Part { role, title: title.map(|title| SafeText::line(&title)), is_known, body }
+    let mut line = vec![(Ink::line(role), Role::Muted)];
+    if let Some(title) = title {
+        line.extend([(ink!(" "), Role::Muted), (Ink::line(&title), tone)]);
+    }
+    doc.line(line);
+    if let Some(body) = body {
+        doc.text(2, &body, Role::Foreign);
+    }
 }
 
 fn pretty(value: &Value) -> SafeText {
     SafeText::block(&serde_json::to_string_pretty(value).unwrap_or_default())
 }
 
-fn read_preferences(params: &Value, reading: &mut SamplingReading) {
-    let mut add = |text: String| reading.preferences.push(SafeText::line(&text));
-    match params.get("maxTokens").map(|v| (v, v.as_u64())) {
-        Some((_, Some(max))) => {
-            add(format!("max {max} tokens"));
-            if max > MANY_TOKENS {
-                reading.warnings.push(format!("it asks for up to {max} tokens"));
-            }
-        }
-        Some((odd, None)) => {
-            reading.warnings.push(format!("`maxTokens` is {odd}, not a count"));
-        }
-        None => reading.warnings.push("`maxTokens` is missing".to_owned()),
+/// What it wants of the model: `max 100 tokens`, `temperature 0.7`, ...
+fn preferences(params: &Value) -> Vec<String> {
+    let mut all = Vec::new();
+    if let Some(max) = params["maxTokens"].as_u64() {
+        all.push(format!("max {max} tokens"));
     }
-    let mut add = |text: String| reading.preferences.push(SafeText::line(&text));
-    if let Some(temperature) = params.get("temperature").and_then(Value::as_f64) {
-        add(format!("temperature {temperature}"));
+    if let Some(temperature) = params["temperature"].as_f64() {
+        all.push(format!("temperature {temperature}"));
     }
-    if let Some(stops) = params["stopSequences"].as_array().filter(|s| !s.is_empty()) {
-        add(format!("stop at {}", Value::Array(stops.clone())));
+    if !list(&params["stopSequences"]).is_empty() {
+        all.push(format!("stop at {}", params["stopSequences"]));
     }
     let preferences = &params["modelPreferences"];
-    for hint in preferences["hints"].as_array().into_iter().flatten() {
-        add(format!("model like {}", hint["name"].as_str().unwrap_or("?")));
-    }
+    let hints = list(&preferences["hints"]).iter();
+    all.extend(hints.map(|hint| format!("model like {}", hint["name"].as_str().unwrap_or("?"))));
     for (key, word) in [
         ("costPriority", "cost"),
         ("speedPriority", "speed"),
         ("intelligencePriority", "intelligence"),
     ] {
-        if let Some(weight) = preferences[key].as_f64() {
-            add(format!("{word} {weight}"));
-        }
+        all.extend(preferences[key].as_f64().map(|weight| format!("{word} {weight}")));
     }
     if let Some(choice) = params.get("toolChoice") {
-        let mode = choice.get("mode").and_then(Value::as_str).unwrap_or("auto");
-        add(format!("tool choice {mode}"));
-        if mode == "required" {
-            reading.warnings.push("it wants a tool call in the answer".to_owned());
-        }
+        all.push(format!("tool choice {}", choice["mode"].as_str().unwrap_or("auto")));
     }
-    let context = params.get("includeContext").and_then(Value::as_str).unwrap_or("none");
-    add(format!("context {context}"));
-    if context == "allServers" {
-        reading.warnings.push(
-            "it asks for the context of all servers; nothing is added unless you write it"
-                .to_owned(),
-        );
-    }
+    all.push(format!("context {}", params["includeContext"].as_str().unwrap_or("none")));
+    all
 }
 
 // Pictures and sounds in what a server says, as files for programs that can show and play them.
@@ -226,33 +213,15 @@ pub struct Media {
 /// Every picture and sound of a sampling request, in its order, those in results of tools included
 /// (`CreateMessageRequestParams`, `messages[].content`).
 pub fn media(params: &Value) -> Vec<Media> {
-    let mut found = Vec::new();
-    let messages = params.get("messages").and_then(Value::as_array);
-    for content in messages.into_iter().flatten().filter_map(|message| message.get("content")) {
-        collect(content, &mut found);
-    }
-    found
-}
-
-fn collect(content: &Value, found: &mut Vec<Media>) {
-    let blocks = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
-    for block in blocks {
-        let field = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default();
-        match field("type") {
-            "image" | "audio" => found.push(Media {
-                suffix: content::suffix(field("mimeType")),
-                content: image::bytes(field("data")),
-            }),
-            // Its content is a list of plain blocks: this goes one level down.
-            "tool_result" => {
-                let inner = block.get("content").and_then(Value::as_array).into_iter().flatten();
-                for block in inner.filter(|block| block["type"] != "tool_result") {
-                    collect(block, found);
-                }
-            }
-            _ => {}
-        }
-    }
+    let plain = blocks(params).flat_map(|(_, block)| match block["type"].as_str() {
+        Some("tool_result") => list(&block["content"]),
+        _ => std::slice::from_ref(block),
+    });
+    let media = plain.filter(|block| is_media(block)).map(|block| Media {
+        suffix: content::suffix(block["mimeType"].as_str().unwrap_or_default()),
+        content: image::bytes(block["data"].as_str().unwrap_or_default()),
+    });
+    media.collect()
 }
 
 #[cfg(test)]
@@ -263,7 +232,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_content_is_readable() {
-        let reading = read(&json!({
+        let params = json!({
             "systemPrompt": "You are helpful.",
             "messages": [
                 {"role": "user", "content": {"type": "text", "text": "hi\u{1b}[2J"}},
@@ -276,31 +245,29 @@ mod tests {
             "maxTokens": 100, "temperature": 0.5, "stopSequences": ["END"],
             "modelPreferences": {"hints": [{"name": "small"}], "costPriority": 0.9},
             "tools": [{"name": "add", "description": "adds"}], "toolChoice": {"mode": "required"}, "metadata": {"trace": 7},
-        }));
-        assert_eq!(reading.parts.len(), 6);
-        let title = |part: usize| reading.parts[part].title.as_deref();
-        let body = |part: usize| reading.parts[part].body.as_deref();
-        assert!(title(1).is_none() && body(1).is_some_and(|text| !text.contains('\u{1b}')));
-        assert_eq!((title(2), body(2)), (Some("image image/png 3 B"), None));
-        assert_eq!(title(3), Some("result of t1"));
-        let odd: Vec<_> = reading.parts.iter().map(|part| !part.is_known).collect();
-        assert_eq!(odd, [false, false, false, false, true, false]);
-        let preferences: Vec<&str> = reading.preferences.iter().map(SafeText::as_str).collect();
-        assert_eq!(
-            preferences,
-            [
-                "max 100 tokens",
-                "temperature 0.5",
-                "stop at [\"END\"]",
-                "model like small",
-                "cost 0.9",
-                "tool choice required",
-                "context none"
-            ]
-        );
+        });
+        let reading = read(&params);
         assert_eq!(reading.warnings, ["it wants a tool call in the answer"]);
-        assert_eq!(reading.rest[0].0.as_str(), "metadata");
-        assert!(reading.rest[0].1.contains("\"trace\": 7"));
+        assert!(reading.has_media);
+        let mut doc = Doc::new(200);
+        show(&params, &mut doc);
+        let wants = "max 100 tokens · temperature 0.5 · stop at [\"END\"] · model like small · \
+                     cost 0.9 · tool choice required · context none";
+        let text = doc.to_text();
+        for part in [
+            wants,
+            "You are helpful.",
+            "image image/png 3 B",
+            "result of t1",
+            "uses add",
+            "content of an unknown kind",
+            "tool add  adds",
+            "metadata",
+            "\"trace\": 7",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains('\u{1b}'));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::draft::{Awaits, STOP_REASONS, kept, parsed, parsed_result, wrong};
+use super::draft::{STOP_REASONS, kept, parsed, parsed_result, wrong};
 use super::{AnswerScreen, Composer, Draft, Drafting, Offer, Part, Says, Stage, ToolForm, read};
 use crate::base::text::json::pretty;
 use crate::config::ApprovalRules;
@@ -28,7 +28,7 @@ const REJECTED: i64 = -1;
 
 impl AnswerScreen {
     pub(super) fn send(&mut self) -> Option<Effect> {
-        if self.waits_for_check(Awaits::Send) {
+        if self.waits_for_check(Action::Send) {
             return None;
         }
         let answer = match self.answer() {
@@ -129,7 +129,7 @@ impl AnswerScreen {
     /// Asks for the name under which the answer is to be kept.
     pub fn ask_for_name(&mut self) {
         self.armed = false;
-        if self.waits_for_check(Awaits::Name) {
+        if self.waits_for_check(Action::SaveForm) {
             return;
         }
         match self.answer() {
@@ -147,7 +147,7 @@ impl AnswerScreen {
         if name.is_empty() {
             return self.say("it needs a name");
         }
-        if self.waits_for_check(Awaits::Keep) {
+        if self.waits_for_check(Action::Send) {
             return None;
         }
         let answer = match self.answer() {
@@ -203,28 +203,26 @@ impl AnswerScreen {
             return None;
         }
         match self.when_checked.take()? {
-            Awaits::Send => return self.apply(Action::Send),
-            Awaits::Keep => return self.keep(),
-            Awaits::Tool => self.finish_tool(),
-            Awaits::Name => self.ask_for_name(),
+            Action::SaveForm => self.ask_for_name(),
+            action => return self.apply(action),
         }
         None
     }
 
     /// Lets an action wait when the form is still being checked; gives whether it waits.
-    pub(super) fn waits_for_check(&mut self, awaits: Awaits) -> bool {
-        let (of_tool, words) = match awaits {
-            Awaits::Send => (false, "checking the form; it is sent when the check passes"),
-            Awaits::Tool => (true, "checking the form; the call is added when the check passes"),
-            Awaits::Name | Awaits::Keep => {
-                (false, "checking the form; it can be kept when the check passes")
-            }
-        };
-        let meant = self.draft.form().filter(|_| of_tool == matches!(self.draft, Draft::Text(_)));
-        let checking = meant.is_some_and(FormState::is_checking);
-        self.when_checked = checking.then_some(awaits);
+    fn waits_for_check(&mut self, action: Action) -> bool {
+        let of_tool = self.part == Part::Tool;
+        let form = self.draft.form().filter(|_| of_tool == matches!(self.draft, Draft::Text(_)));
+        let checking = form.is_some_and(FormState::is_checking);
+        self.when_checked = checking.then_some(action);
         if checking {
-            self.say(words);
+            let then = match self.part {
+                Part::Tool => "the call is added",
+                Part::Name => "it is kept",
+                _ if action == Action::SaveForm => "it can be kept",
+                _ => "it is sent",
+            };
+            self.say(&format!("checking the form; {then} when the check passes"));
         }
         checking
     }
@@ -280,7 +278,7 @@ impl AnswerScreen {
 
     /// Takes the tool call that was filled in into the answer.
     pub(super) fn finish_tool(&mut self) {
-        if self.waits_for_check(Awaits::Tool) {
+        if self.waits_for_check(Action::Send) {
             return;
         }
         let Draft::Text(composer) = &mut self.draft else { return };

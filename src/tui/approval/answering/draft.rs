@@ -52,19 +52,6 @@ pub(super) fn wrong(form: &FormState) -> usize {
     form.blocking().saturating_sub(usize::from(unknown))
 }
 
-/// What waits until the form is checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Awaits {
-    /// The answer is to be sent.
-    Send,
-    /// A name is to be asked for, under which it is kept.
-    Name,
-    /// It is to be kept under the name that was typed.
-    Keep,
-    /// The call of a tool is to be taken into the answer.
-    Tool,
-}
-
 /// Stop reasons of the specification, in the order in which a key steps through them.
 pub const STOP_REASONS: &[&str] = &["endTurn", "stopSequence", "maxTokens", "toolUse"];
 
