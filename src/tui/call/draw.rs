@@ -1,5 +1,8 @@
 //! Drawing of the call screen: what is called, its form, how the call stands, what it gave.
 
+use ratatui::layout::Constraint::{Fill, Length};
+use ratatui::layout::Layout;
+
 use crate::error::Error;
 use crate::tui::call::run::{Difference, FORCED, Run, RunState};
 use crate::tui::call::screen::{CallScreen, Focus};
@@ -27,34 +30,26 @@ impl CallScreen {
     pub(super) fn regions(&self, area: Rect) -> Regions {
         let described = self.description(area).count() as u16;
         let head = 1 + described + u16::from(self.changed.is_some());
-        let head = Rect { height: head.min(area.height), ..area };
-        let footer_height = u16::from(area.height >= 8);
-        let footer = Rect { y: area.bottom() - footer_height, height: footer_height, ..area };
-        let y = head.bottom();
-        let body = Rect { y, height: footer.y.saturating_sub(y), ..area };
+        let footer = u16::from(area.height >= 8);
+        let [head, body, footer] =
+            Layout::vertical([Length(head), Fill(1), Length(footer)]).areas(area);
         if self.runs.is_empty() {
             return Regions { head, form: body, status: None, result: None, footer };
         }
-        if body.width >= 150 {
-            let left = body.width / 2;
-            let right = Rect { x: body.x + left + 1, width: body.width - left - 1, ..body };
-            let status = Rect { height: right.height.min(2), ..right };
-            let result =
-                inset(Rect { y: status.bottom(), height: right.height - status.height, ..right });
-            let form = Rect { width: left, ..body };
-            return Regions { head, form, status: Some(status), result: Some(result), footer };
-        }
-        let wanted = self.form.rows().len() as u16 + 2;
-        let most = match self.focus {
-            Focus::Form => body.height * 3 / 5,
-            Focus::Result => body.height / 4,
+        let [form, rest] = if body.width >= 150 {
+            let halves = [Length(body.width / 2), Fill(1)];
+            Layout::horizontal(halves).spacing(1).areas(body)
+        } else {
+            let wanted = self.form.rows().len() as u16 + 2;
+            let most = match self.focus {
+                Focus::Form => body.height * 3 / 5,
+                Focus::Result => body.height / 4,
+            };
+            let height = wanted.min(most).max(body.height.min(3));
+            Layout::vertical([Length(height), Fill(1)]).areas(body)
         };
-        let form = Rect { height: wanted.min(most).max(body.height.min(3)), ..body };
-        let status =
-            Rect { y: form.bottom(), height: 2.min(body.bottom() - form.bottom()), ..body };
-        let rest = body.bottom().saturating_sub(status.bottom());
-        let result = inset(Rect { y: status.bottom(), height: rest, ..body });
-        Regions { head, form, status: Some(status), result: Some(result), footer }
+        let [status, result] = Layout::vertical([Length(2), Fill(1)]).areas(rest);
+        Regions { head, form, status: Some(status), result: Some(inset(result)), footer }
     }
 
     /// The description, on a line or on three where there is room.

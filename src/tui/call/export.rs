@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(rust_value(&value), expected);
         assert_eq!(rust_value(&json!({})), "serde_json::json!({})");
         // What Rust writes otherwise, and more members than the macro can take, go in as text.
-        for other in [json!("\u{7}"), json!(u64::MAX), json!([0; 100])] {
+        for other in [json!("\u{7}"), json!(u64::MAX), json!(vec![0; 100])] {
             assert!(rust_value(&other).starts_with("serde_json::from_str("), "{other}");
         }
     }

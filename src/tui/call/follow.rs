@@ -39,16 +39,20 @@ impl CallScreen {
         vec![Effect::Record(HistoryRecord::Draft { target: self.subject.key(), draft })]
     }
 
+    fn run_of(&mut self, number: u64) -> Option<&mut Run> {
+        self.runs.iter_mut().find(|run| run.number == number)
+    }
+
     /// A call made progress.
     pub fn progress(&mut self, run: u64, progress: Progress) {
-        if let Some(run) = self.runs.iter_mut().find(|r| r.number == run) {
+        if let Some(run) = self.run_of(run) {
             run.progress = Some(progress);
         }
     }
 
     /// What the engine knows of a running call.
     pub fn follow(&mut self, run: u64, call: &CallView, now: Timestamp) {
-        if let Some(run) = self.runs.iter_mut().find(|r| r.number == run) {
+        if let Some(run) = self.run_of(run) {
             run.follow(call, now);
         }
     }
@@ -62,10 +66,9 @@ impl CallScreen {
 
     /// A call has ended.
     pub fn ended(&mut self, number: u64, result: Result<CallOutcome, Error>) -> Vec<Effect> {
-        let Some(run) = self.runs.iter_mut().find(|r| r.number == number) else {
-            return Vec::new();
-        };
-        run.end(result, &self.subject.limits);
+        let limits = self.subject.limits;
+        let Some(run) = self.run_of(number) else { return Vec::new() };
+        run.end(result, &limits);
         let word = run.outcome_word();
         self.compare_again(number);
         let mut wanted = self.refreshed(number);
@@ -225,7 +228,7 @@ impl CallScreen {
 
     /// The view of a run, by its number.
     pub fn view_of(&mut self, run: u64) -> Option<&mut ResultView> {
-        self.runs.iter_mut().find(|r| r.number == run)?.view_mut()
+        self.run_of(run)?.view_mut()
     }
 
     /// Makes the last call once more. The keys stay where they are, and so does what is shown
@@ -267,7 +270,7 @@ impl CallScreen {
 
     /// Takes what a comparison found.
     pub fn compared(&mut self, number: u64, found: Compared) {
-        let Some(run) = self.runs.iter_mut().find(|run| run.number == number) else { return };
+        let Some(run) = self.run_of(number) else { return };
         let difference = run.view_mut().and_then(|view| view.compared(found));
         if run.because.is_some() && difference.is_some() {
             run.difference = difference;
