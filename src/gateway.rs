@@ -11,7 +11,6 @@ mod follow;
 mod guard;
 mod mcp;
 mod metrics;
-mod openapi;
 mod outside;
 mod raw;
 mod rest;
@@ -95,7 +94,7 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Route
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(rest::ready))
-        .route("/openapi.json", get(openapi::document))
+        .route("/openapi.json", get(rest::openapi))
         .route("/tools", get(rest::tools))
         .route("/tools/{name}/call", post(rest::call))
         .route("/servers", get(rest::servers))

@@ -32,6 +32,12 @@ fn body<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Outside> {
     })
 }
 
+/// `GET /openapi.json`: what this interface takes and gives.
+pub(crate) async fn openapi() -> Response {
+    let text = include_str!("openapi.json").replace("VERSION", env!("CARGO_PKG_VERSION"));
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
+
 /// `GET /readyz`: whether calls can be served.
 pub(crate) async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
     let view = gateway.host.snapshot();
