@@ -12,7 +12,7 @@ use crate::host::{CallOptions, Host, Origin, ServerState};
 /// What is done after a pause, in milliseconds.
 fn steps() -> Vec<(u64, &'static str, Value)> {
     vec![
-        (300, "atlas.find_airport", json!({"query": "Zurich"})),
+        (300, "atlas.find_airport", json!({"query": "ZRH"})),
         (700, "atlas.weather", json!({"airport": "ZRH"})),
         (400, "crew.draft_announcement", json!({"occasion": "boarding"})),
         (900, "gremlin.babble", json!({})),
@@ -21,9 +21,9 @@ fn steps() -> Vec<(u64, &'static str, Value)> {
         (900, "gremlin.be_slow", json!({"milliseconds": 1_500})),
         (400, "beacon.request_clearance", json!({"callsign": "HB-XYZ"})),
         (1_200, "gremlin.crash", json!({"how": "segfault"})),
-        (2_500, "atlas.draw_chart", json!({"route": ["ZRH", "SIN", "SYD"]})),
+        (2_500, "atlas.draw_chart", json!({})),
         (1_000, RELOAD, Value::Null),
-        (4_000, "atlas.find_airport", json!({"query": "Oslo"})),
+        (4_000, "atlas.find_airport", json!({"query": "KEF"})),
         (3_000, "gremlin.shuffle_tools", json!({})),
     ]
 }

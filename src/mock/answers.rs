@@ -64,7 +64,13 @@ pub(crate) fn result(cx: &Cx, method: &str) -> Result<String, Refusal> {
             Ok(cached(cx, json!({"contents": [content]})))
         }
         "completion/complete" => {
-            Ok(complete(cx, &json!({"completion": {"values": [], "total": 0, "hasMore": false}})))
+            let known = stage.script.complete.get(&cx.text("${params.argument.name}"));
+            let typed = cx.text("${params.argument.value}").to_lowercase();
+            let fits = |value: &&String| value.to_lowercase().starts_with(&typed);
+            let values: Vec<&String> = known.into_iter().flatten().filter(fits).collect();
+            let total = values.len();
+            let completion = json!({"values": values, "total": total, "hasMore": false});
+            Ok(complete(cx, &json!({"completion": completion})))
         }
         "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe" => {
             Ok(complete(cx, &json!({})))

@@ -44,6 +44,9 @@ pub struct Script {
     pub ttl_ms: Option<i64>,
     /// `cacheScope` of lists and reads in the modern era (default `private`).
     pub cache_scope: Option<String>,
+    /// Values that an argument of a prompt or of a template may take, by its name: completion gives
+    /// those that begin as typed.
+    pub complete: BTreeMap<String, Vec<String>>,
     /// Reactions to `tools/call`, by tool name.
     pub calls: BTreeMap<String, Reaction>,
     /// Reactions to `resources/read`, by URI.

@@ -31,10 +31,12 @@ pub(crate) fn counted(outer: &dyn Scope, index: u64) -> impl Scope {
     Counted { outer, index }
 }
 
-/// What a placeholder stands for; `path:-default` has a default, as JSON or as bare text.
+/// What a placeholder stands for; `path:-default` has a default, as JSON or as bare text. Placeholders
+/// within the path are replaced first.
 fn resolve(placeholder: &str, scope: &dyn Scope) -> Option<Value> {
+    let placeholder = interpolate(placeholder, scope);
     match placeholder.split_once(":-") {
-        None => scope.lookup(placeholder),
+        None => scope.lookup(&placeholder),
         Some((path, default)) => scope.lookup(path).or_else(|| {
             Some(serde_json::from_str(default).unwrap_or_else(|_| default.to_owned().into()))
         }),
@@ -140,16 +142,24 @@ fn render(template: &Value, scope: &dyn Scope, out: &mut String) {
 
 /// A string that is one placeholder gives the value itself, so that `"${id}"` keeps its type.
 fn render_string(text: &str, scope: &dyn Scope, out: &mut String) {
-    let whole = text
-        .strip_prefix("${")
-        .and_then(|rest| rest.strip_suffix('}'))
-        .filter(|path| !path.contains(['$', '}']));
+    let whole = text.strip_prefix("${").and_then(|rest| Some((rest, closing(rest)?)));
     match whole {
-        Some(path) => {
-            let _ = write!(out, "{}", resolve(path, scope).unwrap_or(Value::Null));
+        Some((rest, end)) if end + 1 == rest.len() => {
+            let _ = write!(out, "{}", resolve(&rest[..end], scope).unwrap_or(Value::Null));
         }
-        None => quote(&interpolate(text, scope), out),
+        _ => quote(&interpolate(text, scope), out),
     }
+}
+
+/// Where the placeholder ends whose inside `text` begins with.
+fn closing(text: &str) -> Option<usize> {
+    let (mut open, mut last) = (0, ' ');
+    let end = text.char_indices().find(|(_, c)| {
+        open += i32::from((last, *c) == ('$', '{')) - i32::from(*c == '}');
+        last = *c;
+        open < 0
+    });
+    end.map(|(at, _)| at)
 }
 
 fn quote(text: &str, out: &mut String) {
@@ -168,18 +178,19 @@ fn interpolate(text: &str, scope: &dyn Scope) -> String {
             continue;
         }
         out.push_str(&rest[..at]);
-        let Some(end) = rest[at..].find('}') else {
+        let inside = &rest[at + 2..];
+        let Some(end) = closing(inside) else {
             out.push_str(&rest[at..]);
             return out;
         };
-        match resolve(&rest[at + 2..at + end], scope) {
+        match resolve(&inside[..end], scope) {
             Some(Value::String(text)) => out.push_str(&text),
             Some(other) => {
                 let _ = write!(out, "{other}");
             }
             None => {}
         }
-        rest = &rest[at + end + 1..];
+        rest = &inside[end + 1..];
     }
     out.push_str(rest);
     out
@@ -262,6 +273,8 @@ mod tests {
         assert_eq!(json(&j!({"id": "${id}"}), &scope()), r#"{"id":7}"#);
         assert_eq!(json(&j!("${arguments.list.1}"), &scope()), "2");
         assert_eq!(json(&j!("${nothing.here}"), &scope()), "null");
+        assert_eq!(json(&j!("${a.${at}.0}"), &j!({"at": "é", "a": {"é": [7]}})), "7");
+        assert_eq!(json(&j!("<${a.${at}}>"), &j!({"at": "b", "a": {"b": 7}})), r#""<7>""#);
     }
 
     #[test]
