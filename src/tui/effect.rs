@@ -20,7 +20,7 @@ use crate::tui::pick::{Choice, Line};
 use crate::tui::player::PlayCommand;
 use crate::tui::prefs::Prefs;
 use crate::tui::prelude::*;
-use crate::tui::result::{CompareJob, Content, PictureJob};
+use crate::tui::result::{Content, PictureJob};
 use crate::tui::user_command::Run;
 
 /// Something to do: the first five by the dashboard itself, the others outside.
@@ -96,8 +96,6 @@ pub enum Effect {
     Check(FormToken, Box<CheckJob>),
     /// Work on a picture of a result; comes back with what came of it.
     Picture(ViewToken, Box<PictureJob>),
-    /// Compare two results.
-    Compare(ViewToken, Box<CompareJob>),
     /// Open text in `$EDITOR`.
     Edit {
         /// Comes back with the text.

@@ -27,7 +27,7 @@ use crate::tui::form::Checked;
 use crate::tui::graphics::TerminalReply;
 use crate::tui::player::Played;
 use crate::tui::prelude::*;
-use crate::tui::result::{Compared, Content, PictureDone, Stage};
+use crate::tui::result::{Content, PictureDone};
 
 /// Something that happened.
 #[derive(Debug)]
@@ -104,10 +104,6 @@ pub enum Message {
     Checked(FormToken, Box<Checked>),
     /// A picture of a result was worked on.
     PictureDone(ViewToken, Box<PictureDone>),
-    /// How far a comparison of results is.
-    Comparing(ViewToken, Stage),
-    /// What a comparison of results found.
-    Compared(ViewToken, Box<Compared>),
     /// The terminal answered what it can draw.
     Terminal(TerminalReply),
     /// Theme sources and keymap text of the user changed.

@@ -12,7 +12,6 @@ mod tests;
 pub mod tree;
 pub mod view;
 
-pub use compare::{CompareJob, Compared, Purpose, Stage};
 pub use content::{Block, Blocks};
 pub use image::{PictureDone, PictureJob};
 pub use view::{Content, ResultView};

@@ -22,7 +22,7 @@ use crate::error::{Error, ErrorCode};
 use crate::host::{CallOptions, Host};
 use crate::tui::effect::{Baseline, CallRequest, Effect, Existing, LockChange};
 use crate::tui::message::{CallToken, Message, ViewToken};
-use crate::tui::result::{CompareJob, Content, PictureJob};
+use crate::tui::result::{Content, PictureJob};
 use crate::tui::state;
 
 /// Where things are kept beyond the session; without a file they are not.
@@ -133,7 +133,6 @@ impl Runner {
                 let done = done.unwrap_or_else(|_| PictureJob::failed(block));
                 Some(Message::PictureDone(token, Box::new(done)))
             }),
-            Effect::Compare(token, job) => self.compare(token, *job),
             _ => self.about_files(effect),
         }
     }
@@ -151,17 +150,6 @@ impl Runner {
     /// Does what takes long or may have to wait for the file system, away from the drawing.
     fn beside(&self, work: impl FnOnce() -> Message + Send + 'static) {
         self.later(async move { tokio::task::spawn_blocking(work).await.ok() });
-    }
-
-    fn compare(&self, token: ViewToken, job: CompareJob) {
-        let messages = self.messages.clone();
-        tokio::task::spawn_blocking(move || {
-            // Nobody waits any more when it was stopped, and nobody listens when the screen is gone.
-            let tell = |stage| _ = messages.blocking_send(Message::Comparing(token, stage));
-            if let Some(found) = job.run(tell) {
-                let _ = messages.blocking_send(Message::Compared(token, Box::new(found)));
-            }
-        });
     }
 
     fn host(&self) -> Result<Host, Error> {

@@ -65,8 +65,7 @@ impl Calls {
         self.screens.iter_mut().flat_map(CallScreen::draft)
     }
 
-    /// Work for other threads: comparisons of every screen, one check and one picture at a time of
-    /// the open one.
+    /// Work for other threads: one check and one picture at a time of the open screen.
     pub(super) fn work(
         &mut self,
         open: Option<usize>,
@@ -74,12 +73,6 @@ impl Calls {
         area: Option<Rect>,
         out: &mut Out,
     ) {
-        for (index, screen) in self.screens.iter_mut().enumerate() {
-            while let Some((run, job)) = screen.compare_job() {
-                let token = ViewToken { screen: index, run };
-                out.effect(Effect::Compare(token, Box::new(job)));
-            }
-        }
         let Some(open) = open else { return };
         let Some(screen) = self.screens.get_mut(open) else { return };
         if let Some(job) = screen.form.pending_check() {

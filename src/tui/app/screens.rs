@@ -180,19 +180,9 @@ impl Screens {
                     screen.progress(run, progress);
                 }
             }
-            Message::Compared(token, found) => {
-                if let Some(screen) = self.calls.screens.get_mut(token.screen) {
-                    screen.compared(token.run, *found);
-                }
-            }
             Message::PictureDone(token, done) => {
                 if let Some(view) = self.calls.view_of(token) {
                     view.picture_done(*done);
-                }
-            }
-            Message::Comparing(token, stage) => {
-                if let Some(view) = self.calls.view_of(token) {
-                    view.comparing_at(stage);
                 }
             }
             Message::Checked(token, found) => self.checked(token, *found, out),

@@ -13,7 +13,7 @@ use crate::mcp::Progress;
 use crate::tui::effect::Effect;
 use crate::tui::form::{Checked, FormState};
 use crate::tui::prelude::*;
-use crate::tui::result::{CompareJob, Compared, PictureJob, Purpose, ResultView};
+use crate::tui::result::{PictureJob, ResultView};
 
 /// Time after a key before what was typed is kept, so that a burst of keys is one write.
 pub const KEPT_AFTER: Duration = Duration::from_millis(300);
@@ -257,29 +257,10 @@ impl CallScreen {
         let Some(run) = rest.first_mut().filter(|run| run.because.is_some()) else { return };
         let earlier = before.iter().rev().find_map(Run::result);
         let Some(view) = run.view_mut() else { return };
-        run.difference = match earlier {
-            None => Some(Difference::First),
-            Some(earlier) => view.compare_with(earlier, Purpose::Tell),
-        };
-    }
-
-    /// A comparison for another thread, with the number of its run.
-    pub fn compare_job(&mut self) -> Option<(u64, CompareJob)> {
-        self.runs.iter_mut().find_map(|run| Some((run.number, run.view_mut()?.compare_job()?)))
-    }
-
-    /// Takes what a comparison found.
-    pub fn compared(&mut self, number: u64, found: Compared) {
-        let Some(run) = self.run_of(number) else { return };
-        let difference = run.view_mut().and_then(|view| view.compared(found));
-        if run.because.is_some() && difference.is_some() {
-            run.difference = difference;
-        }
-    }
-
-    /// Stops the comparison that is shown; gives whether there was one.
-    pub(super) fn stop_comparing(&mut self) -> bool {
-        self.focus == Focus::Result && self.view_mut().is_some_and(ResultView::stop_comparing)
+        run.difference = Some(match earlier {
+            None => Difference::First,
+            Some(earlier) => view.compare_with(earlier, false),
+        });
     }
 }
 

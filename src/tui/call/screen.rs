@@ -21,7 +21,7 @@ use crate::tui::message::{CallPurpose, CallToken, FormToken};
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::pick::{CallPick, Choice, Line, Pick};
 use crate::tui::prelude::*;
-use crate::tui::result::{Content, Purpose, ResultView};
+use crate::tui::result::{Content, ResultView};
 use crate::tui::screen::{Help, Screen};
 use crate::tui::widget::KeyLine;
 
@@ -351,7 +351,7 @@ impl CallScreen {
             return say("there is no earlier answer to compare with");
         };
         if let Some(view) = self.view_mut() {
-            view.compare_with(&earlier, Purpose::Show);
+            view.compare_with(&earlier, true);
         }
         Vec::new()
     }
@@ -367,7 +367,7 @@ impl CallScreen {
     }
 
     fn back(&mut self) -> Vec<Effect> {
-        if self.form.leave_json() || self.stop_comparing() {
+        if self.form.leave_json() {
             return Vec::new();
         }
         if self.focus == Focus::Result {

@@ -3,12 +3,12 @@
 use crate::tui::form::draw::{Look, put};
 use crate::tui::graphics::{Graphics, Placement};
 use crate::tui::prelude::*;
-use crate::tui::result::content::{Block, BlockKind};
+use crate::tui::result::content::{Block, BlockKind, pretty};
 use crate::tui::result::image::{Picture, PictureDone, PictureJob};
 use crate::tui::result::markdown;
 use crate::tui::result::rows::{Rows, Shared};
 use crate::tui::result::tree::{Key, TreeRow, children};
-use crate::tui::result::view::{NOTHING, ResultView, Tab, pretty};
+use crate::tui::result::view::{NOTHING, ResultView, Tab};
 use crate::tui::widget::Pen;
 
 /// A block of which something is seen.
@@ -39,7 +39,11 @@ impl ResultView {
         let body = body(area);
         match self.tab {
             Tab::Content => self.draw_content(look, body, buf),
-            Tab::Compare => self.draw_compare(look, body, buf),
+            Tab::Compare => {
+                if let Some(comparison) = &self.comparison {
+                    comparison.draw((self.scroll, self.column), look, body, buf);
+                }
+            }
             Tab::Raw | Tab::Structured => self.draw_tree(look, body, buf),
         }
     }

@@ -6,7 +6,6 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
-use super::compare::Purpose;
 use super::content::BlockKind;
 use super::tree::Tree;
 use super::view::ResultView;
@@ -280,14 +279,14 @@ fn a_comparison_names_only_what_differs() {
         json!({"content": [{"type": "text", "text": "one\ntwo\nthree"}], "isError": false});
     let mut view =
         view(json!({"content": [{"type": "text", "text": "one\n2\nthree"}], "isError": false}));
-    view.compare_with(&earlier.into(), Purpose::Show);
+    view.compare_with(&earlier.into(), true);
     let drawn = screen(&mut view, 40, 12);
     assert!(drawn.contains("- two") && drawn.contains("+ 2"), "{drawn}");
     view.apply(Action::SideBySide);
     let beside = screen(&mut view, 60, 12);
     assert!(beside.lines().any(|l| l.contains("- two") && l.contains("+ 2")), "{beside}");
     let same = view.result.clone();
-    view.compare_with(&same, Purpose::Show);
+    view.compare_with(&same, true);
     assert!(screen(&mut view, 40, 12).contains("no difference"));
 }
 

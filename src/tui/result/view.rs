@@ -8,11 +8,12 @@ use unicode_width::UnicodeWidthStr;
 use crate::config::ContentLimits;
 use crate::error::Violation;
 use crate::mcp::Payload;
+use crate::tui::call::run::Difference;
 use crate::tui::effect::{Effect, Existing};
 use crate::tui::form::draw::Look;
 use crate::tui::prelude::*;
-use crate::tui::result::compare::{Comparing, Comparison, Contrast};
-use crate::tui::result::content::{self, Block, BlockKind, Blocks, blocks};
+use crate::tui::result::compare::{Comparison, Way};
+use crate::tui::result::content::{self, Block, BlockKind, Blocks, blocks, pretty};
 use crate::tui::result::draw::Laid;
 use crate::tui::result::rows::{Shared, find};
 use crate::tui::result::tree::Tree;
@@ -63,11 +64,6 @@ pub struct ResultView {
     raw: Tree,
     pub(super) structured: Option<Tree>,
     pub(super) comparison: Option<Comparison>,
-    /// Its layout.
-    pub(super) contrast: Option<Contrast>,
-    /// How far the window on its long lines is moved, in bytes.
-    pub(super) shift: isize,
-    pub(super) comparing: Option<Comparing>,
     pub(super) needle: String,
 }
 
@@ -134,7 +130,7 @@ impl ResultView {
             Tab::Content => (0..self.blocks.len()).map(|i| self.block_rows(i)).sum(),
             Tab::Structured => self.structured.as_ref().map_or(0, Tree::len),
             Tab::Raw => self.raw.len(),
-            Tab::Compare => self.contrast.as_ref().map_or(0, Contrast::len),
+            Tab::Compare => self.comparison.as_ref().map_or(0, Comparison::len),
         }
     }
 
@@ -154,7 +150,7 @@ impl ResultView {
             tabs.push((Tab::Structured, "structured"));
         }
         tabs.push((Tab::Raw, "raw"));
-        if self.comparison.is_some() || self.comparing.is_some() {
+        if self.comparison.is_some() {
             tabs.push((Tab::Compare, "compared"));
         }
         tabs
@@ -207,8 +203,8 @@ impl ResultView {
             return None;
         }
         match action {
-            Action::SidewaysLeft => return self.sideways(-1),
-            Action::SidewaysRight => return self.sideways(1),
+            Action::SidewaysLeft => self.column = self.column.saturating_sub(8),
+            Action::SidewaysRight => self.column += 8,
             Action::NextTab => {
                 let tabs = self.tabs();
                 let at = tabs.iter().position(|(tab, _)| *tab == self.tab).unwrap_or(0);
@@ -227,7 +223,7 @@ impl ResultView {
             Action::Hex => return self.toggle_hex(),
             Action::Wrap => {
                 self.wrap = !self.wrap;
-                (self.column, self.shift) = (0, 0);
+                self.column = 0;
                 self.stale = true;
                 self.lay_comparison();
             }
@@ -248,12 +244,32 @@ impl ResultView {
         None
     }
 
-    fn sideways(&mut self, columns: isize) -> Option<Effect> {
-        if self.tab == Tab::Compare {
-            return self.shift_comparison(columns);
+    /// Compares with an earlier result of the same tool, and shows the difference; that there is none
+    /// only when somebody asked.
+    pub fn compare_with(&mut self, earlier: &Payload, asked: bool) -> Difference {
+        let comparison = Comparison::new(earlier, &self.result);
+        let found = match comparison.places() {
+            0 if comparison.is_partial => Difference::Unknown,
+            0 => Difference::Same,
+            places => Difference::Places(places),
+        };
+        if asked || matches!(found, Difference::Places(_)) {
+            self.comparison = Some(comparison);
+            self.lay_comparison();
+            self.show(Tab::Compare);
         }
-        self.column = self.column.saturating_add_signed(columns * 8);
-        None
+        found
+    }
+
+    /// Lays the comparison out for the region and the ways of looking; the line on top stays.
+    pub(super) fn lay_comparison(&mut self) {
+        let Some(comparison) = &mut self.comparison else { return };
+        let way = Way { width: self.width, wrap: self.wrap, beside: self.beside };
+        let top = if self.tab == Tab::Compare { self.scroll } else { 0 };
+        let top = comparison.lay(way, top);
+        if self.tab == Tab::Compare {
+            self.scroll = top;
+        }
     }
 
     /// Moves by rows; up is negative.
@@ -326,8 +342,15 @@ impl ResultView {
     }
 
     fn search_text(&mut self, needle: &str) -> bool {
-        if self.tab == Tab::Compare {
-            return self.search_comparison();
+        if let (Tab::Compare, Some(comparison)) = (self.tab, &self.comparison) {
+            let Some((row, before)) = comparison.search(needle, self.scroll) else { return false };
+            self.scroll = row;
+            let is_seen =
+                (self.column..self.column + usize::from(self.width) / 3).contains(&before);
+            if !is_seen {
+                self.column = if self.wrap { 0 } else { before.saturating_sub(BEFORE) };
+            }
+            return true;
         }
         let blocks = self.blocks.len();
         let mut above = 0;
@@ -485,6 +508,9 @@ impl Content {
     }
 }
 
+/// Characters of a match's line that are shown before it.
+const BEFORE: usize = 16;
+
 /// Most text that is put on the clipboard: it goes through the terminal, and few take more.
 const CLIPBOARD: usize = 1 << 20;
 
@@ -513,27 +539,6 @@ fn copy_text(text: &str) -> Effect {
 
 fn too_large() -> Effect {
     Effect::Say("too large for the clipboard (1 MiB); {save} writes it to a file".to_owned())
-}
-
-/// A value as indented JSON of at most `most` bytes, and whether it was cut there. Costs what is
-/// written, whatever the size of the value.
-pub(super) fn pretty(value: &Value, most: usize) -> (String, bool) {
-    struct Bounded(Vec<u8>, usize);
-    impl std::io::Write for Bounded {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            if self.0.len() + bytes.len() > self.1 {
-                return Err(std::io::ErrorKind::FileTooLarge.into());
-            }
-            self.0.extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut out = Bounded(Vec::new(), most);
-    let cut = serde_json::to_writer_pretty(&mut out, value).is_err();
-    (String::from_utf8_lossy(&out.0).into_owned(), cut)
 }
 
 /// Most text that is parsed to compare it with the structured content.
