@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use serde_json::Value;
+
 use crate::base::file::StateFile;
 use crate::config::{Environment, McpConfig, ServerConfig};
 use crate::deck::files::{self, json};
@@ -57,9 +59,7 @@ impl Kept {
                 }
                 (ServerState::Unavailable, _) => {
                     let before = self.file(server).and_then(|file| file.load(json));
-                    let (about, capabilities) =
-                        (about(&LockedServer::default()), Capabilities::default());
-                    before.or(Some(Definitions { about, capabilities }))
+                    before.or_else(|| Some(unlisted(Value::Null, None)))
                 }
                 _ => None,
             };
@@ -105,11 +105,16 @@ impl Memory for Kept {
 fn locked(config: &ServerConfig) -> Option<Definitions> {
     let lock = Lock::read(&config.at.file.with_file_name(lock::FILE)).ok()?;
     let locked = lock.servers.get(config.name.as_str())?;
-    let mut capabilities = Capabilities::default();
+    let mut known = unlisted(locked.server_info.clone(), locked.instructions.as_deref());
     for kind in ListKind::ALL {
         let entries = locked.list(kind).values().map(|raw| Arc::new(raw.clone())).collect();
-        capabilities.replace(kind, &FetchedList { entries, ..FetchedList::default() });
+        known.capabilities.replace(kind, &FetchedList { entries, ..FetchedList::default() });
     }
-    let (info, instructions) = (locked.server_info.clone(), locked.instructions.as_deref());
-    Some(Definitions { about: SessionView::new(Era::Legacy, "", info, instructions), capabilities })
+    Some(known)
+}
+
+/// A server without lists, with what it says of itself.
+fn unlisted(info: Value, instructions: Option<&str>) -> Definitions {
+    let about = SessionView::new(Era::Legacy, "", info, instructions);
+    Definitions { about, capabilities: Capabilities::default() }
 }

@@ -430,10 +430,8 @@ mod drafts_tests {
     fn a_draft_is_replaced_whole_and_forgotten_when_it_is_null() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let history = dir.path().join("deep/h.jsonl");
-        let half = Draft {
-            value: json!({"x": 2}),
-            typed: [("/n".to_owned(), "12a".to_owned())].into(),
-        };
+        let half =
+            Draft { value: json!({"x": 2}), typed: [("/n".to_owned(), "12a".to_owned())].into() };
         save(&history, "a.t", &json!({"x": 1}).into()).expect("writable");
         save(&history, "a.t", &half).expect("writable");
         save(&history, "../../b", &json!([]).into()).expect("writable");

@@ -21,7 +21,7 @@ use crate::deck::saved::{SavedCall, SavedCalls};
 use crate::error::{Error, ErrorCode};
 use crate::host::{CallOptions, Host};
 use crate::tui::effect::{Baseline, CallRequest, Effect, Existing, LockChange};
-use crate::tui::message::{CallToken, Message, ViewToken};
+use crate::tui::message::{CallToken, Message};
 use crate::tui::result::{Content, PictureJob};
 use crate::tui::state;
 
