@@ -30,7 +30,19 @@ const SESSION: u64 = 1 << 40;
 #[derive(Clone)]
 pub struct PolicyKeeper {
     inner: Arc<Inner>,
-    _task: Arc<AbortOnDropHandle<()>>,
+    _following: Arc<Following>,
+}
+
+/// Follows the files until it is dropped; what a thread is still reading then decides nothing.
+struct Following {
+    inner: Arc<Inner>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.inner.state.lock().is_closed = true;
+    }
 }
 
 /// Who may do what, as a screen shows it.
@@ -62,6 +74,7 @@ struct State {
     pins: Pins,
     files: Vec<Fingerprint>,
     notices: Vec<String>,
+    is_closed: bool,
 }
 
 impl PolicyKeeper {
@@ -98,7 +111,8 @@ impl PolicyKeeper {
                 }
             }
         });
-        Self { inner, _task: Arc::new(AbortOnDropHandle::new(task)) }
+        let following = Following { inner: inner.clone(), _task: AbortOnDropHandle::new(task) };
+        Self { inner, _following: Arc::new(following) }
     }
 
     /// Reads the files now that they have changed.
@@ -269,6 +283,9 @@ impl Inner {
     /// Reads everything anew, takes in what servers offer, and lets the host decide by it.
     fn look(&self) {
         let mut state = self.state.lock();
+        if state.is_closed {
+            return;
+        }
         // From before they are read: what is written meanwhile is a change.
         let files = self.files();
         let mut notices = Vec::new();
