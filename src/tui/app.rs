@@ -225,7 +225,7 @@ impl App {
                 palette.renew(self.model.watched_choices());
             }
             let Overlay::Reader(reader) = overlay else { continue };
-            reader.doc = match &reader.subject {
+            reader.text.doc = match &reader.subject {
                 Subject::BlackBox(name) => servers::black_box(ui, name),
                 Subject::Info(name) => servers::info(ui, name),
                 Subject::Tour(page) => servers::tour::page(*page, ui),

@@ -8,7 +8,7 @@ use crate::tui::keymap::Scope;
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::pick::Pick;
 use crate::tui::prelude::*;
-use crate::tui::widget::{Doc, Pen, TextInput, width};
+use crate::tui::widget::{Doc, DocView, Pen, TextInput, width};
 
 mod consent;
 mod input;
@@ -43,10 +43,8 @@ pub enum Overlay {
 pub struct Reader {
     /// Its title.
     pub title: Ink,
-    /// Its text.
-    pub doc: Doc,
-    /// First visible line.
-    pub top: usize,
+    /// Its text, and the part of it that is seen.
+    pub text: DocView,
     /// What it is, when it must be kept up to date.
     pub subject: Subject,
     /// Raw text for copying and saving instead of the drawn one.
@@ -112,7 +110,8 @@ impl Confirm {
 impl Reader {
     /// A fixed text.
     pub fn new(title: Ink, doc: Doc) -> Self {
-        Self { title, doc, top: 0, subject: Subject::Fixed, raw: None, narrow: None }
+        let text = DocView { doc, top: 0 };
+        Self { title, text, subject: Subject::Fixed, raw: None, narrow: None }
     }
 
     /// A text about something, which the app fills in before it is drawn.
@@ -129,7 +128,7 @@ impl Reader {
     fn act(&mut self, action: Action, inner: Rect, out: &mut Out) -> Verdict {
         let page = isize::try_from(inner.height).unwrap_or(1) - 1;
         if let Some(delta) = action.steps(page) {
-            self.scroll(delta, inner);
+            self.text.scroll(delta, inner.height);
             return Verdict::Stay;
         }
         match action {
@@ -141,17 +140,17 @@ impl Reader {
             }
             Action::Back if self.narrow.is_some() => {
                 if let Some((_, whole)) = self.narrow.take() {
-                    self.doc = whole;
+                    self.text.doc = whole;
                 }
             }
             Action::Filter if self.subject == Subject::Help => {
-                let whole = self.doc.clone();
+                let whole = self.text.doc.clone();
                 self.narrow.get_or_insert((TextInput::default(), whole));
             }
             Action::Back | Action::Open => return Verdict::Close,
             Action::Help if self.subject == Subject::Help => return Verdict::Close,
-            Action::Copy | Action::CopyAll => out.copy(self.text()),
-            Action::Save => out.save("mcpdeck-text.txt", self.text()),
+            Action::Copy | Action::CopyAll => out.copy(self.plain()),
+            Action::Save => out.save("mcpdeck-text.txt", self.plain()),
             _ => return Verdict::Pass,
         }
         Verdict::Stay
@@ -160,18 +159,12 @@ impl Reader {
     /// What it is narrowed by is another.
     fn search(&mut self) {
         if let Some((typed, whole)) = &self.narrow {
-            self.doc = whole.narrowed(typed.text());
-            self.top = 0;
+            self.text = DocView { doc: whole.narrowed(typed.text()), top: 0 };
         }
     }
 
-    fn text(&self) -> String {
-        self.raw.clone().unwrap_or_else(|| self.doc.to_text())
-    }
-
-    fn scroll(&mut self, delta: isize, inner: Rect) {
-        let last = self.doc.len().saturating_sub(usize::from(inner.height));
-        self.top = self.top.saturating_add_signed(delta).min(last);
+    fn plain(&self) -> String {
+        self.raw.clone().unwrap_or_else(|| self.text.doc.to_text())
     }
 }
 
@@ -202,7 +195,8 @@ impl Overlay {
     pub fn area(&self, whole: Rect) -> Rect {
         let (width, height) = match self {
             Self::Reader(reader) => {
-                let wanted = u16::try_from(reader.doc.len()).unwrap_or(u16::MAX).saturating_add(4);
+                let wanted =
+                    u16::try_from(reader.text.doc.len()).unwrap_or(u16::MAX).saturating_add(4);
                 (reader_width(whole) + 4, wanted.clamp(8, whole.height.saturating_sub(2).max(8)))
             }
             Self::Palette(palette) => {
@@ -224,7 +218,7 @@ impl Overlay {
             | Self::Confirm(Confirm { title, .. })
             | Self::Consent(Consent { title, .. })
             | Self::Ask(Ask { title, .. }) => title.clone(),
-            Self::Input(dialog) => dialog.title(),
+            Self::Input(dialog) => dialog.palette.title.clone(),
             Self::SignIn(dialog) => dialog.title(),
         }
     }
@@ -269,7 +263,7 @@ impl Overlay {
         match self {
             Self::Palette(palette) => palette.search(),
             Self::Reader(reader) => reader.search(),
-            Self::Input(dialog) => dialog.search(),
+            Self::Input(dialog) => dialog.palette.search(),
             _ => {}
         }
         taken
@@ -279,7 +273,7 @@ impl Overlay {
     pub fn typing(&mut self) -> Option<&mut TextInput> {
         match self {
             Self::Palette(palette) => Some(&mut palette.input),
-            Self::Input(dialog) => Some(&mut dialog.typed),
+            Self::Input(dialog) => Some(&mut dialog.palette.input),
             Self::SignIn(dialog) => Some(&mut dialog.pasted),
             Self::Ask(ask) => Some(&mut ask.input),
             Self::Reader(reader) => reader.narrow.as_mut().map(|(typed, _)| typed),
@@ -302,7 +296,9 @@ impl Overlay {
         }
         let inner = inner(area);
         match (self, gesture) {
-            (Self::Reader(reader), Gesture::Scroll { delta, .. }) => reader.scroll(delta, inner),
+            (Self::Reader(reader), Gesture::Scroll { delta, .. }) => {
+                reader.text.scroll(delta, inner.height);
+            }
             (Self::Reader(reader), _) if matches!(reader.subject, Subject::Tour(_)) => {
                 return Verdict::Act(Action::Open);
             }
@@ -338,8 +334,7 @@ impl Overlay {
                     let line = Rect { x: area.x + start + 2, width: room, height: 1, ..area };
                     typed.render(line.intersection(area), buf, cx.style(Role::Input));
                 }
-                reader.doc.render(cx, reader.top, inner, buf);
-                crate::tui::widget::scroll_bar(cx, reader.doc.len(), reader.top, inner, buf);
+                reader.text.render(cx, inner, buf);
             }
             Self::Palette(palette) => palette.render(cx, inner, buf),
             Self::Input(dialog) => dialog.render(cx, inner, buf),

@@ -680,7 +680,7 @@ impl App {
         let Some(Overlay::Reader(reader)) = self.overlays.last_mut() else { return };
         let Subject::Tour(page) = &mut reader.subject else { return };
         let next = page.saturating_add_signed(delta);
-        reader.top = 0;
+        reader.text.top = 0;
         if next >= tour::PAGES.len() {
             self.close_overlay();
             self.remember();

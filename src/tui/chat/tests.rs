@@ -73,7 +73,7 @@ fn a_call_is_one_line_unfolds_to_its_result_and_opens() {
     screen.apply(Action::NextBlock, &mut out);
     screen.apply(Action::Send, &mut out);
     let Some(Overlay::Reader(reader)) = out.overlay else { panic!("nothing is open") };
-    assert!(reader.doc.to_text().contains("4␛2"), "{}", reader.doc.to_text());
+    assert!(reader.text.doc.to_text().contains("4␛2"), "{}", reader.text.doc.to_text());
     // A running one is cancelled alone.
     screen.event(&call("2")[0]);
     act(&mut screen, Action::Back);

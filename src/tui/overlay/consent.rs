@@ -10,7 +10,7 @@ use crate::tui::keymap::Scope;
 use crate::tui::model::Situation;
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::prelude::*;
-use crate::tui::widget::{Doc, Pen, width};
+use crate::tui::widget::{Doc, DocView, Pen, width};
 
 /// The commands that await approval.
 #[derive(Clone, Debug)]
@@ -18,11 +18,10 @@ pub struct Consent {
     /// What is asked, in a few words.
     pub title: Ink,
     awaiting: Vec<Awaiting>,
-    doc: Doc,
+    text: DocView,
     /// Lines of each server, in the order of `awaiting`.
     blocks: Vec<std::ops::Range<usize>>,
     selected: usize,
-    top: usize,
     /// Those that were on the screen from their first line to their last.
     seen: Vec<Awaiting>,
     /// How far each one was seen, in the order of `awaiting`.
@@ -43,10 +42,9 @@ impl Consent {
         let mut consent = Self {
             title: Ink::default(),
             awaiting: Vec::new(),
-            doc: Doc::default(),
+            text: DocView::default(),
             blocks: Vec::new(),
             selected: 0,
-            top: 0,
             seen: Vec::new(),
             read_to: Vec::new(),
             glyphs,
@@ -67,7 +65,7 @@ impl Consent {
         let place = |name: &ServerName| self.awaiting.iter().position(|a| a.review.server == *name);
         self.selected = here.as_ref().and_then(place).unwrap_or(0);
         self.title = title(&self.awaiting);
-        self.doc = Doc::default();
+        self.text.doc = Doc::default();
         !self.awaiting.is_empty()
     }
 
@@ -75,7 +73,7 @@ impl Consent {
     pub(super) fn prepare(&mut self, width: u16) {
         // The last column is the scroll bar's.
         let width = width.saturating_sub(2).max(8);
-        if self.doc.is_empty() || self.doc.width() != width {
+        if self.text.doc.is_empty() || self.text.doc.width() != width {
             self.lay_out(width);
         }
     }
@@ -111,8 +109,8 @@ impl Consent {
         let (width, height) = self.size(whole);
         let height = super::inner(super::centred(whole, width, height)).height;
         let rows = usize::from(height.saturating_sub(KEYS));
-        self.top = self.top.min(self.doc.len().saturating_sub(rows));
-        let shown = self.top..self.top + rows;
+        self.text.top = self.text.top.min(self.text.doc.len().saturating_sub(rows));
+        let shown = self.text.top..self.text.top + rows;
         for (n, block) in self.blocks.iter().enumerate() {
             // Seen without a gap from its beginning.
             if shown.start <= self.read_to[n].max(block.start) {
@@ -126,7 +124,7 @@ impl Consent {
 
     /// Rows it wants, the frame included.
     pub fn height(&self) -> u16 {
-        u16::try_from(self.doc.len()).unwrap_or(u16::MAX).saturating_add(KEYS + 3)
+        u16::try_from(self.text.doc.len()).unwrap_or(u16::MAX).saturating_add(KEYS + 3)
     }
 
     fn lay_out(&mut self, width: u16) {
@@ -151,7 +149,7 @@ impl Consent {
             .zip(&self.blocks)
             .map(|(a, block)| if self.seen.contains(a) { block.end } else { 0 })
             .collect();
-        self.doc = doc;
+        self.text.doc = doc;
     }
 
     pub(super) fn act(&mut self, action: Action, inner: Rect, out: &mut Out) -> Verdict {
@@ -183,7 +181,7 @@ impl Consent {
                 Some(_) => self.read_on(self.selected, rows, out),
                 None => return Verdict::Close,
             },
-            Action::Copy | Action::CopyAll => out.copy(self.doc.to_text()),
+            Action::Copy | Action::CopyAll => out.copy(self.text.doc.to_text()),
             Action::QuitNow | Action::Quit | Action::Help | Action::Redraw | Action::Suspend => {
                 return Verdict::Pass;
             }
@@ -206,7 +204,7 @@ impl Consent {
     /// Shows what was not on the screen yet.
     fn read_on(&mut self, unread: usize, rows: usize, out: &mut Out) {
         if let (Some(block), Some(read)) = (self.blocks.get(unread), self.read_to.get(unread)) {
-            self.top = block.start.max(*read);
+            self.text.top = block.start.max(*read);
             self.selected = unread;
             self.scroll(0, rows);
         }
@@ -214,9 +212,8 @@ impl Consent {
     }
 
     fn scroll(&mut self, delta: isize, rows: usize) {
-        let last = self.doc.len().saturating_sub(rows);
-        self.top = self.top.saturating_add_signed(delta).min(last);
-        let shown = self.top..self.top + rows;
+        self.text.scroll(delta, rows as u16);
+        let shown = self.text.top..self.text.top + rows;
         let visible =
             |block: &std::ops::Range<usize>| block.start < shown.end && block.end > shown.start;
         if !self.blocks.get(self.selected).is_some_and(visible) {
@@ -228,26 +225,26 @@ impl Consent {
     fn step_down(&mut self, rows: usize) {
         let Some(block) = self.blocks.get(self.selected).cloned() else { return };
         let last = self.selected + 1 == self.blocks.len();
-        if block.end > self.top + rows || last {
+        if block.end > self.text.top + rows || last {
             return self.scroll((rows / 2).max(1) as isize, rows);
         }
         self.selected += 1;
         let next = self.blocks[self.selected].clone();
-        if next.end > self.top + rows {
-            self.top = next.start.min(next.end.saturating_sub(rows).max(self.top));
+        if next.end > self.text.top + rows {
+            self.text.top = next.start.min(next.end.saturating_sub(rows).max(self.text.top));
             self.scroll(0, rows);
         }
     }
 
     fn step_up(&mut self, rows: usize) {
         let Some(block) = self.blocks.get(self.selected).cloned() else { return };
-        if block.start < self.top || self.selected == 0 {
+        if block.start < self.text.top || self.selected == 0 {
             return self.scroll(-((rows / 2).max(1) as isize), rows);
         }
         self.selected -= 1;
         let start = self.blocks[self.selected].start;
-        if start < self.top {
-            self.top = start;
+        if start < self.text.top {
+            self.text.top = start;
         }
     }
 
@@ -256,7 +253,7 @@ impl Consent {
         match gesture {
             Gesture::Scroll { delta, .. } => self.scroll(delta, rows),
             Gesture::Click(at) | Gesture::DoubleClick(at) => {
-                let line = self.top + usize::from(at.y.saturating_sub(inner.y));
+                let line = self.text.top + usize::from(at.y.saturating_sub(inner.y));
                 if let Some(n) = self.blocks.iter().position(|block| block.contains(&line)) {
                     self.selected = n;
                 }
@@ -266,13 +263,12 @@ impl Consent {
 
     pub(super) fn render(&self, cx: &Cx<'_>, inner: Rect, buf: &mut Buffer) {
         let text = Rect { height: inner.height.saturating_sub(KEYS), ..inner };
-        self.doc.render(cx, self.top, text, buf);
-        if let Some(block) = self.blocks.get(self.selected).filter(|b| b.start >= self.top) {
+        self.text.render(cx, text, buf);
+        if let Some(block) = self.blocks.get(self.selected).filter(|b| b.start >= self.text.top) {
             let mut pen = Pen::new(buf, text);
-            pen.at(0, (block.start - self.top) as u16);
+            pen.at(0, (block.start - self.text.top) as u16);
             pen.put(cx.glyphs.cursor, cx.style(Role::Accent));
         }
-        crate::tui::widget::scroll_bar(cx, self.doc.len(), self.top, text, buf);
         let mut pen = Pen::new(buf, inner).ellipsis(cx.glyphs.ellipsis);
         pen.at(0, inner.height.saturating_sub(1));
         let one = self.awaiting.len() == 1;
@@ -282,7 +278,7 @@ impl Consent {
             Action::Back => Some("not now"),
             action => Some(action.label()),
         });
-        let below = self.doc.len().saturating_sub(self.top + usize::from(text.height));
+        let below = self.text.doc.len().saturating_sub(self.text.top + usize::from(text.height));
         if below > 0 {
             let more = ink!("{}", count(below, "more line"));
             if pen.room() > width(&more) {

@@ -1,30 +1,27 @@
 //! A value that the configuration asks for (`${input:id}`): typed, masked when it is a password, or
 //! picked from a list. What is typed here is shown nowhere else and written nowhere.
 
-use super::Verdict;
+use super::{Palette, Verdict};
 use crate::base::secret::Secret;
 use crate::config::InputKind;
 use crate::deck::keyring::Keyring;
 use crate::tui::effect::{ConfigCommand, Effect, Keep};
-use crate::tui::find;
 use crate::tui::keymap::Scope;
 use crate::tui::model::{InputState, InputView, Model};
 use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::pick::{Choice, Pick};
 use crate::tui::prelude::*;
-use crate::tui::widget::{ListState, Pen, TextInput};
+use crate::tui::widget::{Pen, TextInput};
 
 /// One input being answered.
 #[derive(Clone)]
 pub struct InputDialog {
     /// The input.
     pub view: InputView,
-    /// What is typed.
-    pub(super) typed: TextInput,
+    /// What is typed, and the choices that fit it.
+    pub(super) palette: Palette,
     keep: Keep,
     keyring: bool,
-    /// Choices that fit what is typed.
-    found: Vec<usize>,
-    list: ListState<usize>,
 }
 
 impl std::fmt::Debug for InputDialog {
@@ -34,9 +31,8 @@ impl std::fmt::Debug for InputDialog {
     }
 }
 
-/// Rows above and below the choices: description, typed text, gap; gap, who asks, where it is kept,
-/// keys.
-const AROUND: u16 = 7;
+/// Rows above and below the choices: description, typed text; gap, who asks, where it is kept, keys.
+const AROUND: u16 = 6;
 /// Most choices shown at a time.
 const CHOICES: u16 = 8;
 
@@ -44,60 +40,25 @@ impl InputDialog {
     /// A dialog for an input; what is offered stands there already.
     pub fn new(view: InputView, keyring: bool) -> Self {
         let keep = if view.state == InputState::Kept { Keep::Keyring } else { Keep::Memory };
-        let mut dialog = Self {
-            view,
-            typed: TextInput::default(),
-            keep,
-            keyring,
-            found: Vec::new(),
-            list: ListState::default(),
-        };
-        let default = dialog.view.input.default.clone();
-        match (&dialog.view.input.kind, default) {
-            (InputKind::PromptString { .. }, Some(default)) => {
-                dialog.typed = TextInput::new(&default);
-            }
-            (InputKind::PickString { options }, default) => {
-                let at = default.and_then(|d| options.iter().position(|o| *o == d)).unwrap_or(0);
-                dialog.found = (0..options.len()).collect();
-                dialog.list.select_index(at, &dialog.found[..]);
-            }
-            (InputKind::PromptString { .. }, None) => {}
+        let default = view.input.default.as_deref().unwrap_or_default();
+        let choice = |one: &String| Choice::new(Ink::line(one), ink!(""), Pick::Input(one.clone()));
+        let choices = options(&view).iter().map(choice);
+        let mut palette =
+            Palette::new(ink!("input {}", Ink::line(&view.input.id)), choices.collect());
+        if !palette.select(&Pick::Input(default.to_owned())) && options(&view).is_empty() {
+            palette.input = TextInput::new(default);
         }
-        dialog
-    }
-
-    /// Its title.
-    pub fn title(&self) -> Ink {
-        ink!("input {}", Ink::line(&self.view.input.id))
+        Self { view, palette, keep, keyring }
     }
 
     /// Rows it wants, the frame included.
     pub(super) fn height(&self) -> u16 {
-        let choices = match &self.view.input.kind {
-            InputKind::PickString { options } => (options.len() as u16).clamp(1, CHOICES),
-            InputKind::PromptString { .. } => return AROUND + 2,
-        };
+        let choices = (options(&self.view).len() as u16).min(CHOICES);
         AROUND + choices + 3
     }
 
-    fn options(&self) -> &[String] {
-        match &self.view.input.kind {
-            InputKind::PickString { options } => options,
-            InputKind::PromptString { .. } => &[],
-        }
-    }
-
-    const fn is_pick(&self) -> bool {
+    fn is_pick(&self) -> bool {
         matches!(self.view.input.kind, InputKind::PickString { .. })
-    }
-
-    pub(super) fn search(&mut self) {
-        if self.is_pick() {
-            self.found =
-                find::rank(self.typed.text(), self.options(), |option| option.as_str().into());
-            self.list.select_index(0, &self.found[..]);
-        }
     }
 
     pub(super) fn act(&mut self, action: Action, out: &mut Out) -> Verdict {
@@ -127,31 +88,28 @@ impl InputDialog {
                 }
                 return Verdict::Close;
             }
-            action => self.step(action.steps(CHOICES as isize).unwrap_or_default()),
+            action => self
+                .palette
+                .step(action.steps(CHOICES as isize).unwrap_or_default(), CHOICES.into()),
         }
         Verdict::Stay
     }
 
-    fn step(&mut self, delta: isize) {
-        self.list.step(delta, &self.found[..], usize::from(CHOICES));
-    }
-
     fn answer(&self, out: &mut Out) -> Verdict {
-        let value = if self.is_pick() {
-            let picked = self.list.selected().filter(|n| self.found.contains(n));
-            let Some(option) = picked.and_then(|n| self.options().get(*n)) else {
+        let value = match self.palette.selected().map(|choice| &choice.pick) {
+            Some(Pick::Input(option)) => option.clone(),
+            _ if self.is_pick() => {
                 out.warn(ink!("choose a value first"));
                 return Verdict::Stay;
-            };
-            option.clone()
-        } else {
-            let typed = self.typed.text();
+            }
             // Nothing typed is no answer, unless the file offers nothing as one.
-            if typed.is_empty() && self.view.input.default.as_deref() != Some("") {
+            _ if self.palette.input.text().is_empty()
+                && self.view.input.default.as_deref() != Some("") =>
+            {
                 out.warn(ink!("type a value first"));
                 return Verdict::Stay;
             }
-            typed.to_owned()
+            _ => self.palette.input.text().to_owned(),
         };
         let id = self.view.input.id.clone();
         let answer = ConfigCommand::Answer { id, value: Secret::new(value), keep: self.keep };
@@ -160,32 +118,30 @@ impl InputDialog {
     }
 
     pub(super) fn mouse(&mut self, gesture: Gesture, inner: Rect) {
-        match gesture {
-            Gesture::Scroll { delta, .. } => self.step(delta.signum()),
-            Gesture::Click(at) | Gesture::DoubleClick(at) if self.is_pick() => {
-                let first = inner.y + 3;
-                let row = self.list.top() + usize::from(at.y.saturating_sub(first));
-                if at.y >= first && row < self.found.len() {
-                    self.list.select_index(row, &self.found[..]);
-                }
-            }
-            _ => {}
-        }
+        // A click selects; nothing is answered by it.
+        _ = self.palette.mouse(gesture, Self::below(inner));
+    }
+
+    /// The line that is typed and the choices.
+    fn below(inner: Rect) -> Rect {
+        let height = inner.height.saturating_sub(AROUND - 1).min(CHOICES + 1);
+        Rect { y: inner.y + 1, height, ..inner }
     }
 
     pub(super) fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
         pen.put(Ink::line(&self.view.input.description), cx.style(Role::Foreign));
         let line = Rect { y: area.y + 1, height: area.height.saturating_sub(1).min(1), ..area };
-        if matches!(self.view.input.kind, InputKind::PromptString { password: true }) {
-            let sign = if cx.glyphs.ellipsis == "~" { '*' } else { '•' };
-            self.typed.render_masked(line, buf, cx.style(Role::Input), sign);
-        } else {
-            self.typed.render(line, buf, cx.style(Role::Input));
+        match self.view.input.kind {
+            InputKind::PromptString { password: true } => {
+                let sign = if cx.glyphs.ellipsis == "~" { '*' } else { '•' };
+                self.palette.input.render_masked(line, buf, cx.style(Role::Input), sign);
+            }
+            InputKind::PromptString { .. } => {
+                self.palette.input.render(line, buf, cx.style(Role::Input));
+            }
+            InputKind::PickString { .. } => self.palette.render(cx, Self::below(area), buf),
         }
-        let below =
-            Rect { y: area.y + 3, height: area.height.saturating_sub(AROUND).min(CHOICES), ..area };
-        self.render_choices(cx, below, buf);
         let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
         pen.at(0, area.height.saturating_sub(3));
         pen.put(self.standing(), cx.style(Role::Muted));
@@ -203,20 +159,6 @@ impl InputDialog {
             Action::Open => Some("use it"),
             Action::Back => Some("later"),
             action => Some(action.label()),
-        });
-    }
-
-    fn render_choices(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        if !self.is_pick() {
-            return;
-        }
-        if self.found.is_empty() {
-            Pen::new(buf, area).put("No matches", cx.style(Role::Faint));
-        }
-        let selection = cx.style(Role::Selection);
-        self.list.render(cx, &self.found[..], (area, selection), buf, |pen, n| {
-            let option = self.options().get(self.found[n]).map(|option| Ink::line(option));
-            pen.put(option.unwrap_or_default(), cx.style(Role::Text));
         });
     }
 
@@ -238,5 +180,13 @@ impl InputDialog {
             }
         }
         text
+    }
+}
+
+/// What there is to choose from; nothing where text is typed.
+fn options(view: &InputView) -> &[String] {
+    match &view.input.kind {
+        InputKind::PickString { options } => options,
+        InputKind::PromptString { .. } => &[],
     }
 }

@@ -60,14 +60,27 @@ impl Palette {
         self.list.select_index(0, &self.found[..]);
     }
 
+    /// Selects the choice of this pick; gives whether there is one.
+    pub(super) fn select(&mut self, pick: &Pick) -> bool {
+        let at = self.found.iter().position(|n| self.choices[*n].pick == *pick);
+        self.list.select_index(at.unwrap_or(0), &self.found[..]);
+        at.is_some()
+    }
+
+    /// The selected choice.
+    pub(super) fn selected(&self) -> Option<&Choice> {
+        self.choices.get(*self.list.selected()?)
+    }
+
     pub(super) fn act(&mut self, action: Action, height: usize) -> Verdict {
         let page = height.max(2) as isize - 1;
         match action {
             Action::Back | Action::Palette => return Verdict::Close,
             Action::Open => return self.pick(),
             Action::RemoveFilter => {
-                let selected = self.list.selected().and_then(|n| self.choices.get(*n));
-                if let Some(Pick::Filter(FilterPick::Use(name))) = selected.map(|one| &one.pick) {
+                if let Some(Pick::Filter(FilterPick::Use(name))) =
+                    self.selected().map(|one| &one.pick)
+                {
                     return Verdict::Pick(Pick::Filter(FilterPick::Remove(name.clone())));
                 }
             }
@@ -77,12 +90,12 @@ impl Palette {
         Verdict::Stay
     }
 
-    fn step(&mut self, delta: isize, height: usize) {
+    pub(super) fn step(&mut self, delta: isize, height: usize) {
         self.list.step(delta, &self.found[..], height);
     }
 
     fn pick(&mut self) -> Verdict {
-        match self.list.selected().and_then(|n| self.choices.get(*n)) {
+        match self.selected() {
             Some(choice) if choice.disabled.is_none() => Verdict::Pick(choice.pick.clone()),
             Some(_) => Verdict::Stay,
             None => Verdict::Close,
