@@ -492,7 +492,7 @@ impl Dashboard {
         self.session.leave()?;
         self.signals.stop_job().await;
         self.session.resume()?;
-        self.input.resume();
+        self.input.resume()?;
         self.resized()
     }
 
@@ -502,7 +502,7 @@ impl Dashboard {
         self.session.leave()?;
         let done = work.await;
         self.session.resume()?;
-        self.input.resume();
+        self.input.resume()?;
         self.resized()?;
         Ok(done)
     }

@@ -146,16 +146,8 @@ impl Decoder {
 /// copied.
 fn pasted(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text.as_ref();
-    while let Some(at) = rest.find('\r') {
-        let pair = rest[at + 1..].starts_with('\n');
-        out.push_str(&rest[..at]);
-        out.push_str(if pair { "\r\n" } else { "\n" });
-        rest = &rest[at + 1 + usize::from(pair)..];
-    }
-    out.push_str(rest);
-    out
+    let pairs = text.split("\r\n").map(|part| part.replace('\r', "\n"));
+    pairs.collect::<Vec<_>>().join("\r\n")
 }
 
 /// Whether bytes begin an answer of the terminal that has an end of its own: OSC, DCS, APC, PM, SOS.
@@ -165,13 +157,9 @@ fn is_answer(bytes: &[u8]) -> bool {
 
 /// How many bytes of an answer there are, its end included, and how many without it.
 fn answer_end(bytes: &[u8]) -> Option<(usize, usize)> {
-    let at = bytes.windows(2).position(|pair| pair[0] == 0x07 || pair == b"\x1b\\");
-    match at {
-        Some(at) if bytes[at] == 0x07 => Some((at + 1, at)),
-        Some(at) => Some((at + 2, at)),
-        None if bytes.last() == Some(&0x07) => Some((bytes.len(), bytes.len() - 1)),
-        None => None,
-    }
+    let bell = bytes.iter().position(|b| *b == 0x07).map(|at| (at + 1, at));
+    let string = find(bytes, b"\x1b\\").map(|at| (at + 2, at));
+    bell.into_iter().chain(string).min()
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
@@ -217,34 +205,24 @@ fn step(bytes: &[u8]) -> Step {
 type Character = Option<Option<(usize, KeyCode, KeyModifiers)>>;
 
 fn character(bytes: &[u8]) -> Character {
-    let first = *bytes.first()?;
-    let plain = |code| Some(Some((1, code, KeyModifiers::NONE)));
-    let control = |c: u8| Some(Some((1, KeyCode::Char(char::from(c)), KeyModifiers::CONTROL)));
-    match first {
-        b'\r' => plain(KeyCode::Enter),
-        b'\n' => control(b'j'),
-        b'\t' => plain(KeyCode::Tab),
-        0x7f | 0x08 => plain(KeyCode::Backspace),
-        0x00 => control(b' '),
-        0x01..=0x1a => control(first - 1 + b'a'),
-        0x1c..=0x1f => control(first - 0x1c + b'4'),
-        0x20..=0x7e => plain(KeyCode::Char(char::from(first))),
-        _ => {
-            let len = match first {
-                0xc2..=0xdf => 2,
-                0xe0..=0xef => 3,
-                0xf0..=0xf4 => 4,
-                _ => return Some(None),
-            };
-            if bytes.len() < len {
-                let broken = bytes[1..].iter().any(|b| b & 0xc0 != 0x80);
-                return if broken { Some(None) } else { None };
-            }
-            let text = std::str::from_utf8(&bytes[..len]).ok();
-            let c = text.and_then(|t| t.chars().next());
-            Some(c.map(|c| (len, KeyCode::Char(c), KeyModifiers::NONE)))
-        }
-    }
+    let head = &bytes[..bytes.len().min(4)];
+    let c = match std::str::from_utf8(head) {
+        Ok(text) => text.chars().next()?,
+        Err(e) if e.valid_up_to() > 0 => head.utf8_chunks().next()?.valid().chars().next()?,
+        Err(e) if e.error_len().is_none() => return None,
+        Err(_) => return Some(None),
+    };
+    let control = |from: u8, to: u8| KeyCode::Char(char::from(c as u8 - from + to));
+    let (code, modifiers) = match c {
+        '\r' => (KeyCode::Enter, KeyModifiers::NONE),
+        '\t' => (KeyCode::Tab, KeyModifiers::NONE),
+        '\x7f' | '\x08' => (KeyCode::Backspace, KeyModifiers::NONE),
+        '\0' => (KeyCode::Char(' '), KeyModifiers::CONTROL),
+        '\x01'..='\x1a' => (control(1, b'a'), KeyModifiers::CONTROL),
+        '\x1c'..='\x1f' => (control(0x1c, b'4'), KeyModifiers::CONTROL),
+        c => (KeyCode::Char(c), KeyModifiers::NONE),
+    };
+    Some(Some((c.len_utf8(), code, modifiers)))
 }
 
 /// The key that a sequence of SS3 or CSI ends with.
@@ -295,7 +273,7 @@ fn csi(rest: &[u8]) -> Step {
     }
     let mut numbers = body.split(';').map(|n| n.split(':').next().unwrap_or("").parse::<u16>());
     let first = numbers.next().and_then(Result::ok);
-    let modifiers = modifiers(numbers.next().and_then(Result::ok).unwrap_or(1));
+    let modifiers = modifiers(numbers.next().and_then(Result::ok).unwrap_or(1).saturating_sub(1));
     let code = match (rest[end], first) {
         (b'Z', _) => KeyCode::BackTab,
         (b'~', Some(1 | 7)) => KeyCode::Home,
@@ -329,15 +307,10 @@ fn kitty(number: u16, modifiers: KeyModifiers) -> Option<Event> {
     Some(key(code, modifiers))
 }
 
-fn modifiers(parameter: u16) -> KeyModifiers {
-    let bits = parameter.saturating_sub(1);
-    let mut out = KeyModifiers::NONE;
-    for (bit, modifier) in
-        [(1, KeyModifiers::SHIFT), (2, KeyModifiers::ALT), (4, KeyModifiers::CONTROL)]
-    {
-        out.set(modifier, bits & bit != 0);
-    }
-    out
+/// Bits for shift, alt and control, in this order.
+fn modifiers(bits: u16) -> KeyModifiers {
+    let all = [KeyModifiers::SHIFT, KeyModifiers::ALT, KeyModifiers::CONTROL];
+    all.into_iter().enumerate().filter(|(n, _)| bits >> n & 1 != 0).map(|(_, one)| one).collect()
 }
 
 fn sgr_mouse(body: &str, last: u8) -> Option<Event> {
@@ -345,10 +318,7 @@ fn sgr_mouse(body: &str, last: u8) -> Option<Event> {
     let code = numbers.next()?.ok()?;
     let column = numbers.next()?.ok()?.saturating_sub(1);
     let row = numbers.next()?.ok()?.saturating_sub(1);
-    let mut modifiers = KeyModifiers::NONE;
-    modifiers.set(KeyModifiers::SHIFT, code & 4 != 0);
-    modifiers.set(KeyModifiers::ALT, code & 8 != 0);
-    modifiers.set(KeyModifiers::CONTROL, code & 16 != 0);
+    let modifiers = modifiers(code >> 2);
     let button = match code & 3 {
         0 => Some(MouseButton::Left),
         1 => Some(MouseButton::Middle),

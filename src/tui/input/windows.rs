@@ -51,8 +51,9 @@ impl InputThread {
     }
 
     /// Reads again.
-    pub fn resume(&self) {
+    pub fn resume(&self) -> io::Result<()> {
         self.state.store(OPEN, Ordering::Release);
+        Ok(())
     }
 }
 
