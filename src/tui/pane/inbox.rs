@@ -193,10 +193,11 @@ fn render_row(cx: &Cx<'_>, row: &Row, (said, age): (u16, u16), pen: &mut Pen<'_>
     let role = if matches!(row, Row::Kept(..)) { Role::Warning } else { Role::Attention };
     let (times, says_style) = match row {
         Row::Request(request) => (Some((request.arrived, request.deadline)), foreign),
-        Row::Group { folded, oldest, deadline, .. } => {
+        Row::Group { folded, requests, .. } => {
             let sign = if *folded { cx.glyphs.closed } else { cx.glyphs.open };
             what = ink!("{} {}", sign, what);
-            (Some((*oldest, *deadline)), muted)
+            let first = requests.iter().map(|request| request.deadline).min();
+            (requests.first().map(|r| r.arrived).zip(first), muted)
         }
         Row::Kept(..) | Row::Other(_) => (None, foreign),
     };
@@ -232,12 +233,8 @@ pub enum Row {
     Group {
         /// Which.
         group: Group,
-        /// Their ids, oldest first.
-        ids: Vec<ApprovalId>,
-        /// When the oldest arrived.
-        oldest: Timestamp,
-        /// When the first of them ends.
-        deadline: Timestamp,
+        /// They, oldest first.
+        requests: Vec<Arc<PendingRequest>>,
         /// Whether their own rows are hidden.
         folded: bool,
     },
@@ -277,14 +274,14 @@ impl Row {
             Self::Request(request) => Todo::Request(request.id).words(model),
             Self::Other(todo) => todo.words(model),
             Self::Kept(_, reason) => (ink!("draft kept"), ink!("withdrawn: {}", reason)),
-            Self::Group { group, ids, .. } => {
+            Self::Group { group, requests, .. } => {
                 let what = group.kind.as_ref().map_or_else(|| ink!("all"), kind_word);
                 let refused = model.server(&group.server).map_or(0, |s| s.refused_requests);
                 let note = match refused {
-                    0 => ink!("oldest of {}", ids.len()),
+                    0 => ink!("oldest of {}", requests.len()),
                     refused => ink!("{} more refused", refused),
                 };
-                (ink!("{} {}", ids.len(), what), note)
+                (ink!("{} {}", requests.len(), what), note)
             }
         }
     }
@@ -302,11 +299,11 @@ pub struct Grouping {
 impl Grouping {
     /// Puts the rows together.
     pub fn rows<'a>(&self, pending: impl Iterator<Item = &'a Arc<PendingRequest>>) -> Vec<Row> {
-        let mut groups: IndexMap<Group, Vec<&Arc<PendingRequest>>> = IndexMap::new();
+        let mut groups: IndexMap<Group, Vec<Arc<PendingRequest>>> = IndexMap::new();
         for request in pending {
             let kind = (!self.by_server).then(|| request.kind.clone());
             let group = Group { server: request.server.clone(), kind };
-            groups.entry(group).or_default().push(request);
+            groups.entry(group).or_default().push(Arc::clone(request));
         }
         let mut rows = Vec::new();
         for (group, requests) in &groups {
@@ -314,7 +311,8 @@ impl Grouping {
                 continue;
             }
             let folded = self.turned.contains(group) == self.by_server;
-            rows.push((requests[0].id, gathered(group, requests, folded)));
+            let (group, all) = (group.clone(), requests.clone());
+            rows.push((requests[0].id, Row::Group { group, requests: all, folded }));
             if !folded {
                 rows.extend(requests.iter().map(|r| (requests[0].id, Row::Request(Arc::clone(r)))));
             }
@@ -334,16 +332,6 @@ impl Grouping {
         if !self.turned.remove(group) {
             self.turned.insert(group.clone());
         }
-    }
-}
-
-fn gathered(group: &Group, requests: &[&Arc<PendingRequest>], folded: bool) -> Row {
-    Row::Group {
-        group: group.clone(),
-        ids: requests.iter().map(|request| request.id).collect(),
-        oldest: requests.iter().map(|r| r.arrived).min().unwrap_or_default(),
-        deadline: requests.iter().map(|r| r.deadline).min().unwrap_or_default(),
-        folded,
     }
 }
 
@@ -373,8 +361,8 @@ mod rows_tests {
         let show = |row: &Row| match row {
             Row::Request(request) | Row::Kept(request, _) => request.id.to_string(),
             Row::Other(todo) => format!("{todo:?}"),
-            Row::Group { group, ids, folded, .. } => {
-                format!("{} x{}{}", group.server, ids.len(), if *folded { "+" } else { "-" })
+            Row::Group { group, requests, folded } => {
+                format!("{} x{}{}", group.server, requests.len(), if *folded { "+" } else { "-" })
             }
         };
         rows.iter().map(show).collect()

@@ -82,7 +82,7 @@ impl ServersPane {
         self.names = table::sorted(ui.model, order, self.reversed);
         let sorting = (order, self.reversed);
         self.cards = table::draw(ui.model, ui.glyphs, &self.names, sorting, &mut doc);
-        card::draw_left_out(ui.model, ui.glyphs, &mut doc);
+        card::draw_left_out(ui, &mut doc);
         doc
     }
 
@@ -103,7 +103,7 @@ impl ServersPane {
             card::draw(server, ui, density, &mut doc);
             self.cards.push(start..doc.len());
         }
-        card::draw_left_out(ui.model, ui.glyphs, &mut doc);
+        card::draw_left_out(ui, &mut doc);
         if !self.hide_graph {
             card::draw_graph(ui.model, ui.glyphs, &mut doc);
         }

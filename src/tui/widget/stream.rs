@@ -11,7 +11,7 @@ use crate::tui::model::{Feed, Model};
 use crate::tui::pane::{Cx, Gesture};
 use crate::tui::prelude::*;
 use crate::tui::widget::browser::Rows;
-use crate::tui::widget::{ListState, TextInput, filter_line};
+use crate::tui::widget::{ListState, Pen, TextInput, filter_line};
 
 /// Records looked at per update while an index is built.
 pub const BUDGET: u64 = 50_000;
@@ -272,6 +272,17 @@ impl Stream {
     /// The selected sequence number.
     pub fn selected(&self) -> Option<u64> {
         self.list.selected().copied()
+    }
+
+    /// Draws the visible rows through `paint`, which gets a pen behind the cursor column.
+    pub fn render(
+        &self,
+        cx: &Cx<'_>,
+        look: (Rect, Style),
+        buf: &mut Buffer,
+        mut paint: impl FnMut(&mut Pen<'_>, u64),
+    ) {
+        self.list.render(cx, &self.index, look, buf, |pen, row| paint(pen, self.seq(row)));
     }
 
     /// Rows to draw: sequence numbers from the top of the window.

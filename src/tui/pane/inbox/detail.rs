@@ -5,7 +5,6 @@ use super::Row;
 use crate::config::ApprovalRule;
 use crate::host::approvals::{Decider, PendingRequest, RuleKind, Settlement};
 use crate::host::{ServerView, SessionRule};
-use crate::mcp::RequestKind;
 use crate::tui::model::{Model, Todo, kind_word, who_asks};
 use crate::tui::prelude::*;
 use crate::tui::widget::Doc;
@@ -25,11 +24,11 @@ pub(super) fn build(row: Option<&Row>, model: &Model, doc: &mut Doc) {
             doc.text(0, &ink!("withdrawn: {}", reason), Role::Error);
             doc.text(0, &"your draft is kept; open it to copy it", Role::Text);
         }
-        Some(Row::Group { group, ids, .. }) => {
+        Some(Row::Group { group, requests, .. }) => {
             let name = (Model::name(&group.server), Role::Heading);
             doc.line(vec![
                 name,
-                (ink!(" has {} open", count(ids.len(), "request")), Role::Attention),
+                (ink!(" has {} open", count(requests.len(), "request")), Role::Attention),
             ]);
             if let Some(server) = model.server(&group.server) {
                 refused(server, doc);
@@ -76,47 +75,33 @@ fn about(request: &PendingRequest, model: &Model, doc: &mut Doc) {
         doc.field("answered by", "calling again (input_required)", Role::Text);
     }
     doc.heading("from the server");
-    preview(&request.kind, &request.params, doc);
+    preview(&request.params, doc);
     doc.gap();
 }
 
 /// The beginning of what it says: a prompt may have megabytes.
-fn preview(kind: &RequestKind, params: &Value, doc: &mut Doc) {
+fn preview(params: &Value, doc: &mut Doc) {
     let mut say = |text: &str| _ = doc.text(1, &SafeText::cut_block(text, PREVIEW), Role::Foreign);
-    let text = |key: &str| params.get(key).and_then(Value::as_str);
-    match kind {
-        RequestKind::Sampling => {
-            if let Some(system) = text("systemPrompt") {
-                say(system);
-            }
-            let messages = params.get("messages").and_then(Value::as_array);
-            let messages = messages.map_or(&[][..], Vec::as_slice);
-            for message in &messages[messages.len().saturating_sub(3)..] {
-                let content = message.get("content").unwrap_or(&Value::Null);
-                let blocks =
-                    content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
-                for block in blocks.iter().take(3) {
-                    let field = |key: &str| block.get(key).and_then(Value::as_str);
-                    match (field("text"), field("type")) {
-                        (Some(text), _) => say(text),
-                        (None, kind) => say(&format!("({})", kind.unwrap_or("unknown content"))),
-                    }
-                }
+    for key in ["systemPrompt", "message", "url", "tool"] {
+        if let Some(text) = params.get(key).and_then(Value::as_str) {
+            say(text);
+        }
+    }
+    let messages = params.get("messages").and_then(Value::as_array);
+    let messages = messages.map_or(&[][..], Vec::as_slice);
+    for message in &messages[messages.len().saturating_sub(3)..] {
+        let content = &message["content"];
+        let blocks = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
+        for block in blocks.iter().take(3) {
+            match block["text"].as_str() {
+                Some(text) => say(text),
+                None => say(&format!("({})", block["type"].as_str().unwrap_or("unknown content"))),
             }
         }
-        RequestKind::Elicitation | RequestKind::UrlElicitation | RequestKind::SignIn => {
-            say(text("message").unwrap_or_default());
-            if let Some(url) = text("url") {
-                say(url);
-            }
-            let fields = params.pointer("/requestedSchema/properties").and_then(Value::as_object);
-            if let Some(fields) = fields {
-                let names: Vec<&str> = fields.keys().take(12).map(String::as_str).collect();
-                say(&names.join(", "));
-            }
-        }
-        RequestKind::Guard | RequestKind::Permission => say(text("tool").unwrap_or_default()),
-        RequestKind::Roots | RequestKind::Other(_) => {}
+    }
+    if let Some(fields) = params.pointer("/requestedSchema/properties").and_then(Value::as_object) {
+        let names: Vec<&str> = fields.keys().take(12).map(String::as_str).collect();
+        say(&names.join(", "));
     }
 }
 

@@ -480,7 +480,8 @@ fn node(model: &Model, glyphs: &Glyphs, name: &ServerName, lead: Ink) -> DocLine
 // missing without a word.
 
 /// A few lines for each.
-pub(super) fn draw_left_out(model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
+pub(super) fn draw_left_out(ui: Ui<'_>, doc: &mut Doc) {
+    let Ui { model, glyphs, .. } = ui;
     for (name, problem) in model.left_out() {
         doc.gap();
         doc.line(vec![
@@ -492,10 +493,7 @@ pub(super) fn draw_left_out(model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
         if let Some(help) = &problem.help {
             doc.text(2, &ink!("{} {}", glyphs.arrow, Ink::line(help)), Role::Attention);
         }
-        doc.line(vec![
-            (ink!("  0"), Role::Key),
-            (ink!(" shows the problems in the file"), Role::Muted),
-        ]);
+        doc.line(key(ui, "  {show-config}", " shows the problems in the file"));
     }
 }
 

@@ -39,22 +39,16 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &Regions, buf: &m
         }
         pen.right("took", LATENCY, faint);
     }
-    for (row, seq) in pane.stream.window(usize::from(list.height)).enumerate() {
-        let Some(record) = cx.model.traffic.get(seq) else { continue };
-        let line = Rect { y: list.y + row as u16, height: 1, ..list };
-        let selected = pane.stream.selected() == Some(seq);
-        let mut pen = Pen::new(buf, line).ellipsis(cx.glyphs.ellipsis);
-        pen.put(if selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
+    let look = (list, cx.selection(pane.split.part == Part::List));
+    pane.stream.render(cx, look, buf, |pen, seq| {
+        let Some(record) = cx.model.traffic.get(seq) else { return };
         let marked = pane.marked.contains(&seq);
         pen.put(if marked { cx.glyphs.mark } else { " " }, cx.style(Role::Accent));
         // What stands alone in its operation is drawn like a message without one.
         let group = pane.groups.of(record).filter(|group| !group.below.is_empty());
         let open = record.call.is_some_and(|call| pane.groups.is_open(call));
-        draw(record, seq, group.map(|group| (group, open)), cx, columns, &mut pen);
-        if selected {
-            pen.row_style(cx.selection(pane.split.part == Part::List));
-        }
-    }
+        draw(record, seq, group.map(|group| (group, open)), cx, columns, pen);
+    });
     scroll_bar(cx, pane.stream.len(), pane.stream.list.top(), list, buf);
     if pane.stream.is_empty() {
         let text = if cx.model.traffic.is_empty() {

@@ -3,6 +3,8 @@
 
 use std::collections::HashSet;
 
+use ratatui::layout::{Constraint, Layout};
+
 use crate::deck::recording::{Operation, Operations, Outcome};
 use crate::mcp::traffic::Direction;
 use crate::tui::keymap::Scope;
@@ -35,26 +37,11 @@ pub struct Waterfall {
     built_for: Option<(u64, Option<ServerName>)>,
 }
 
-/// The lines of the pane.
-struct Lines {
-    head: Rect,
-    axis: Rect,
-    list: Rect,
-    detail: Rect,
-}
-
-impl Lines {
-    fn of(area: Rect) -> Self {
-        let detail = if area.height >= 10 { 3 } else { 0 };
-        let line = |y: u16, height: u16| Rect { y: area.y + y, height, ..area };
-        let list = area.height.saturating_sub(2 + detail);
-        Self {
-            head: line(0, area.height.min(1)),
-            axis: line(1.min(area.height), u16::from(area.height > 1)),
-            list: line(2.min(area.height), list),
-            detail: line(area.height - detail, detail),
-        }
-    }
+/// The lines of the pane: head, axis, rows, detail.
+fn lines(area: Rect) -> [Rect; 4] {
+    let detail = if area.height >= 10 { 3 } else { 0 };
+    let heights = [Constraint::Length(1), Constraint::Length(1), Constraint::Min(0)];
+    Layout::vertical(heights.into_iter().chain([Constraint::Length(detail)])).areas(area)
 }
 
 impl Waterfall {
@@ -69,7 +56,7 @@ impl Waterfall {
         if let (false, Some(last)) = (self.stays, self.rows.last()) {
             self.list.select(*last);
         }
-        self.list.sync(&self.rows[..], usize::from(Lines::of(ui.area).list.height));
+        self.list.sync(&self.rows[..], usize::from(lines(ui.area)[2].height));
     }
 
     fn build(&mut self, operations: &Operations, model: &Model) {
@@ -97,7 +84,7 @@ impl Waterfall {
 
     /// Does what was asked; gives whether it could.
     pub fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
-        let height = usize::from(Lines::of(ui.area).list.height);
+        let height = usize::from(lines(ui.area)[2].height);
         if let Some(steps) = action.steps(height.max(1) as isize) {
             self.list.step(steps, &self.rows[..], height);
             self.stays = self.list.index() + 1 < self.rows.len();
@@ -151,49 +138,49 @@ impl Waterfall {
 
     /// The wheel, and clicks on rows.
     pub fn mouse(&mut self, gesture: Gesture, area: Rect) {
-        let clicked = self.list.mouse(gesture, &self.rows[..], Lines::of(area).list);
+        let clicked = self.list.mouse(gesture, &self.rows[..], lines(area)[2]);
         self.stays = clicked || self.list.index() + 1 < self.rows.len();
     }
 
     /// Draws it.
     pub fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        let lines = Lines::of(area);
-        self.render_head(cx, lines.head, buf);
+        let [head, axis_line, list, detail] = lines(area);
+        self.render_head(cx, head, buf);
         if self.rows.is_empty() {
             let text = if self.least == 0 {
                 ink!("No operations yet; requests of all servers are listed here")
             } else {
                 cx.spelled(&[Scope::Traffic], "Nothing took that long; {longer} shows shorter ones")
             };
-            empty_text(cx, &text, lines.list, buf);
+            empty_text(cx, &text, list, buf);
             return;
         }
         let operations = &cx.model.operations;
-        let height = usize::from(lines.list.height);
+        let height = usize::from(list.height);
         let window = self.list.window(self.rows.len(), height);
         let shown: Vec<&Operation> =
             self.rows[window].iter().filter_map(|number| operations.get(*number)).collect();
         let now = if cx.model.playback.is_some() { operations.latest() } else { cx.model.now };
-        let axis = Axis::of(&shown, now, lines.list);
+        let axis = Axis::of(&shown, now, list);
         let path = self.critical_path(operations);
-        axis.render(cx, lines.axis, buf);
+        axis.render(cx, axis_line, buf);
         let style = cx.selection(true);
-        self.list.render(cx, &self.rows[..], (lines.list, style), buf, |pen, at| {
+        self.list.render(cx, &self.rows[..], (list, style), buf, |pen, at| {
             let number = &self.rows[at];
             let Some(operation) = operations.get(*number) else { return };
             let folded = self.folded.contains(number);
             let is_critical = path.len() > 1 && path.iter().any(|(on, _)| on == number);
             let role = if is_critical { Role::Heading } else { Role::Text };
             name(operation, (folded, role), cx, axis.left.saturating_sub(2), pen);
-            pen.column(lines.list.width.saturating_sub(TOOK + 1));
+            pen.column(list.width.saturating_sub(TOOK + 1));
             let role = if operation.outcome.is_bad() { Role::Error } else { Role::Muted };
             pen.right(ink!("{}", Dur(operation.took(now))), TOOK, cx.style(role));
             axis.bar(operation, cx, pen);
         });
-        scroll_bar(cx, self.rows.len(), self.list.top(), lines.list, buf);
-        if let Some(operation) = self.selected(cx.model).filter(|_| lines.detail.height > 0) {
-            Pen::new(buf, lines.detail).rule(cx.glyphs.horizontal, cx.style(Role::Rule));
-            let mut pen = Pen::new(buf, lines.detail).ellipsis(cx.glyphs.ellipsis);
+        scroll_bar(cx, self.rows.len(), self.list.top(), list, buf);
+        if let Some(operation) = self.selected(cx.model).filter(|_| detail.height > 0) {
+            Pen::new(buf, detail).rule(cx.glyphs.horizontal, cx.style(Role::Rule));
+            let mut pen = Pen::new(buf, detail).ellipsis(cx.glyphs.ellipsis);
             pen.at(1, 1).put(exact(operation, cx.model), cx.style(Role::Text));
             pen.at(1, 2).put("critical path", cx.style(Role::Heading));
             for (number, took) in &path {
