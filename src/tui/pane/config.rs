@@ -7,7 +7,6 @@ use crate::tui::keymap::Scope;
 use crate::tui::model::{InputState, InputView, Model};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
-use crate::tui::widget::doc::wrap;
 use crate::tui::widget::{Doc, DocView, Pen};
 
 /// Fewest columns in which a problem is shown at its place.
@@ -333,17 +332,9 @@ fn value_lines(value: &EffectiveValue, doc: &mut Doc) {
     const KEY: u16 = 24;
     let origin = ink!("   {}", Ink::line(&value.origin));
     let room = doc.width().saturating_sub(KEY + 2).max(16);
+    let lead = vec![(ink!("  {:<22} ", Ink::line(&value.key)), Role::Muted)];
     let text = Ink::line(&value.value);
-    let mut lead = ink!("  {:<22} ", Ink::line(&value.key));
-    let mut parts = wrap(text.as_str(), room).peekable();
-    while let Some(part) = parts.next() {
-        let mut line = vec![(lead, Role::Muted), (Ink::line(part), Role::Text)];
-        if parts.peek().is_none() {
-            line.push((origin.clone(), Role::Faint));
-        }
-        doc.line(line);
-        lead = ink!("{:25}", "");
-    }
+    doc.hanging(lead, (text.as_str(), Role::Text), room, (origin, Role::Faint));
 }
 
 /// What a changed file that waits would do, and what the last reload did.

@@ -81,10 +81,27 @@ impl Doc {
     pub fn field(&mut self, label: &'static str, value: impl Drawable, role: Role) -> &mut Self {
         const LABEL: usize = 14;
         let room = self.width.saturating_sub(LABEL as u16 + 2).max(10);
-        let mut lead = ink!("{:<14}", label);
-        for part in wrap(value.text(), room) {
-            self.line(vec![(lead, Role::Muted), (Ink::line(part), role)]);
-            lead = ink!("{:14}", "");
+        let lead = vec![(ink!("{:<14}", label), Role::Muted)];
+        self.hanging(lead, (value.text(), role), room, (Ink::default(), role))
+    }
+
+    /// Pieces, then a text that wraps under itself in `room` cells, with `end` behind it.
+    pub fn hanging(
+        &mut self,
+        mut lead: DocLine,
+        (text, role): (&str, Role),
+        room: u16,
+        end: (Ink, Role),
+    ) -> &mut Self {
+        let used = lead.iter().map(|(piece, _)| width(piece)).sum();
+        let mut parts = wrap(text, room).peekable();
+        while let Some(part) = parts.next() {
+            let mut line = std::mem::replace(&mut lead, vec![(blanks(used), Role::Text)]);
+            line.push((Ink::line(part), role));
+            if parts.peek().is_none() {
+                line.push(end.clone());
+            }
+            self.line(line);
         }
         self
     }
@@ -166,25 +183,16 @@ impl Doc {
         ]);
     }
 
-    fn json_scalar(&mut self, mut line: DocLine, value: &Value, comma: &'static str) {
+    fn json_scalar(&mut self, line: DocLine, value: &Value, comma: &'static str) {
         let role = match value {
             Value::String(_) => Role::JsonString,
             Value::Number(_) => Role::JsonNumber,
             _ => Role::JsonLiteral,
         };
         let text = Ink::line(&value.to_string());
-        let used: u16 = line.iter().map(|(piece, _)| super::width(piece)).sum();
+        let used: u16 = line.iter().map(|(piece, _)| width(piece)).sum();
         let room = self.width.saturating_sub(used + 1).max(12);
-        let parts: Vec<&str> = wrap(text.as_str(), room).collect();
-        for (n, part) in parts.iter().enumerate() {
-            let mut current =
-                if n == 0 { std::mem::take(&mut line) } else { vec![(blanks(used), Role::Text)] };
-            current.push((Ink::line(part), role));
-            if n + 1 == parts.len() && !comma.is_empty() {
-                current.push((ink!("{}", comma), Role::Muted));
-            }
-            self.line(current);
-        }
+        self.hanging(line, (text.as_str(), role), room, (ink!("{}", comma), Role::Muted));
     }
 
     /// The whole as plain text.
