@@ -263,10 +263,6 @@ fn csi(rest: &[u8]) -> Step {
     if let Some(mouse) = body.strip_prefix('<') {
         return Step::Took(took, sgr_mouse(mouse, rest[end]));
     }
-    if rest[end] == b'M' && body.is_empty() {
-        // X10 mouse: three more bytes; not asked for, skipped whole.
-        return if rest.len() < end + 4 { Step::More } else { Step::Took(took + 3, None) };
-    }
     if body.starts_with('?') || rest[end] == b't' {
         // No key is written so: an answer, or a refusal to give one.
         return Step::Reply(took, reply(body, rest[end]));

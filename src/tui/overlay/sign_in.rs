@@ -23,6 +23,7 @@ use crate::tui::widget::{Doc, Pen, TextInput};
 pub struct SignInDialog {
     /// Who asks for what.
     pub request: Arc<PendingRequest>,
+    address: String,
     url: UrlReading,
     /// The address the browser ended at, as it is pasted.
     pub(super) pasted: TextInput,
@@ -35,9 +36,14 @@ const BELOW: u16 = 4;
 impl SignInDialog {
     /// Shows a sign-in.
     pub fn new(request: Arc<PendingRequest>) -> Self {
-        let url = request.params.get("url").and_then(Value::as_str).unwrap_or_default();
-        let url = read_url(url);
-        Self { request, url, pasted: TextInput::default(), is_qr: false }
+        let address = request.params["url"].as_str().unwrap_or_default().to_owned();
+        Self {
+            url: read_url(&address),
+            address,
+            request,
+            pasted: TextInput::default(),
+            is_qr: false,
+        }
     }
 
     fn answers(&self, result: Value) -> Effect {
@@ -56,11 +62,6 @@ impl SignInDialog {
         (width + 4, rows.clamp(8, whole.height.max(8)))
     }
 
-    fn address(&self) -> String {
-        let url = self.request.params.get("url").and_then(Value::as_str);
-        url.unwrap_or_default().to_owned()
-    }
-
     pub(super) fn act(&mut self, action: Action, out: &mut Out) -> Verdict {
         match action {
             Action::OpenBrowser if self.pasted.text().trim().is_empty() => {
@@ -77,7 +78,7 @@ impl SignInDialog {
                 let content = json!({"address": address});
                 out.effect(self.answers(json!({"action": "accept", "content": content})));
             }
-            Action::CopyUrl => out.copy(self.address()),
+            Action::CopyUrl => out.copy(self.address.clone()),
             Action::QrCode => self.is_qr = !self.is_qr,
             Action::Decline => out.effect(self.answers(json!({"action": "decline"}))),
             Action::Back => {
@@ -92,7 +93,7 @@ impl SignInDialog {
     fn text(&self, width: u16) -> Doc {
         let mut doc = Doc::new(width.max(8));
         if self.is_qr {
-            for row in qr(&self.address()) {
+            for row in qr(&self.address) {
                 doc.line(vec![(ink!("  {}", row), Role::Text)]);
             }
             return doc;

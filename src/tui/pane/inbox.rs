@@ -306,24 +306,19 @@ impl Grouping {
             groups.entry(group).or_default().push(Arc::clone(request));
         }
         let mut rows = Vec::new();
-        for (group, requests) in &groups {
-            if !self.by_server && requests.len() < STORM {
-                continue;
+        for (group, requests) in groups {
+            let first = requests[0].id;
+            let together = self.by_server || requests.len() >= STORM;
+            let folded = together && self.turned.contains(&group) == self.by_server;
+            if together {
+                let requests = requests.clone();
+                rows.push((first, Row::Group { group, requests, folded }));
             }
-            let folded = self.turned.contains(group) == self.by_server;
-            let (group, all) = (group.clone(), requests.clone());
-            rows.push((requests[0].id, Row::Group { group, requests: all, folded }));
-            if !folded {
-                rows.extend(requests.iter().map(|r| (requests[0].id, Row::Request(Arc::clone(r)))));
-            }
+            let alone = requests.into_iter().filter(|_| !folded);
+            rows.extend(alone.map(|r| (if together { first } else { r.id }, Row::Request(r))));
         }
-        if !self.by_server {
-            for requests in groups.values().filter(|requests| requests.len() < STORM) {
-                rows.extend(requests.iter().map(|r| (r.id, Row::Request(Arc::clone(r)))));
-            }
-            // Stable: what a group holds stays behind it.
-            rows.sort_by_key(|(place, _)| *place);
-        }
+        // Stable: what a group holds stays behind it.
+        rows.sort_by_key(|(place, _)| *place);
         rows.into_iter().map(|(_, row)| row).collect()
     }
 

@@ -89,7 +89,7 @@ impl ServersPane {
     fn cards(&mut self, ui: Ui<'_>) -> Doc {
         let mut graph = Doc::new(ui.area.width);
         if !self.hide_graph {
-            card::draw_graph(ui.model, ui.glyphs, &mut graph);
+            card::draw_graph(ui, &mut graph);
         }
         // By their number, not by what they say: a state that changes moves nothing.
         let roomy = self.names.len() * 4 + graph.len() <= usize::from(ui.area.height);
@@ -105,7 +105,7 @@ impl ServersPane {
         }
         card::draw_left_out(ui, &mut doc);
         if !self.hide_graph {
-            card::draw_graph(ui.model, ui.glyphs, &mut doc);
+            card::draw_graph(ui, &mut doc);
         }
         doc
     }

@@ -357,11 +357,6 @@ fn down(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
     for line in last {
         doc.line(vec![(ink!("  stderr  "), Role::Faint), (Ink::from(line), Role::Foreign)]);
     }
-    advice(server, glyphs, doc);
-}
-
-/// What to do about it, when that is known.
-pub fn advice(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
     if let Some(help) = &server.help {
         doc.text(2, &ink!("{} {}", glyphs.arrow, help), Role::Attention);
     }
@@ -420,8 +415,8 @@ const MAX_DEPTH: usize = 12;
 const MAX_LINES: usize = 60;
 
 /// Draws the order when any server depends on another.
-pub fn draw_graph(model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
-    let servers = &model.view.servers;
+pub fn draw_graph(ui: Ui<'_>, doc: &mut Doc) {
+    let servers = &ui.model.view.servers;
     if servers.values().all(|server| server.dependencies.is_empty()) {
         return;
     }
@@ -429,9 +424,9 @@ pub fn draw_graph(model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     doc.heading("start order");
     let end = doc.len() + MAX_LINES;
     for server in servers.values().filter(|server| server.dependencies.is_empty()) {
-        if dependents(model, &server.name).next().is_some() {
-            doc.line(node(model, glyphs, &server.name, ink!("  ")));
-            branch(model, glyphs, &server.name, &mut Vec::new(), doc, end);
+        if dependents(ui.model, &server.name).next().is_some() {
+            doc.line(node(ui, &server.name, ink!("  ")));
+            branch(ui, &server.name, &mut Vec::new(), doc, end);
         }
     }
 }
@@ -440,14 +435,8 @@ fn dependents<'a>(model: &'a Model, name: &'a ServerName) -> impl Iterator<Item 
     model.view.servers.values().filter(|s| s.dependencies.contains(name)).map(|s| &s.name)
 }
 
-fn branch(
-    model: &Model,
-    glyphs: &Glyphs,
-    name: &ServerName,
-    trunk: &mut Vec<bool>,
-    doc: &mut Doc,
-    end: usize,
-) {
+fn branch(ui: Ui<'_>, name: &ServerName, trunk: &mut Vec<bool>, doc: &mut Doc, end: usize) {
+    let Ui { model, glyphs, .. } = ui;
     if trunk.len() >= MAX_DEPTH || doc.len() >= end {
         return;
     }
@@ -460,14 +449,15 @@ fn branch(
         }
         lead.push(if last { glyphs.last_branch } else { glyphs.branch });
         lead.push(glyphs.horizontal).push(glyphs.arrow).push(" ");
-        doc.line(node(model, glyphs, child, lead));
+        doc.line(node(ui, child, lead));
         trunk.push(!last);
-        branch(model, glyphs, child, trunk, doc, end);
+        branch(ui, child, trunk, doc, end);
         trunk.pop();
     }
 }
 
-fn node(model: &Model, glyphs: &Glyphs, name: &ServerName, lead: Ink) -> DocLine {
+fn node(ui: Ui<'_>, name: &ServerName, lead: Ink) -> DocLine {
+    let Ui { model, glyphs, .. } = ui;
     let mut line = vec![(lead, Role::Rule), (Model::name(name), Role::Text)];
     if let Some(server) = model.server(name) {
         let text = ink!("  {} {}", glyphs.state(server.state), server.state.as_str());
