@@ -23,6 +23,7 @@ use crate::deck::{Deck, DeckBuilder, Notebook, TrustStore};
 use crate::host::{Drafter, Host, HostBuilder, ServerState};
 use crate::mcp::Capabilities;
 use crate::telemetry::Telemetry;
+use crate::tui::app::Setup;
 use crate::tui::chat::port::OpenChat;
 use crate::tui::{HostLogLevel, Options, Origin, Show, Source, Start};
 
@@ -97,15 +98,18 @@ fn show(
     let (drafter, chat) = models(cli)?;
     let options = Options {
         record: cli.common.record.clone(),
-        origin: origin(cli),
-        ascii: cli.dashboard.ascii,
-        theme: cli.dashboard.theme.clone(),
+        setup: Setup {
+            ascii: cli.dashboard.ascii,
+            theme: cli.dashboard.theme.clone(),
+            tour: cli.dashboard.demo,
+            origin: origin(cli),
+            ..Setup::default()
+        },
         colour: match cli.common.color {
             ColorChoice::Auto => None,
             ColorChoice::Always => Some(true),
             ColorChoice::Never => Some(false),
         },
-        tour: cli.dashboard.demo,
         log_level: Some(log_level(telemetry)),
         reveal: cli.common.reveal,
         drafter,

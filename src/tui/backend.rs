@@ -11,38 +11,29 @@ use ratatui::style::Color;
 
 use crate::tui::theme::ANSI;
 
-/// Writes frames to `out`.
-pub struct Ansi<W: Write> {
-    out: W,
-    /// Where the cursor was put last.
-    cursor: Position,
-}
+/// Writes frames there; what is given keeps the bytes until it is flushed.
+pub struct Ansi<W: Write>(pub W);
 
 impl<W: Write> Ansi<W> {
-    /// A backend that writes there; `out` keeps the bytes until it is flushed.
-    pub const fn new(out: W) -> Self {
-        Self { out, cursor: Position { x: 0, y: 0 } }
-    }
-
     fn style(&mut self, cell: &Cell) -> io::Result<()> {
-        self.out.write_all(b"\x1b[0")?;
+        self.0.write_all(b"\x1b[0")?;
         // The bits stand in the order of their codes, from bold (1) to crossed out (9).
         let bits = cell.modifier.bits();
         for code in (1..=9).filter(|code| bits >> (code - 1) & 1 == 1) {
-            write!(self.out, ";{code}")?;
+            write!(self.0, ";{code}")?;
         }
         self.colour(cell.fg, 30)?;
         self.colour(cell.bg, 40)?;
-        self.out.write_all(b"m")
+        self.0.write_all(b"m")
     }
 
     /// A colour of the text (`first` 30) or of the ground (40).
     fn colour(&mut self, colour: Color, first: u8) -> io::Result<()> {
         match colour {
             Color::Reset => Ok(()),
-            Color::Rgb(r, g, b) => write!(self.out, ";{};2;{r};{g};{b}", first + 8),
-            Color::Indexed(n) => write!(self.out, ";{};5;{n}", first + 8),
-            named => write!(self.out, ";{}", first + ansi(named)),
+            Color::Rgb(r, g, b) => write!(self.0, ";{};2;{r};{g};{b}", first + 8),
+            Color::Indexed(n) => write!(self.0, ";{};5;{n}", first + 8),
+            named => write!(self.0, ";{}", first + ansi(named)),
         }
     }
 }
@@ -54,16 +45,6 @@ fn ansi(colour: Color) -> u8 {
         Some(n) => 60 + n as u8 - 8,
         // The terminal's own: 39 and 49.
         None => 9,
-    }
-}
-
-impl<W: Write> Write for Ansi<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.out.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
     }
 }
 
@@ -79,34 +60,34 @@ impl<W: Write> Backend for Ansi<W> {
         let mut next = None;
         for (x, y, cell) in cells {
             if next != Some((x, y)) {
-                write!(self.out, "\x1b[{};{}H", u32::from(y) + 1, u32::from(x) + 1)?;
+                write!(self.0, "\x1b[{};{}H", u32::from(y) + 1, u32::from(x) + 1)?;
             }
             if look(cell) != worn {
                 self.style(cell)?;
                 worn = look(cell);
             }
-            self.out.write_all(cell.symbol().as_bytes())?;
+            self.0.write_all(cell.symbol().as_bytes())?;
             next = x.checked_add(1).map(|x| (x, y));
         }
-        if worn == look(&Cell::EMPTY) { Ok(()) } else { self.out.write_all(b"\x1b[0m") }
+        if worn == look(&Cell::EMPTY) { Ok(()) } else { self.0.write_all(b"\x1b[0m") }
     }
 
     fn hide_cursor(&mut self) -> io::Result<()> {
-        self.out.write_all(b"\x1b[?25l")
+        self.0.write_all(b"\x1b[?25l")
     }
 
     fn show_cursor(&mut self) -> io::Result<()> {
-        self.out.write_all(b"\x1b[?25h")
+        self.0.write_all(b"\x1b[?25h")
     }
 
     fn get_cursor_position(&mut self) -> io::Result<Position> {
-        Ok(self.cursor)
+        // Nobody sees it: wherever it is put back to is as good.
+        Ok(Position::ORIGIN)
     }
 
     fn set_cursor_position<P: Into<Position>>(&mut self, position: P) -> io::Result<()> {
-        self.cursor = position.into();
-        let Position { x, y } = self.cursor;
-        write!(self.out, "\x1b[{};{}H", u32::from(y) + 1, u32::from(x) + 1)
+        let Position { x, y } = position.into();
+        write!(self.0, "\x1b[{};{}H", u32::from(y) + 1, u32::from(x) + 1)
     }
 
     fn clear(&mut self) -> io::Result<()> {
@@ -114,7 +95,7 @@ impl<W: Write> Backend for Ansi<W> {
     }
 
     fn clear_region(&mut self, region: ClearType) -> io::Result<()> {
-        self.out.write_all(match region {
+        self.0.write_all(match region {
             ClearType::All => b"\x1b[2J",
             ClearType::AfterCursor => b"\x1b[0J",
             ClearType::BeforeCursor => b"\x1b[1J",
@@ -137,7 +118,7 @@ impl<W: Write> Backend for Ansi<W> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+        self.0.flush()
     }
 }
 
@@ -156,9 +137,9 @@ mod tests {
                 (*x, *y, cell)
             })
             .collect();
-        let mut backend = Ansi::new(Vec::new());
+        let mut backend = Ansi(Vec::new());
         backend.draw(cells.iter().map(|(x, y, cell)| (*x, *y, cell))).unwrap();
-        String::from_utf8(backend.out).unwrap()
+        String::from_utf8(backend.0).unwrap()
     }
 
     #[test]

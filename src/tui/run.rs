@@ -24,7 +24,6 @@ use crate::host::approvals::Drafter;
 use crate::tui::app::{App, Calls, Redraw, Setup};
 #[cfg(unix)]
 use crate::tui::attached::Remote;
-use crate::tui::call::export::Origin;
 use crate::tui::chat::port::{Chat, ChatCommand, OpenChat};
 use crate::tui::effect::Effect;
 use crate::tui::engine::{Engine, Opened, Source};
@@ -32,10 +31,9 @@ use crate::tui::graphics::{self, TerminalReply};
 use crate::tui::input::{Input, InputThread};
 use crate::tui::message::Message;
 use crate::tui::pacer::Pacer;
-use crate::tui::prefs::Prefs;
 use crate::tui::prelude::*;
 use crate::tui::runner::{Files, Runner, forward};
-use crate::tui::session::{PanicGuard, Session, refuse_terminal};
+use crate::tui::session::{Session, catch_panics, refuse_terminal};
 use crate::tui::signal::{Signal, Signals};
 use crate::tui::state::{Places, read_prefs};
 use crate::tui::theme::ColorDepth;
@@ -50,16 +48,10 @@ pub type HostLogLevel = Arc<dyn Fn(LogLevel) + Send + Sync>;
 pub struct Options {
     /// Record everything to this new file.
     pub record: Option<PathBuf>,
-    /// Where its servers come from, as a command line says it again.
-    pub origin: Origin,
-    /// Draw with ASCII characters only.
-    pub ascii: bool,
-    /// Theme instead of the remembered one.
-    pub theme: Option<String>,
+    /// How it is set up, as far as the command line says.
+    pub setup: Setup,
     /// Colours whatever the environment says: `Some(false)` for none.
     pub colour: Option<bool>,
-    /// Offer the tour when it was not taken yet.
-    pub tour: bool,
     /// Changes the level of the program's own log, where it has one.
     pub log_level: Option<HostLogLevel>,
     /// Show values of the configuration (environment, headers) that a server sends back: otherwise
@@ -142,7 +134,7 @@ impl Dashboard {
         let is_live = matches!(source, Source::Deck(_));
         let project = files.last().filter(|_| is_live).cloned();
         if files.is_empty() {
-            files.push(PathBuf::from(if options.tour { ":demo" } else { ":command" }));
+            files.push(PathBuf::from(if options.setup.tour { ":demo" } else { ":command" }));
         }
         let lock = if is_live { project.clone() } else { Some(PathBuf::from("mcp.json")) };
         let prefs = places.prefs_file(&files);
@@ -157,7 +149,8 @@ impl Dashboard {
         let history = files.history.as_deref().map(History::load).unwrap_or_default();
         let saved = files.calls.as_deref().map(SavedCalls::load).transpose();
         let saved_problem = saved.as_ref().err().or(kept.as_ref().err()).cloned();
-        let mut setup = setup(&options, &places, read_prefs(files.prefs.as_deref()));
+        let mut setup = setup(std::mem::take(&mut options.setup), options.colour, &places);
+        setup.prefs = read_prefs(files.prefs.as_deref());
         setup.calls = Calls::new(history, saved.ok().flatten().unwrap_or_default());
         let asks = setup.graphics.asks(std::env::var("TERM").ok().as_deref());
         let question = setup.graphics.question();
@@ -165,7 +158,7 @@ impl Dashboard {
         app.use_kept_answers(kept.ok().flatten().unwrap_or_default());
         app.model.served = options.clients.as_ref().and_then(|clients| clients.place().cloned());
         let (messages, mut incoming) = mpsc::channel(256);
-        let _guard = PanicGuard::install(messages.clone());
+        catch_panics(messages.clone());
         let signals = Signals::listen()?;
         let mut session = Session::enter()?;
         if asks {
@@ -539,8 +532,8 @@ async fn follow_user_files(places: Places, messages: mpsc::Sender<Message>) {
 }
 
 /// The app as the options, the environment and the files of the person want it.
-fn setup(options: &Options, places: &Places, prefs: Prefs) -> Setup {
-    let depth = match options.colour {
+fn setup(mut setup: Setup, colour: Option<bool>, places: &Places) -> Setup {
+    setup.depth = match colour {
         Some(false) => ColorDepth::None,
         _ => ColorDepth::from_env(|name| std::env::var(name).ok()),
     };
@@ -551,21 +544,13 @@ fn setup(options: &Options, places: &Places, prefs: Prefs) -> Setup {
             let value = value.to_ascii_lowercase();
             value.contains("utf-8") || value.contains("utf8")
         });
-    let ascii = options.ascii || !utf8;
-    let glyphs = if ascii { &crate::tui::glyph::ASCII } else { &crate::tui::glyph::UNICODE };
-    let support = graphics::Support::from_env(|name| std::env::var(name).ok(), depth, glyphs);
-    Setup {
-        ascii,
-        graphics: support.with_cell(cell_pixels()),
-        theme: options.theme.clone(),
-        depth,
-        prefs,
-        user: places.user_files(),
-        home: dirs::home_dir(),
-        tour: options.tour,
-        calls: Calls::default(),
-        origin: options.origin.clone(),
-    }
+    setup.ascii |= !utf8;
+    let glyphs = if setup.ascii { &crate::tui::glyph::ASCII } else { &crate::tui::glyph::UNICODE };
+    let support = graphics::Support::from_env(|name| std::env::var(name).ok(), setup.depth, glyphs);
+    setup.graphics = support.with_cell(cell_pixels());
+    setup.user = places.user_files();
+    setup.home = dirs::home_dir();
+    setup
 }
 
 /// The size of a cell as the operating system has it; many terminals leave it at zero.

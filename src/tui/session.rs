@@ -17,7 +17,6 @@ use crossterm::terminal::{
     disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{execute, queue};
-use parking_lot::Mutex;
 use ratatui::Terminal;
 use tokio::sync::mpsc;
 
@@ -28,7 +27,6 @@ use crate::tui::message::Message;
 use crate::tui::prelude::*;
 
 type Screen = Terminal<Ansi<BufWriter<io::Stdout>>>;
-type Hook = Box<dyn Fn(&std::panic::PanicHookInfo<'_>) + Sync + Send + 'static>;
 
 /// Whether the terminal is ours now.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -55,7 +53,7 @@ pub fn refuse_terminal(term: Option<&str>) -> Option<&'static str> {
 impl Session {
     /// Takes the terminal.
     pub fn enter() -> io::Result<Self> {
-        let backend = Ansi::new(BufWriter::with_capacity(1 << 16, io::stdout()));
+        let backend = Ansi(BufWriter::with_capacity(1 << 16, io::stdout()));
         take()?;
         match Terminal::new(backend) {
             Ok(screen) => Ok(Self { screen, pictures: Placed::default(), drawn: Rect::ZERO }),
@@ -100,31 +98,34 @@ impl Session {
 
     /// Draws one frame in one write, inside a synchronized update.
     pub fn draw(&mut self, app: &App) -> io::Result<()> {
-        queue!(self.screen.backend_mut(), BeginSynchronizedUpdate)?;
+        queue!(self.out(), BeginSynchronizedUpdate)?;
         let size = Rect::from((Position::ORIGIN, self.screen.size()?));
         if size != self.drawn {
             // The cells are cleared when the size changes, and what stands on them.
             let bytes = self.pictures.forget();
-            self.screen.backend_mut().write_all(&bytes)?;
+            self.out().write_all(&bytes)?;
             self.drawn = size;
         }
         let pictures = app.placements(size);
         let bytes = self.pictures.take_away(&pictures);
-        self.screen.backend_mut().write_all(&bytes)?;
+        self.out().write_all(&bytes)?;
         self.screen.draw(|frame| {
             crate::tui::fault::in_render();
             app.render(frame.area(), frame.buffer_mut());
         })?;
         let bytes = self.pictures.put(pictures);
-        self.screen.backend_mut().write_all(&bytes)?;
-        execute!(self.screen.backend_mut(), EndSynchronizedUpdate)
+        self.out().write_all(&bytes)?;
+        execute!(self.out(), EndSynchronizedUpdate)
     }
 
     /// Writes something that is not a frame: a bell, the clipboard.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let backend = self.screen.backend_mut();
-        backend.write_all(bytes)?;
-        backend.flush()
+        self.out().write_all(bytes)?;
+        self.out().flush()
+    }
+
+    fn out(&mut self) -> &mut BufWriter<io::Stdout> {
+        &mut self.screen.backend_mut().0
     }
 }
 
@@ -168,54 +169,33 @@ pub fn restore() {
     let _ = disable_raw_mode();
 }
 
-/// Panics while the dashboard runs: where the screen is drawn the terminal is restored first, then
-/// the message is printed; in a task or on any other thread the terminal is left alone and the
-/// message becomes an event.
-pub struct PanicGuard {
-    previous: Arc<Mutex<Option<Hook>>>,
-}
-
-impl PanicGuard {
-    /// Installs the hook for the calling thread.
-    pub fn install(events: mpsc::Sender<Message>) -> Self {
-        let ui = std::thread::current().id();
-        let previous = Arc::new(Mutex::new(Some(std::panic::take_hook())));
-        let theirs = Arc::clone(&previous);
-        std::panic::set_hook(Box::new(move |info| panicked(ui, &theirs, &events, info)));
-        Self { previous }
-    }
-}
-
-impl Drop for PanicGuard {
-    fn drop(&mut self) {
-        // The hook cannot be changed while its thread panics; the program ends then anyway.
-        if !std::thread::panicking() {
-            let _ = std::panic::take_hook();
-            let previous = self.previous.lock().take();
-            if let Some(previous) = previous {
-                std::panic::set_hook(previous);
-            }
+/// Decides what a panic does from now on: where the screen is drawn (the calling thread) the terminal
+/// is restored first, then the message is printed; in a task or on any other thread the terminal is
+/// left alone and the message becomes an event.
+pub fn catch_panics(events: mpsc::Sender<Message>) {
+    let (ui, previous) = (std::thread::current().id(), std::panic::take_hook());
+    std::panic::set_hook(Box::new(move |info| {
+        if !panicked(ui, &events, info) {
+            previous(info);
         }
-    }
+    }));
 }
 
+/// Gives whether the message became an event.
 fn panicked(
     ui: ThreadId,
-    previous: &Mutex<Option<Hook>>,
     events: &mpsc::Sender<Message>,
     info: &std::panic::PanicHookInfo<'_>,
-) {
+) -> bool {
     // A task shares its thread with the screen, and its panic ends nothing but the task.
     let in_task = tokio::task::try_id().is_some();
     if std::thread::current().id() == ui && !in_task {
         restore();
-        if let Some(previous) = &*previous.lock() {
-            previous(info);
-        }
-        return;
+        return false;
     }
     let text = SafeText::line(&info.to_string());
     tracing::error!(panic = text.as_str(), "a worker panicked");
     // A full queue only loses the words; the log has them.
     let _ = events.try_send(Message::WorkerPanicked(text));
+    true
 }

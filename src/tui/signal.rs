@@ -27,52 +27,45 @@ pub use unix::Signals;
 
 #[cfg(unix)]
 mod unix {
+    use std::task::Poll;
+
     use super::{Signal, io};
     use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-    /// The signals the dashboard listens to.
-    pub struct Signals {
-        terminate: Stream,
-        hangup: Stream,
-        interrupt: Stream,
-        quit: Stream,
-        resized: Stream,
-        suspend: Stream,
-        continued: Stream,
-    }
+    /// The signals the dashboard listens to, each with what it asks.
+    pub struct Signals([(Stream, Signal); 7]);
 
     impl Signals {
         /// Listens from now on.
         pub fn listen() -> io::Result<Self> {
-            Ok(Self {
-                terminate: signal(SignalKind::terminate())?,
-                hangup: signal(SignalKind::hangup())?,
-                interrupt: signal(SignalKind::interrupt())?,
-                quit: signal(SignalKind::quit())?,
-                resized: signal(SignalKind::window_change())?,
-                suspend: signal(SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw()))?,
-                continued: signal(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))?,
-            })
+            let raw = |signal: rustix::process::Signal| SignalKind::from_raw(signal.as_raw());
+            Ok(Self([
+                (signal(SignalKind::terminate())?, Signal::Terminate),
+                (signal(SignalKind::hangup())?, Signal::HangUp),
+                (signal(SignalKind::interrupt())?, Signal::Terminate),
+                (signal(SignalKind::quit())?, Signal::Quit),
+                (signal(SignalKind::window_change())?, Signal::Resized),
+                (signal(raw(rustix::process::Signal::TSTP))?, Signal::Suspend),
+                (signal(raw(rustix::process::Signal::CONT))?, Signal::Continued),
+            ]))
         }
 
         /// The next one.
         pub async fn next(&mut self) -> Signal {
-            tokio::select! {
-                _ = self.terminate.recv() => Signal::Terminate,
-                _ = self.hangup.recv() => Signal::HangUp,
-                _ = self.interrupt.recv() => Signal::Terminate,
-                _ = self.quit.recv() => Signal::Quit,
-                _ = self.resized.recv() => Signal::Resized,
-                _ = self.suspend.recv() => Signal::Suspend,
-                _ = self.continued.recv() => Signal::Continued,
-            }
+            std::future::poll_fn(|cx| {
+                let mut all = self.0.iter_mut();
+                let came =
+                    all.find_map(|(one, asks)| one.poll_recv(cx).is_ready().then_some(*asks));
+                came.map_or(Poll::Pending, Poll::Ready)
+            })
+            .await
         }
 
         /// Stops the whole foreground job, as the terminal would, and waits until it goes on.
         pub async fn stop_job(&mut self) {
             if rustix::process::kill_current_process_group(rustix::process::Signal::STOP).is_ok() {
                 // The stop may take effect a moment later: nothing is done before it is over.
-                self.continued.recv().await;
+                self.0[6].0.recv().await;
             }
         }
     }
