@@ -1,9 +1,10 @@
 //! The person's editor on a temporary file. Needs the terminal to be free.
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 
+use crate::base::atomic::replace_quickly;
 use crate::base::text::SafeText;
 
 /// What every system has.
@@ -13,7 +14,7 @@ const DEFAULT: &str = if cfg!(windows) { "notepad" } else { "vi" };
 pub(super) async fn edit(text: &str, suffix: &str) -> Result<String, SafeText> {
     let fail = |error: io::Error| SafeText::line(&format!("the temporary file: {error}"));
     let path = std::env::temp_dir().join(format!("mcpdeck-{:016x}{suffix}", fastrand::u64(..)));
-    write_private(&path, text).map_err(fail)?;
+    replace_quickly(&path, text.as_bytes()).map_err(fail)?;
     let done = open(&path, 0).await;
     let read = std::fs::read_to_string(&path);
     let _ = std::fs::remove_file(&path);
@@ -89,14 +90,6 @@ fn at_line(program: &str, path: &Path, line: u32) -> Vec<OsString> {
         "code" | "codium" | "cursor" | "windsurf" => vec!["--goto".into(), with_line()],
         _ => vec![path.into()],
     }
-}
-
-fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)?.write_all(text.as_bytes())
 }
 
 #[cfg(test)]

@@ -55,11 +55,6 @@ impl Prefs {
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(bytes).map_err(|error| error.to_string())
     }
-
-    /// As text.
-    pub fn to_text(&self) -> String {
-        serde_json::to_string_pretty(self).unwrap_or_default()
-    }
 }
 
 #[cfg(test)]
@@ -69,7 +64,7 @@ mod tests {
     #[test]
     fn preferences_survive_being_written_and_rubbish_is_forgotten() {
         let prefs = Prefs { pane: Some("logs".into()), toured: true, ..Prefs::default() };
-        assert_eq!(Prefs::parse(prefs.to_text().as_bytes()), Ok(prefs));
+        assert_eq!(Prefs::parse(serde_json::to_string(&prefs).unwrap().as_bytes()), Ok(prefs));
         assert!(Prefs::parse(b"{\"pane\": 3").is_err());
     }
 }

@@ -2,7 +2,6 @@
 //! back as a message when there is something to say.
 
 use std::collections::{HashMap, HashSet};
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use futures::FutureExt as _;
@@ -188,22 +187,18 @@ impl Runner {
 
     fn call(&mut self, token: CallToken, request: CallRequest) {
         let cancel = CancellationToken::new();
-        let stopped = cancel.clone();
         self.calls.retain(|_, cancel| !cancel.is_cancelled());
+        self.calls.insert(token, cancel.clone());
         let (messages, reveal) = (self.messages.clone(), self.reveal);
         #[cfg(unix)]
         if let Some(remote) = self.remote.clone() {
-            self.calls.insert(token, cancel);
-            let call = async move {
+            return self.later(async move {
                 let ended = remote.call(token, request, reveal, &messages);
-                let ended = stopped.run_until_cancelled(ended).await;
-                stopped.cancel();
+                let ended = cancel.run_until_cancelled(ended).await;
+                cancel.cancel();
                 let gone = || Err(Error::new(ErrorCode::Cancelled, "the call was cancelled"));
-                let ended = ended.unwrap_or_else(gone);
-                let _ = messages.send(Message::CallEnded(token, Box::new(ended))).await;
-            };
-            tokio::spawn(call);
-            return;
+                Some(Message::CallEnded(token, Box::new(ended.unwrap_or_else(gone))))
+            });
         }
         let host = match self.host() {
             Ok(host) => host,
@@ -211,11 +206,10 @@ impl Runner {
         };
         let id = host.next_call_id();
         self.tell(Message::CallBegan(token, id));
-        self.calls.insert(token, cancel);
-        tokio::spawn(async move {
+        self.later(async move {
             let (sender, progress) = mpsc::channel(16);
             let options = CallOptions {
-                cancel: stopped.clone(),
+                cancel: cancel.clone(),
                 progress: Some(sender),
                 id: Some(id),
                 ..CallOptions::default()
@@ -224,10 +218,10 @@ impl Runner {
             let watcher = tokio::spawn(forward(progress, messages.clone(), tell));
             let outcome = request.run(&host, reveal, options).await;
             watcher.abort();
-            stopped.cancel();
+            cancel.cancel();
             // What runs is reported before what ended, or leaving would ask about a call that is over.
             let _ = messages.send(Message::Calls(host.calls())).await;
-            let _ = messages.send(Message::CallEnded(token, Box::new(outcome))).await;
+            Some(Message::CallEnded(token, Box::new(outcome)))
         });
     }
 
@@ -291,12 +285,11 @@ impl Runner {
 
     fn save_call(&self, name: &str, call: SavedCall) {
         let Some(file) = &self.files.calls else {
-            let reason = "there is no configuration file to save calls beside";
-            return self.tell(Message::Failed(Error::new(ErrorCode::Configuration, reason)));
+            return self.tell(refused("there is no configuration file to save calls beside"));
         };
         self.tell(match SavedCalls::put(file, name, call) {
             Ok(()) => done(&format!("saved {name} in {}", file.display())),
-            Err(problem) => Message::Failed(Error::new(ErrorCode::Configuration, problem)),
+            Err(problem) => refused(&problem),
         });
     }
 
@@ -311,9 +304,7 @@ impl Runner {
                 self.tell(Message::KeptAnswers(kept));
                 self.tell(done(&format!("kept {name} in {}", file.display())));
             }
-            Err(problem) => {
-                self.tell(Message::Failed(Error::new(ErrorCode::Configuration, problem)));
-            }
+            Err(problem) => self.tell(refused(&problem)),
         }
     }
 }
@@ -359,21 +350,8 @@ const LARGEST_FILE: u64 = 4 << 20;
 /// The content of a file of at most [`LARGEST_FILE`] bytes, or why there is none.
 fn content(path: &Path) -> Result<Vec<u8>, SafeText> {
     let path = state::at_home(path);
-    let fail = |reason: &str| SafeText::line(&format!("{}: {reason}", path.display()));
-    let read = || {
-        let mut bytes = Vec::new();
-        // It may grow while it is read, and some files do not know their size.
-        std::fs::File::open(&path)?.take(LARGEST_FILE + 1).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    if std::fs::metadata(&path).is_ok_and(|meta| !meta.is_file()) {
-        return Err(fail("is no file"));
-    }
-    let bytes = read().map_err(|error: std::io::Error| fail(&error.to_string()))?;
-    if bytes.len() as u64 > LARGEST_FILE {
-        return Err(fail("is larger than the 4 MiB that fill a field"));
-    }
-    Ok(bytes)
+    crate::base::file::read(&path, LARGEST_FILE)
+        .map_err(|error| SafeText::line(&format!("{}: {error}", path.display())))
 }
 
 fn done(text: &str) -> Message {
@@ -382,6 +360,11 @@ fn done(text: &str) -> Message {
 
 fn failed(text: &str) -> Message {
     Message::Failed(Error::new(ErrorCode::Internal, text))
+}
+
+/// What is to be done in the configuration's folder cannot be done.
+fn refused(text: &str) -> Message {
+    Message::Failed(Error::new(ErrorCode::Configuration, text))
 }
 
 /// A path as it is found again from anywhere.

@@ -1,12 +1,13 @@
 //! Files of the person: preferences per project, themes, keymap. Reads and writes; a file that is
 //! not there counts as empty, one of them that cannot be read is named, a write is atomic.
 
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest as _, Sha256};
-
-use crate::base::file::{StateFile, read_text};
+use crate::base::atomic::{Readers, replace};
+use crate::base::file::{StateFile, file_key, read_text};
+use crate::config::Environment;
 use crate::tui::effect::Existing;
 use crate::tui::message::UserFiles;
 use crate::tui::prefs::Prefs;
@@ -30,23 +31,18 @@ impl Places {
         let own = |dir: PathBuf| dir.join("mcpdeck");
         Self {
             config: named("MCPDECK_CONFIG_DIR").or_else(|| dirs::config_dir().map(own)),
-            state: named("MCPDECK_STATE_DIR")
-                .or_else(|| dirs::state_dir().or_else(dirs::data_local_dir).map(own)),
+            state: Environment::of_process().state_dir,
         }
     }
 
     /// The preferences file of a project, which is named by its configuration files.
     pub fn prefs_file(&self, files: &[PathBuf]) -> Option<PathBuf> {
-        let mut hash = Sha256::new();
+        let mut all = OsString::new();
         for file in files {
-            let absolute = std::path::absolute(file).unwrap_or_else(|_| file.clone());
-            hash.update(absolute.as_os_str().as_encoded_bytes());
-            hash.update([0]);
+            all.push(std::path::absolute(file).unwrap_or_else(|_| file.clone()));
+            all.push("\n");
         }
-        let head =
-            hash.finalize().iter().take(8).fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
-        let name = format!("{head:016x}");
-        Some(self.state.as_ref()?.join("dashboard").join(format!("{name}.json")))
+        Some(self.state.as_ref()?.join("dashboard").join(format!("{}.json", file_key(all))))
     }
 
     /// Themes and keymap.
@@ -97,7 +93,7 @@ pub fn read_prefs(file: Option<&Path>) -> Prefs {
 
 /// Writes preferences.
 pub fn write_prefs(file: &Path, prefs: &Prefs) -> io::Result<()> {
-    let bytes = prefs.to_text().into_bytes();
+    let bytes = serde_json::to_vec_pretty(prefs)?;
     StateFile::new(file, LARGEST).change(Prefs::parse, |_| Ok(Some(bytes))).map(|_| ())
 }
 
@@ -144,10 +140,7 @@ pub fn write_file(path: &Path, content: &[u8], existing: Existing) -> io::Result
     if existing == Existing::Keep {
         create(path, content)?;
     } else {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let new = path.with_file_name(format!(".{name}.{:08x}.new", fastrand::u32(..)));
-        create(&new, content)?;
-        std::fs::rename(&new, path).inspect_err(|_| _ = std::fs::remove_file(&new))?;
+        replace(path, content, Readers::Default)?;
     }
     Ok(content.len() as u64)
 }
