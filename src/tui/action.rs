@@ -89,7 +89,6 @@ actions! {
     RefreshToken = "refresh-token", "refresh token", "Get another token for the server now";
     SignOut = "sign-out", "sign out", "Revoke and forget the token of the server";
     ResetBreaker = "reset-breaker", "reset breaker", "Close the circuit breaker";
-    Rerun = "rerun", "re-run", "Repeat the last call when sources change, or not";
     BlackBox = "black-box", "diagnostics", "Diagnostics: exit, recent output, start steps and messages of the server";
     Graph = "graph", "graph", "Show the order in which servers start";
     Follow = "follow", "follow", "Follow the end, or stop following";

@@ -186,9 +186,8 @@ impl App {
         self.redraw = Redraw::None;
         self.refresh_readers();
         self.sync();
-        let (calls, server) = (&self.screens.calls, self.screens.open_server());
-        let dev =
-            server.and_then(|server| calls.dev_words(&server, &self.model, &self.look.keymap));
+        let server = self.screens.open_server();
+        let dev = server.and_then(|server| calls::dev_words(&server, &self.model));
         if let Some(screen) = self.screens.call_screen() {
             screen.dev = dev;
         }

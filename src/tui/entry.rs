@@ -47,18 +47,6 @@ pub struct FormScreen {
 }
 
 impl FormScreen {
-    /// A form for an entry of a file.
-    pub fn edit(entry: ShownEntry) -> Self {
-        let (shown, name) = (entry.shown.clone(), entry.name.to_string());
-        let file = entry.file.clone();
-        Self::over(&name, &shown, &file, Some(entry))
-    }
-
-    /// A form for a new entry.
-    pub fn add(template: &Value, file: &std::path::Path) -> Self {
-        Self::over("", template, file, None)
-    }
-
     /// A form for the roots shared with a server.
     pub fn roots(server: ServerName, shared: &[RootConfig], home: Option<PathBuf>) -> Self {
         let title = SafeText::line(&format!("roots shared with {server}"));
@@ -70,7 +58,9 @@ impl FormScreen {
         screen
     }
 
-    fn over(name: &str, entry: &Value, file: &Path, before: Option<ShownEntry>) -> Self {
+    /// A form for an entry of a file: a new one, or one that stands there `before`.
+    pub fn entry(entry: &Value, file: &Path, before: Option<ShownEntry>) -> Self {
+        let name = before.as_ref().map_or("", |before| before.name.as_str());
         let mut value = entry.as_object().cloned().unwrap_or_default();
         value.shift_remove(NAME);
         value.shift_insert(0, NAME.to_owned(), json!(name));

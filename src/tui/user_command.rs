@@ -12,9 +12,13 @@ use tokio::process::Command;
 
 use crate::tui::prelude::*;
 
-/// Placeholders of a line, with the environment variables that hold their values.
-pub const PLACES: [(&str, &str); 3] =
-    [("{server}", "COMMAND_SERVER"), ("{tool}", "COMMAND_TOOL"), ("{uri}", "COMMAND_URI")];
+/// Placeholders of a line, with the environment variables that hold their values, and what to do
+/// where there is none.
+pub const PLACES: [(&str, &str, &str); 3] = [
+    ("{server}", "COMMAND_SERVER", "select a server first"),
+    ("{tool}", "COMMAND_TOOL", "select a tool in Tools first"),
+    ("{uri}", "COMMAND_URI", "select a resource in Resources first"),
+];
 /// How long a command without the terminal may take.
 const LONGEST: Duration = Duration::from_secs(60);
 /// Most bytes of its output that are shown, of each stream.
@@ -58,13 +62,6 @@ pub struct Run {
     pub values: [Option<String>; 3],
 }
 
-impl UserCommand {
-    /// Whether the line has this placeholder.
-    pub fn takes(&self, place: &str) -> bool {
-        self.run.contains(place)
-    }
-}
-
 impl Run {
     /// The line as the shell reads it. Directly within double quotes the reference stands as it is,
     /// elsewhere in quotes of its own, so that a value is never split into words.
@@ -74,7 +71,9 @@ impl Run {
         let mut open = Vec::new();
         let mut rest = self.command.run.as_str();
         while let Some(c) = rest.chars().next() {
-            if let Some((place, name)) = PLACES.iter().find(|(place, _)| rest.starts_with(place)) {
+            if let Some((place, name, _)) =
+                PLACES.iter().find(|(place, ..)| rest.starts_with(place))
+            {
                 let quote = if open.last() == Some(&'"') { "" } else { "\"" };
                 script.extend(if cfg!(windows) {
                     ["$env:", name, "", ""]
@@ -115,7 +114,7 @@ impl Run {
         };
         let mut shell = Command::new(program);
         shell.args(options).arg(self.script()).kill_on_drop(true);
-        for ((_, name), value) in PLACES.iter().zip(&self.values) {
+        for ((_, name, _), value) in PLACES.iter().zip(&self.values) {
             match value {
                 Some(value) => shell.env(name, value),
                 None => shell.env_remove(name),

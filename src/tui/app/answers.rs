@@ -22,6 +22,9 @@ const KEPT: usize = 50;
 /// How many of the next requests a rule can be for.
 const NEXT_ONES: [u32; 4] = [1, 5, 10, 50];
 
+/// The reason of what ended among so many others that how is not kept any more.
+const UNSEEN: &str = "see the logs for how it ended";
+
 /// Requests being answered.
 #[derive(Default)]
 pub struct Answers {
@@ -31,16 +34,6 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Hashes the request that is being answered; `None` when none is.
-    pub(super) fn hash(&self, id: ApprovalId, hash: &mut impl std::hash::Hasher) -> Option<()> {
-        use std::hash::Hash as _;
-        let answering = self.screens.get(&id)?;
-        (answering.request.id.0, &answering.request.server).hash(hash);
-        // The parameters of a request never change; a request under the same id would be another.
-        (Arc::as_ptr(&answering.request.params) as usize, answering.request.bytes).hash(hash);
-        Some(())
-    }
-
     /// Whether an answer is on its way: the engine has not confirmed it yet.
     pub(super) fn is_sent(&self, id: ApprovalId) -> bool {
         self.screens.get(&id).is_some_and(|answering| answering.stage == Stage::Sent)
@@ -101,7 +94,9 @@ impl Answers {
                 answered.push(*id);
                 continue;
             };
-            if late {
+            if late && reason.as_str() == UNSEEN {
+                out.toast(ink!("the request of {} ended: {}", server, &reason), Role::Error);
+            } else if late {
                 let notice = ink!("not sent: {} had withdrawn it: {}", server, &reason);
                 out.toast(notice, Role::Error);
             } else if open == Some(*id) {
@@ -273,10 +268,7 @@ fn withdrawn(id: ApprovalId, answering: &AnswerScreen, view: &HostView) -> Optio
         Some((_, _, Settlement::Withdrawn { reason })) => reason.clone(),
         Some(_) if answering.stage == Stage::Sent => return None,
         Some(_) => SafeText::line("answered elsewhere"),
-        // It ended among so many others that how is not kept any more.
-        None if view.servers.contains_key(&answering.request.server) => {
-            SafeText::line("see the logs for how it ended")
-        }
+        None if view.servers.contains_key(&answering.request.server) => SafeText::line(UNSEEN),
         None => SafeText::line("its server was removed"),
     })
 }

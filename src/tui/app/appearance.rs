@@ -56,13 +56,9 @@ impl Appearance {
 
     /// Names of the themes there are.
     pub fn themes(&self) -> Vec<String> {
-        let mut names: Vec<String> = SHIPPED.iter().map(|(name, _)| (*name).to_owned()).collect();
-        for (name, _) in &self.user.themes {
-            if !names.contains(name) {
-                names.push(name.clone());
-            }
-        }
-        names
+        let shipped = SHIPPED.iter().map(|(name, _)| (*name).to_owned());
+        let all = shipped.chain(self.user.themes.iter().map(|(name, _)| name.clone()));
+        all.collect::<indexmap::IndexSet<_>>().into_iter().collect()
     }
 
     /// Whether only ASCII signs are drawn.

@@ -15,7 +15,6 @@ use crate::mcp::capabilities::ListKind;
 use crate::mcp::traffic::{Direction, TrafficRecord};
 use crate::tui::call::{CallScreen, Subject, SubjectKind};
 use crate::tui::effect::Effect;
-use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::look::Look;
 use crate::tui::message::{CallPurpose, CallToken, FormToken, ViewToken};
 use crate::tui::model::Model;
@@ -37,7 +36,8 @@ pub struct Calls {
     pub(super) ids: HashMap<CallToken, CallId>,
     pub(super) history: History,
     pub(super) saved: SavedCalls,
-    again: Again,
+    /// Restarts by changed sources, by server.
+    seen: HashMap<ServerName, Seen>,
 }
 
 impl Calls {
@@ -256,64 +256,14 @@ impl Calls {
         })
     }
 
-    /// Switches whether the last call to a server is made again after a restart by changed sources.
-    pub(super) fn switch_rerun(
-        &mut self,
-        server: Option<ServerName>,
-        model: &Model,
-        out: &mut Out,
-    ) {
-        let Some(server) = server else { return };
-        let repeats = !self.repeats(&server, model);
-        let name = Model::name(&server);
-        out.say(if repeats {
-            ink!("the last call to {} is repeated when sources change", name)
-        } else {
-            ink!("calls to {} are not repeated", name)
-        });
-        self.again.repeats.insert(server, repeats);
-    }
-
-    /// Whether calls to a server are made again.
-    fn repeats(&self, server: &ServerName, model: &Model) -> bool {
-        let wanted = || model.entry(server)?.dev.as_ref().map(|dev| dev.rerun);
-        self.again.repeats.get(server).copied().or_else(wanted).unwrap_or_default()
-    }
-
-    /// What the call screen says of a server's sources.
-    pub(super) fn dev_words(
-        &self,
-        server: &ServerName,
-        model: &Model,
-        keymap: &Keymap,
-    ) -> Option<SafeText> {
-        let view = model.server(server)?;
-        let dev = view.dev.as_ref()?;
-        let repeats = if self.repeats(server, model) {
-            "repeated when sources change"
-        } else {
-            "{rerun} repeats the call when sources change"
-        };
-        let repeats = keymap.spelled(&[Scope::Global], repeats);
-        let now = match dev.build.as_ref().map(|build| &build.end) {
-            Some(None) => "building".to_owned(),
-            Some(Some((BuildEnd::Failed(_) | BuildEnd::Refused(_), _))) => {
-                "build failed, the previous build keeps running".to_owned()
-            }
-            _ if view.state != ServerState::Ready => view.state.as_str().to_owned(),
-            _ => return Some(SafeText::line(repeats.as_str())),
-        };
-        Some(SafeText::line(&format!("{now} · {}", repeats.as_str())))
-    }
-
     /// Tells builds and restarts of the newest view, and makes calls again.
     pub(super) fn sources_followed(&mut self, model: &Model, out: &mut Out) {
         let servers = &model.view.servers;
-        self.again.seen.retain(|server, _| servers.contains_key(server));
+        self.seen.retain(|server, _| servers.contains_key(server));
         for server in servers.values() {
             let Some(dev) = &server.dev else { continue };
             let name = Model::name(&server.name);
-            let seen = self.again.seen.entry(server.name.clone()).or_default();
+            let seen = self.seen.entry(server.name.clone()).or_default();
             if let Some(how) = seen.failed_build(dev) {
                 let text =
                     ink!("build failed: {}; the previous build of {} keeps running", how, &name);
@@ -323,27 +273,18 @@ impl Calls {
                 seen.restarting = Some(changed(dev));
             }
             seen.taken = dev.taken;
-            match server.state {
-                ServerState::Ready => {
-                    if let Some(because) = seen.restarting.take() {
-                        out.say(ink!("{} restarted: {}", name, &because));
-                        self.make_again(&server.name, because, model, out);
-                    }
-                }
-                ServerState::Unavailable
-                    if server.retry_at.is_none() && seen.restarting.take().is_some() =>
-                {
-                    let text = ink!("{} does not start with the changed sources", name);
-                    out.toast(text, Role::Error);
-                }
-                _ => {}
+            if server.state == ServerState::Ready
+                && let Some(because) = seen.restarting.take()
+            {
+                out.say(ink!("{} restarted: {}", name, &because));
+                self.make_again(&server.name, because, model, out);
             }
         }
     }
 
     /// Makes the last call to a server again, when that is wanted.
     fn make_again(&mut self, server: &ServerName, because: SafeText, model: &Model, out: &mut Out) {
-        if !self.repeats(server, model) {
+        if !repeats(server, model) {
             return;
         }
         let screens = self.screens.iter_mut().filter(|screen| screen.subject.server == *server);
@@ -393,14 +334,18 @@ pub(super) fn named(server: &ServerName, view: &ServerView, target: &str) -> Opt
     if let Some(uri) = target.strip_prefix("uri:") {
         let uri = uri.strip_prefix(server.as_str())?.strip_prefix(':')?;
         let known = of(ListKind::Resources, uri).or_else(|| of(ListKind::ResourceTemplates, uri));
-        return known
-            .or_else(|| Some(Subject { limits: view.limits, ..Subject::uri(server, uri) }));
+        return Some(known.unwrap_or_else(|| resource_of(view, uri)));
     }
     let (list, name) = match target.strip_prefix("prompt:") {
         Some(name) => (ListKind::Prompts, name),
         None => (ListKind::Tools, target),
     };
     of(list, name.strip_prefix(server.as_str())?.strip_prefix('.')?)
+}
+
+/// A resource that is not listed.
+pub(super) fn resource_of(view: &ServerView, uri: &str) -> Subject {
+    Subject { limits: view.limits, ..Subject::uri(&view.name, uri) }
 }
 
 /// Any request to a server.
@@ -433,15 +378,28 @@ pub(super) fn offers(model: &Model) -> impl Iterator<Item = Choice> {
 }
 
 // The everyday loop: a server restarts because its sources changed, and the last call to it is made
-// again. Says what happened; whether calls are repeated is the entry's (`dev.rerun`) or the
-// person's word.
+// again where its entry wants that (`dev.rerun`). Says what happened.
 
-/// What is known of restarts, and of what the person wants repeated.
-#[derive(Default)]
-struct Again {
-    /// What the person switched, by server.
-    repeats: HashMap<ServerName, bool>,
-    seen: HashMap<ServerName, Seen>,
+/// Whether calls to a server are made again.
+fn repeats(server: &ServerName, model: &Model) -> bool {
+    let dev = model.entry(server).and_then(|entry| entry.dev.as_ref());
+    dev.is_some_and(|dev| dev.rerun)
+}
+
+/// What the call screen says of a server's sources.
+pub(super) fn dev_words(server: &ServerName, model: &Model) -> Option<SafeText> {
+    let view = model.server(server)?;
+    let now = match view.dev.as_ref()?.build.as_ref().map(|build| &build.end) {
+        Some(None) => "building",
+        Some(Some((BuildEnd::Failed(_) | BuildEnd::Refused(_), _))) => {
+            "build failed, the previous build keeps running"
+        }
+        _ if view.state != ServerState::Ready => view.state.as_str(),
+        _ => "",
+    };
+    let then = if repeats(server, model) { "repeated when sources change" } else { "" };
+    let words: Vec<&str> = [now, then].into_iter().filter(|words| !words.is_empty()).collect();
+    (!words.is_empty()).then(|| SafeText::line(&words.join(" · ")))
 }
 
 /// What was seen of a server.

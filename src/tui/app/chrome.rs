@@ -119,33 +119,24 @@ pub(super) fn source(cx: &Cx<'_>, home: Option<&Path>, is_demo: bool) -> Ink {
 /// Labels of the tabs, and the blank columns after each: counts go first where there is little
 /// room, then names are cut.
 fn tab_labels(cx: &Cx<'_>, current: PaneId, room: u16) -> (Vec<(PaneId, Ink)>, u16) {
-    let labels = |all_badges, title: fn(PaneId) -> &'static str, blank| -> Vec<(PaneId, Ink)> {
-        let label = |pane: PaneId| {
-            let asks = matches!(pane, PaneId::Logs | PaneId::Inbox | PaneId::Config);
-            let badge = if all_badges || asks { badge(cx, pane) } else { Ink::default() };
-            let gap = if badge.as_str().is_empty() { "" } else { " " };
-            (pane, ink!("{}{}{}{}{}", pane.digit(), blank, title(pane), gap, badge))
-        };
-        PaneId::ALL.into_iter().map(label).collect()
-    };
-    for (all_badges, title, blank, gap) in [
-        (true, PaneId::name as fn(PaneId) -> &'static str, " ", 2),
-        (false, PaneId::name, " ", 2),
-        (false, PaneId::name, " ", 1),
-        (false, PaneId::short, "", 1),
-    ] {
-        let labels = labels(all_badges, title, blank);
-        if labels.iter().map(|(_, text)| width(text) + gap).sum::<u16>() <= room {
-            return (labels, gap);
+    let label = |pane: PaneId, shortness: u8| {
+        let asks = matches!(pane, PaneId::Logs | PaneId::Inbox | PaneId::Config);
+        let badge = if shortness == 0 || asks { badge(cx, pane) } else { Ink::default() };
+        let gap = if badge.as_str().is_empty() { "" } else { " " };
+        match shortness {
+            0 | 1 => ink!("{} {}{}{}", pane.digit(), pane.name(), gap, badge),
+            2 => ink!("{}{}{}{}", pane.digit(), pane.short(), gap, badge),
+            _ if pane == current => ink!("{} {}", pane.digit(), pane.name()),
+            _ => ink!("{}", pane.digit()),
         }
-    }
-    let label = |pane: PaneId| match pane {
-        _ if pane == current => ink!("{} {}", pane.digit(), pane.name()),
-        _ => ink!("{}", pane.digit()),
     };
-    let labels: Vec<_> = PaneId::ALL.into_iter().map(|pane| (pane, label(pane))).collect();
-    let total: u16 = labels.iter().map(|(_, text)| width(text) + 2).sum();
-    (labels, if total <= room { 2 } else { 1 })
+    let labels = |shortness| PaneId::ALL.map(|pane| (pane, label(pane, shortness)));
+    let fits = |(shortness, gap): &(u8, u16)| {
+        labels(*shortness).iter().map(|(_, text)| width(text) + gap).sum::<u16>() <= room
+    };
+    let ways = [(0, 2), (1, 2), (1, 1), (2, 1), (3, 2)];
+    let (shortness, gap) = ways.into_iter().find(fits).unwrap_or((3, 1));
+    (labels(shortness).into(), gap)
 }
 
 /// Tabs with the columns they take.

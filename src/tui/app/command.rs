@@ -9,6 +9,7 @@ use crate::config::ConfigChange;
 use crate::config::import::templates;
 use crate::config::print::servers;
 use crate::mcp::ApprovalId;
+use crate::mcp::capabilities::ListKind;
 use crate::tui::effect::{Baseline, Change, ConfigCommand, Effect, ServerCommand};
 use crate::tui::entry::FormScreen;
 use crate::tui::keymap::Scope;
@@ -137,14 +138,25 @@ impl App {
                 self.model.marked.clear();
             }
             Action::ToggleServerList => {
-                let shown = self.layout().is_some_and(|layout| layout.servers.is_some());
-                self.setup.prefs.server_list = Some(!shown);
+                self.setup.prefs.server_list = Some(!self.has_server_list());
                 self.remember();
             }
-            Action::Back => self.back(),
-            Action::Answer => self.open_first(),
+            Action::Back if self.overlays.is_empty() => self.focus = Focus::Pane,
+            Action::Back => self.close_overlay(),
+            Action::Answer => match self.first_todo() {
+                Some(todo) => self.open_todo(&todo),
+                None => self.toast(ink!("Nothing waits for you"), Role::Ok),
+            },
             Action::History => self.screens.choose_history(&self.model, &mut self.out),
-            Action::AskReload => self.ask_first(),
+            Action::AskReload => {
+                self.effects.push(Effect::Config(ConfigCommand::AskFirst));
+                let how = if self.model.situation.asks {
+                    "applied at once"
+                } else {
+                    "shown before they are applied"
+                };
+                self.toast(ink!("changed files are {}", how), Role::Ok);
+            }
             Action::Inputs => self.choose(ink!("inputs"), self.model.input_choices()),
             Action::Rules => {
                 let choices = answers::kinds(self.target_server().as_ref(), &self.model);
@@ -174,10 +186,6 @@ impl App {
             }
             Action::Watched => self.open_watched(),
             Action::User(_) => self.run_user_command(action),
-            Action::Rerun => {
-                let server = keys::rerun_target(self);
-                self.screens.calls.switch_rerun(server, &self.model, &mut self.out);
-            }
             Action::BlackBox | Action::ServerInfo => {
                 if let Some(server) = self.target_server() {
                     self.open_reader_of(match action {
@@ -193,14 +201,24 @@ impl App {
                 self.choose(ink!("commands"), choices);
             }
             Action::Help => self.push_overlay(Overlay::Reader(keys::help(self))),
-            Action::Theme => self.next_theme(),
+            Action::Theme => {
+                let names = self.look.themes();
+                let at = names.iter().position(|name| name == self.look.theme.name());
+                self.use_theme(names[(at.unwrap_or(0) + 1) % names.len()].clone());
+            }
             Action::Bell => {
                 self.setup.prefs.mute_bell = !self.setup.prefs.mute_bell;
                 let word = if self.setup.prefs.mute_bell { "muted" } else { "on" };
                 self.toast(ink!("bell: {}", word), Role::Ok);
                 self.remember();
             }
-            Action::AskEnd => self.switch_ask_end(),
+            Action::AskEnd => {
+                let unasked = !self.setup.prefs.end_unasked;
+                self.setup.prefs.end_unasked = unasked;
+                let how = if unasked { "without a question" } else { "after a question" };
+                self.toast(ink!("quit, restart and stop end open work {}", how), Role::Ok);
+                self.remember();
+            }
             Action::Tour => self.push_overlay(Overlay::Reader(Reader::of(Subject::Tour(0)))),
             Action::Record => self.effects.push(Effect::ToggleRecording),
             Action::Chat => {
@@ -225,14 +243,6 @@ impl App {
         let values = run.values.iter().flatten().map(|value| Ink::line(value));
         let lines = std::iter::once(line).chain(values).collect();
         self.confirm(ink!("run {}?", name), lines, vec![Effect::Run(Box::new(run))]);
-    }
-
-    fn back(&mut self) {
-        if self.overlays.is_empty() {
-            self.focus = Focus::Pane;
-        } else {
-            self.close_overlay();
-        }
     }
 
     /// Marks a server, or takes the mark off.
@@ -316,22 +326,28 @@ impl App {
         self.show(PaneId::ALL[next.unsigned_abs()]);
     }
 
+    fn has_server_list(&self) -> bool {
+        self.layout().is_some_and(|layout| layout.servers.is_some())
+    }
+
     fn turn_focus(&mut self) {
-        let has_list = self.layout().is_some_and(|layout| layout.servers.is_some());
         if self.focus == Focus::Servers {
             self.focus = Focus::Pane;
-        } else if self.on_pane(|pane, ui, _| pane.focus_next(ui)) == Some(false) && has_list {
+        } else if self.on_pane(|pane, ui, _| pane.focus_next(ui)) == Some(false)
+            && self.has_server_list()
+        {
             self.focus = Focus::Servers;
         }
     }
 
     fn turn_scope(&mut self, delta: isize) {
-        let names: Vec<Option<ServerName>> = std::iter::once(None)
-            .chain(self.model.view.servers.keys().cloned().map(Some))
-            .collect();
-        let at = names.iter().position(|name| *name == self.model.scope).unwrap_or(0) as isize;
-        let next = (at + delta).rem_euclid(names.len() as isize).unsigned_abs();
-        self.model.scope.clone_from(&names[next]);
+        // All of them stand before the first.
+        let servers = &self.model.view.servers;
+        let at = self.model.scope.as_ref().and_then(|scope| servers.get_index_of(scope));
+        let at = at.map_or(0, |at| at as isize + 1) + delta;
+        let next = at.rem_euclid(servers.len() as isize + 1).unsigned_abs();
+        let next = next.checked_sub(1).and_then(|next| servers.get_index(next));
+        self.model.scope = next.map(|(name, _)| name.clone());
     }
 
     pub(super) fn close_overlay(&mut self) {
@@ -418,12 +434,6 @@ impl App {
         self.push_overlay(Overlay::Palette(palette));
     }
 
-    fn next_theme(&mut self) {
-        let names = self.look.themes();
-        let at = names.iter().position(|name| name == self.look.theme.name()).unwrap_or(0);
-        self.use_theme(names[(at + 1) % names.len()].clone());
-    }
-
     fn use_theme(&mut self, name: String) {
         self.setup.theme = None;
         let said = ink!("theme: {}", Ink::line(&name));
@@ -435,12 +445,10 @@ impl App {
 
     pub(super) fn remember_filter(&mut self) {
         let key = self.pane.name().to_lowercase();
-        let text = self.panes.get(self.pane).filter().map_or("", |filter| filter.text());
-        if text.is_empty() {
-            self.setup.prefs.filters.remove(&key);
-        } else if self.setup.prefs.filters.get(&key).is_none_or(|old| old != text) {
-            self.setup.prefs.filters.insert(key, text.to_owned());
-        }
+        match self.panes.get(self.pane).filter().map_or("", |filter| filter.text()) {
+            "" => self.setup.prefs.filters.remove(&key),
+            text => self.setup.prefs.filters.insert(key, text.to_owned()),
+        };
     }
 
     pub(super) fn remember(&mut self) {
@@ -521,15 +529,6 @@ impl App {
         self.remember();
     }
 
-    /// Turns the question off, or on again.
-    pub(super) fn switch_ask_end(&mut self) {
-        let unasked = !self.setup.prefs.end_unasked;
-        self.setup.prefs.end_unasked = unasked;
-        let how = if unasked { "without a question" } else { "after a question" };
-        self.toast(ink!("quit, restart and stop end open work {}", how), Role::Ok);
-        self.remember();
-    }
-
     // Adding, editing, copying, switching and removing servers from the dashboard. The files are
     // written by the engine thread; this holds the form and asks before anything is lost.
 
@@ -595,7 +594,7 @@ impl App {
     fn open_template(&mut self, number: usize) {
         let Some((_, template)) = templates().into_iter().nth(number) else { return };
         let file = self.model.files.last().map(|file| file.path.clone()).unwrap_or_default();
-        self.push_screen(Open::Own(Box::new(FormScreen::add(&template, &file))));
+        self.push_screen(Open::Own(Box::new(FormScreen::entry(&template, &file, None))));
     }
 
     // Saved filters of the traffic: asked for a name, listed, used, removed.
@@ -661,7 +660,7 @@ impl App {
     pub(super) fn open_link(&mut self, server: &ServerName, uri: &str) {
         self.show(PaneId::Resources);
         self.panes.resources.go_to(server, uri);
-        self.screens.open_link(server, uri, &self.model, &mut self.out);
+        self.screens.open_entry(server, ListKind::Resources, uri, &self.model, &mut self.out);
     }
 
     /// Opens the diagnostics or the info of a server.
@@ -704,14 +703,6 @@ impl App {
         }
     }
 
-    /// Opens what waits first.
-    fn open_first(&mut self) {
-        match self.first_todo() {
-            Some(todo) => self.open_todo(&todo),
-            None => self.toast(ink!("Nothing waits for you"), Role::Ok),
-        }
-    }
-
     /// Asks for one input.
     fn open_input(&mut self, id: &str) {
         let keyring = self.model.situation.keyring;
@@ -723,16 +714,6 @@ impl App {
         let Some(view) = self.model.server(&server) else { return };
         let editor = FormScreen::roots(server, &view.roots, self.setup.home.clone());
         self.push_screen(Open::Own(Box::new(editor)));
-    }
-
-    /// Turns round whether changed files are shown before they are applied.
-    fn ask_first(&mut self) {
-        self.effects.push(Effect::Config(ConfigCommand::AskFirst));
-        if self.model.situation.asks {
-            self.toast(ink!("changed files are applied at once"), Role::Ok);
-        } else {
-            self.toast(ink!("changed files are shown before they are applied"), Role::Ok);
-        }
     }
 
     /// Shows what a changed file would do, and asks whether to use it.

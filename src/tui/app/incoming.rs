@@ -101,7 +101,9 @@ impl App {
             }
             DeckEvent::Situation(situation) => self.situation(situation),
             DeckEvent::Entry(entry) => {
-                self.push_screen(Open::Own(Box::new(FormScreen::edit(*entry))));
+                let (shown, file) = (entry.shown.clone(), entry.file.clone());
+                let form = FormScreen::entry(&shown, &file, Some(*entry));
+                self.push_screen(Open::Own(Box::new(form)));
             }
             DeckEvent::Saved(outcome) => self.entry_saved(outcome),
             DeckEvent::Done(text) => self.toast(Ink::from(&text), Role::Ok),

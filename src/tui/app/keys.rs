@@ -26,13 +26,6 @@ const MOUSE: &[(&str, &str)] = &[
     ("shift-drag", "The terminal's own selection, in most terminals"),
 ];
 
-/// Why a command of the person cannot run, by what it takes.
-const MISSING: [&str; 3] = [
-    "select a server first",
-    "select a tool in Tools first",
-    "select a resource in Resources first",
-];
-
 /// Whether an action can be used now, and why not.
 pub(super) fn availability(app: &App, action: Action) -> Availability {
     let model = &app.model;
@@ -117,9 +110,6 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
         Action::Inputs => {
             when(!model.situation.inputs.is_empty(), "the configuration declares no input")
         }
-        Action::Rerun => {
-            when(rerun_target(app).is_some(), "no source of this server is watched (`dev.watch`)")
-        }
         Action::AllServers => {
             when(model.scope.is_some() || !model.marked.is_empty(), "all servers are shown")
         }
@@ -133,12 +123,6 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
 fn can_edit(model: &Model) -> Availability {
     let any = !model.view.files.is_empty() || !model.files.is_empty();
     when(any, "the servers are the demo's or from the command line, not from a file")
-}
-
-/// The server whose repeating can be switched now.
-pub(super) fn rerun_target(app: &App) -> Option<ServerName> {
-    let server = app.screens.open_server().or_else(|| app.target_server())?;
-    app.model.server(&server)?.dev.as_ref().map(|_| server)
 }
 
 /// A command of the person with what is selected now; `None` when it is none.
@@ -155,9 +139,9 @@ fn can_run(app: &App, action: Action) -> Availability {
     let Some(Run { command, values }) = user_command(app, action) else {
         return Err("the keymap file has no such command");
     };
-    for (((place, _), value), missing) in PLACES.iter().zip(&values).zip(MISSING) {
+    for ((place, _, missing), value) in PLACES.iter().zip(&values) {
         match value {
-            _ if !command.takes(place) => {}
+            _ if !command.run.contains(place) => {}
             None => return Err(missing),
             Some(value) if value.starts_with('-') => {
                 return Err("the name begins with `-`: programs take it for an option");

@@ -2,7 +2,7 @@
 //! topmost screen has keys, mouse and pasted text, but for the few keys that hold everywhere.
 
 use super::answers::{Answers, how_many, send_next};
-use super::calls::{Calls, named, request_of, subject_of};
+use super::calls::{Calls, named, request_of, resource_of, subject_of};
 use crate::host::{HostView, RuleKind};
 use crate::mcp::capabilities::ListKind;
 use crate::mcp::{ApprovalId, RequestKind};
@@ -278,7 +278,8 @@ impl Screens {
         screen
     }
 
-    /// Opens an entry of a list of a server.
+    /// Opens an entry of a list of a server, or a resource that is not listed; what needs no
+    /// arguments is read.
     pub fn open_entry(
         &mut self,
         server: &ServerName,
@@ -287,21 +288,12 @@ impl Screens {
         model: &Model,
         out: &mut Out,
     ) {
-        let view = model.server(server);
-        if let Some(subject) = view.and_then(|view| subject_of(view, list, wire)) {
+        let Some(view) = model.server(server) else { return };
+        let unlisted = || (list == ListKind::Resources).then(|| resource_of(view, wire));
+        if let Some(subject) = subject_of(view, list, wire).or_else(unlisted) {
             let wanted = self.show_call(subject, model, out).read_if_new();
             out.effects.extend(wanted);
         }
-    }
-
-    /// Opens a resource, listed or not, and reads it.
-    pub fn open_link(&mut self, server: &ServerName, uri: &str, model: &Model, out: &mut Out) {
-        let view = model.server(server);
-        let listed = view.and_then(|view| subject_of(view, ListKind::Resources, uri));
-        let limits = view.map(|view| view.limits).unwrap_or_default();
-        let subject = listed.unwrap_or_else(|| Subject { limits, ..Subject::uri(server, uri) });
-        let wanted = self.show_call(subject, model, out).read_if_new();
-        out.effects.extend(wanted);
     }
 
     /// Opens the form of a JSON-RPC request to a server; with one given, sends that.

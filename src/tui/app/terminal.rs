@@ -314,7 +314,8 @@ impl App {
             }
             // What the person opened over a request does not hide that it was read.
             Some(_) | None => match self.screens.open()? {
-                Open::Answer(id) => self.screens.answers.hash(*id, &mut hash)?,
+                // Under its id the parameters of a request never change.
+                Open::Answer(id) if self.screens.top().is_some() => id.0.hash(&mut hash),
                 _ => return None,
             },
         }

@@ -724,7 +724,7 @@ impl Screen for CallScreen {
         crate::tui::pane::PaneId::ALL.into_iter().any(|pane| pane.action() == action)
             || matches!(
                 action,
-                A::NextPane | A::PreviousPane | A::Answer | A::Rerun | A::Theme | A::Bell | A::Quit
+                A::NextPane | A::PreviousPane | A::Answer | A::Theme | A::Bell | A::Quit
             )
     }
 

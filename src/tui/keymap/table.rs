@@ -41,7 +41,6 @@ pub const BINDINGS: &[Binding] = &[
     bind(&[S::Global], "s", A::StartStop, 31),
     bind(&[S::Global], "J", A::Request, 0),
     bind(&[S::Global], "t", A::Watched, 0),
-    bind(&[S::Global], "f9", A::Rerun, 34),
     bind(&[S::Global], "b", A::BlackBox, 0),
     bind(&[S::Global], "esc", A::Back, 0),
     bind(&[S::Global], ": ctrl-p", A::Palette, 91),
