@@ -13,8 +13,8 @@ pub mod transport;
 pub mod wire;
 
 pub use capabilities::{
-    Capabilities, FieldChange, ListChanges, ListKind, Prompt, RejectedEntry, Resource,
-    ResourceTemplate, Risk, Tool, ToolHints,
+    Capabilities, FieldChange, ListChanges, ListKind, Prompt, RejectedEntry, Resource, Risk, Tool,
+    ToolHints,
 };
 pub use era::{Era, SessionView};
 pub use id::{ApprovalId, CallId};

@@ -106,7 +106,7 @@ impl Catalog {
                 out.resources.push(Entry::of_uri(server, uri, raw));
             }
             for template in &capabilities.templates {
-                let (uri, raw) = (&template.uri_template, (*template.raw).clone());
+                let (uri, raw) = (&template.uri, (*template.raw).clone());
                 out.templates.push(Entry::of_uri(server, uri, raw));
             }
         }

@@ -282,12 +282,8 @@ fn lists(view: &HostView, shows: impl Fn(&ServerName, (TargetKind, &str)) -> boo
         for prompt in &all.prompts {
             add(1, TargetKind::Prompt, &prompt.name, Arc::as_ptr(prompt).addr());
         }
-        for resource in &all.resources {
+        for resource in all.resources.iter().chain(&all.templates) {
             add(2, TargetKind::Resource, &resource.uri, Arc::as_ptr(resource).addr());
-        }
-        for template in &all.templates {
-            let place = Arc::as_ptr(template).addr();
-            add(2, TargetKind::Resource, &template.uri_template, place);
         }
     }
     out.map(|places| places.finish())

@@ -58,7 +58,7 @@ impl Routes {
                 lists.push(Arc::clone(slot));
             }
             for template in &all.templates {
-                routes.templates.push((Arc::clone(&template.uri_template), Arc::clone(slot)));
+                routes.templates.push((Arc::clone(&template.uri), Arc::clone(slot)));
             }
         }
         routes

@@ -23,7 +23,7 @@ pub struct Capabilities {
     /// `resources/list`.
     pub resources: Vec<Arc<Resource>>,
     /// `resources/templates/list`.
-    pub templates: Vec<Arc<ResourceTemplate>>,
+    pub templates: Vec<Arc<Resource>>,
     /// Entries that did not decode, kept aside with the reason (K4).
     pub rejected: Vec<RejectedEntry>,
     /// Lists that were cut short (page or entry limit, error on a later page), with the reason.
@@ -47,7 +47,7 @@ impl Capabilities {
             ListKind::Prompts => self.prompts.iter().map(|p| (&p.name, &p.raw)).collect(),
             ListKind::Resources => self.resources.iter().map(|r| (&r.uri, &r.raw)).collect(),
             ListKind::ResourceTemplates => {
-                self.templates.iter().map(|t| (&t.uri_template, &t.raw)).collect()
+                self.templates.iter().map(|t| (&t.uri, &t.raw)).collect()
             }
         }
     }
@@ -62,7 +62,7 @@ impl Capabilities {
             ListKind::Tools => self.tools = decode(kind, list, rejected, tool),
             ListKind::Prompts => self.prompts = decode(kind, list, rejected, prompt),
             ListKind::Resources => self.resources = decode(kind, list, rejected, resource),
-            ListKind::ResourceTemplates => self.templates = decode(kind, list, rejected, template),
+            ListKind::ResourceTemplates => self.templates = decode(kind, list, rejected, resource),
         }
         self.rejected.sort_by_key(|entry| (entry.list, entry.index));
         if let Some(reason) = &list.partial {
@@ -89,15 +89,14 @@ impl Capabilities {
                 *entry = Arc::new(Prompt { name: Arc::clone(&entry.name), ..shown });
             }
         }
-        for entry in &mut self.resources {
-            if let Some(shown) = masked(ListKind::Resources, &entry.raw, masks, resource) {
-                *entry = Arc::new(Resource { uri: Arc::clone(&entry.uri), ..shown });
-            }
-        }
-        for entry in &mut self.templates {
-            if let Some(shown) = masked(ListKind::ResourceTemplates, &entry.raw, masks, template) {
-                let uri_template = Arc::clone(&entry.uri_template);
-                *entry = Arc::new(ResourceTemplate { uri_template, ..shown });
+        for (kind, list) in [
+            (ListKind::Resources, &mut self.resources),
+            (ListKind::ResourceTemplates, &mut self.templates),
+        ] {
+            for entry in list {
+                if let Some(shown) = masked(kind, &entry.raw, masks, resource) {
+                    *entry = Arc::new(Resource { uri: Arc::clone(&entry.uri), ..shown });
+                }
             }
         }
         for entry in &mut self.rejected {
@@ -250,10 +249,11 @@ pub struct PromptArgument {
     pub required: bool,
 }
 
-/// A resource (MCP, server features, resources).
+/// A resource, or a template of resources (MCP, server features, resources).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Resource {
-    /// URI on the wire.
+    /// URI on the wire; of a template the URI template (RFC 6570).
+    #[serde(alias = "uri_template")]
     pub uri: Arc<str>,
     /// URI to draw.
     pub label: SafeText,
@@ -267,25 +267,6 @@ pub struct Resource {
     pub mime_type: Option<SafeText>,
     /// Size in bytes when the server says it.
     pub size: Option<u64>,
-    /// The entry as sent.
-    pub raw: Arc<Value>,
-}
-
-/// A resource template: an RFC 6570 URI template.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ResourceTemplate {
-    /// Template on the wire.
-    pub uri_template: Arc<str>,
-    /// Template to draw.
-    pub label: SafeText,
-    /// Name to draw.
-    pub name: SafeText,
-    /// Title to draw.
-    pub title: Option<SafeText>,
-    /// Description to draw.
-    pub description: Option<SafeText>,
-    /// MIME type to draw.
-    pub mime_type: Option<SafeText>,
     /// The entry as sent.
     pub raw: Arc<Value>,
 }
@@ -444,22 +425,6 @@ fn resource(raw: &Arc<Value>, object: &Map<String, Value>, uri: Arc<str>) -> Res
         size: object.get("size").and_then(Value::as_u64),
         raw: Arc::clone(raw),
         uri,
-    }
-}
-
-fn template(
-    raw: &Arc<Value>,
-    object: &Map<String, Value>,
-    uri_template: Arc<str>,
-) -> ResourceTemplate {
-    ResourceTemplate {
-        label: SafeText::line(&uri_template),
-        name: line(object, "name").unwrap_or_else(|| SafeText::line(&uri_template)),
-        title: line(object, "title"),
-        description: block(object, "description"),
-        mime_type: line(object, "mimeType"),
-        raw: Arc::clone(raw),
-        uri_template,
     }
 }
 

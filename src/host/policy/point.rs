@@ -202,7 +202,7 @@ impl CheckPoint {
         part.tools.retain(|tool| shows(TargetKind::Tool, &tool.name));
         part.prompts.retain(|prompt| shows(TargetKind::Prompt, &prompt.name));
         part.resources.retain(|resource| shows(TargetKind::Resource, &resource.uri));
-        part.templates.retain(|template| shows(TargetKind::Resource, &template.uri_template));
+        part.templates.retain(|template| shows(TargetKind::Resource, &template.uri));
         Arc::new(part)
     }
 

@@ -312,7 +312,7 @@ pub(super) fn subject_of(view: &ServerView, list: ListKind, wire: &str) -> Optio
             Subject::resource(server, resource)
         }
         ListKind::ResourceTemplates => {
-            let template = capabilities.templates.iter().find(|t| &*t.uri_template == wire)?;
+            let template = capabilities.templates.iter().find(|t| &*t.uri == wire)?;
             Subject::template(server, template)
         }
     };
@@ -370,8 +370,7 @@ pub(super) fn offers(model: &Model) -> impl Iterator<Item = Choice> {
         let resources =
             all.resources.iter().map(|r| ("Read", &r.label, ListKind::Resources, &r.uri));
         let templates = all.templates.iter();
-        let templates =
-            templates.map(|t| ("Read", &t.label, ListKind::ResourceTemplates, &t.uri_template));
+        let templates = templates.map(|t| ("Read", &t.label, ListKind::ResourceTemplates, &t.uri));
         let offers = tools.chain(prompts).chain(resources).chain(templates);
         offers.map(move |(verb, label, list, wire)| choice(verb, label, list, wire))
     })

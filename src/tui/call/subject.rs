@@ -5,7 +5,7 @@ use serde_json::{Map, json};
 
 use super::template;
 use crate::config::ContentLimits;
-use crate::mcp::{Prompt, Resource, ResourceTemplate, Tool};
+use crate::mcp::{Prompt, Resource, Tool};
 use crate::tui::prelude::*;
 
 /// What kind of thing is called.
@@ -100,9 +100,9 @@ impl Subject {
     }
 
     /// A resource template; its variables are the fields.
-    pub fn template(server: &ServerName, template: &ResourceTemplate) -> Self {
+    pub fn template(server: &ServerName, template: &Resource) -> Self {
         let mut properties = Map::new();
-        for (name, explodes) in template::variables(&template.uri_template).unwrap_or_default() {
+        for (name, explodes) in template::variables(&template.uri).unwrap_or_default() {
             let field = if explodes {
                 json!({"type": ["array", "string"], "items": {"type": "string"}})
             } else {
@@ -115,7 +115,7 @@ impl Subject {
             description: template.description.clone(),
             schema: Arc::new(closed(properties, &[])),
             bytes: template.raw.to_string().len(),
-            ..Self::bare(server, SubjectKind::Template, &template.uri_template, &template.label)
+            ..Self::bare(server, SubjectKind::Template, &template.uri, &template.label)
         }
     }
 

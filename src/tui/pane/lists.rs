@@ -135,7 +135,7 @@ fn resources(server: &ServerView) -> Vec<Entry> {
         marks: ink!("template"),
         names: names(&one.name, one.title.as_ref()),
         description: one.description.clone(),
-        ..Entry::of(server, ListKind::ResourceTemplates, &one.uri_template, &one.label, &one.raw)
+        ..Entry::of(server, ListKind::ResourceTemplates, &one.uri, &one.label, &one.raw)
     });
     resources.chain(templates).collect()
 }
@@ -143,7 +143,7 @@ fn resources(server: &ServerView) -> Vec<Entry> {
 fn resource_detail(entry: &Entry, server: &ServerView, _: &Model, doc: &mut Doc) {
     let lists = &server.capabilities;
     let resource = lists.resources.iter().find(|r| r.uri == entry.wire);
-    let template = lists.templates.iter().find(|t| t.uri_template == entry.wire);
+    let template = lists.templates.iter().find(|t| t.uri == entry.wire);
     let known = match (entry.list, resource, template) {
         (ListKind::Resources, Some(one), _) => {
             Some((&one.title, &one.name, &one.mime_type, one.size, &one.description))
