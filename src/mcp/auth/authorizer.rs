@@ -12,8 +12,8 @@ use url::Url;
 
 use super::grant::{self, Caller, Exchange, NotGranted};
 use super::sign_in::{
-    AuthEvent, AuthFailure, Authorization, Events, PATIENCE, SignInPrompt, Site, StepKind, Wanted,
-    Watch, Went, parameter,
+    AuthEvent, AuthFailure, AuthStep, Authorization, Events, PATIENCE, SignInPrompt, Site,
+    StepKind, Wanted, Watch, parameter,
 };
 use super::token::{StoredToken, TokenStore};
 use crate::base::{Redactor, SafeText, Secret, ServerName};
@@ -172,8 +172,9 @@ impl Authorizer {
             let began = Instant::now();
             let response = attempt.send().await?;
             if tries.renewals > 0 {
-                let (status, took) = (Some(response.status().as_u16()), began.elapsed());
-                self.step(StepKind::Retry, Went { status, took, ..Went::default() });
+                let mut step = AuthStep::new(StepKind::Retry, &self.site.resource);
+                (step.status, step.took) = (Some(response.status().as_u16()), began.elapsed());
+                self.site.exchange.events.step(step, &[], &[]);
             }
             let challenge = response.headers().get("www-authenticate");
             let challenge = challenge.and_then(|value| value.to_str().ok()).map(str::to_owned);
@@ -245,8 +246,9 @@ impl Authorizer {
         tries.renewals += 1;
         let header = serde_json::json!({ "www-authenticate": challenge }).to_string();
         let answered = if challenge.is_some() { header.as_bytes() } else { &[] };
-        let status = Some(status.as_u16());
-        self.step(StepKind::Challenge, Went { status, answered, ..Went::default() });
+        let mut step = AuthStep::new(StepKind::Challenge, &self.site.resource);
+        step.status = Some(status.as_u16());
+        self.site.exchange.events.step(step, &[], answered);
         if tries.renewals > Tries::MOST {
             let most = Tries::MOST;
             let why = format!("the server refused {most} new tokens for one request");
@@ -381,10 +383,6 @@ impl Authorizer {
 
     fn tell(&self, event: AuthEvent<'_>) {
         self.site.exchange.events.tell(event);
-    }
-
-    fn step(&self, kind: StepKind, went: Went<'_>) {
-        self.site.exchange.events.step(kind, &self.site.resource, went);
     }
 
     fn needed(&self, why: String) -> AuthFailure {

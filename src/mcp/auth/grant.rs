@@ -20,9 +20,9 @@ use url::Url;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
 use super::address::AddressPolicy;
-use super::sign_in::{AuthFailure, Events, StepKind, Went};
+use super::sign_in::{AuthFailure, AuthStep, Events, StepKind};
 use super::token::{ClientAuth, StoredClient, StoredToken};
-use crate::base::Secret;
+use crate::base::{SafeText, Secret};
 use crate::config::TlsConfig;
 use crate::mcp::transport::remote;
 
@@ -208,8 +208,9 @@ impl Exchange {
             }
             Err(why) => (None, &[][..], Some(why.clone())),
         };
-        let went = Went { status, took, refused: why.as_deref(), sent: &sent, answered };
-        self.events.step(kind, &url, went);
+        let refused = why.as_deref().map(SafeText::line);
+        let step = AuthStep { status, took, refused, ..AuthStep::new(kind, &url) };
+        self.events.step(step, &sent, answered);
         done.map_err(|why| {
             let mut shown = url;
             shown.set_query(None);

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 use regex::Regex;
 use rmcp::transport::auth::{
-    AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
-    OAuthClientConfig,
+    AuthError, AuthorizationManager, AuthorizationMetadata, OAuthClientConfig,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -171,8 +170,7 @@ impl Site {
         if let Some(url) = &metadata.registration_endpoint {
             check("registration endpoint", url)?;
         }
-        let published =
-            !matches!(found.source, AuthorizationMetadataSource::LegacyEndpointFallback);
+        let published = found.source.is_discovered();
         let issuer = metadata.issuer.clone().unwrap_or_else(|| {
             let endpoint = Url::parse(&metadata.token_endpoint);
             endpoint.map(|url| url.origin().ascii_serialization()).unwrap_or_default()
@@ -224,15 +222,13 @@ impl Site {
         let answered = back.as_ref().ok().and_then(|back| Some(back.split_once('?')?.1.to_owned()));
         let answered = answered.unwrap_or_default();
         let done = back.and_then(|back| code_of(&back, &found.metadata));
-        let why = done.as_ref().err().map(ToString::to_string);
-        let went = Went {
+        let step = AuthStep {
             took: began.elapsed(),
-            refused: why.as_deref(),
-            sent: url.query().unwrap_or_default().as_bytes(),
-            answered: answered.as_bytes(),
-            status: None,
+            refused: done.as_ref().err().map(|why| SafeText::line(&why.to_string())),
+            ..AuthStep::new(StepKind::Authorize, &url)
         };
-        self.exchange.events.step(StepKind::Authorize, &url, went);
+        let sent = url.query().unwrap_or_default();
+        self.exchange.events.step(step, sent.as_bytes(), answered.as_bytes());
         let (code, issuer) = done?;
         let answer =
             found.manager.exchange_code_for_token_with_issuer(&code, &state, issuer.as_deref());
@@ -500,6 +496,16 @@ impl StepKind {
 }
 
 impl AuthStep {
+    /// A step that was made now; its address without what may be secret.
+    pub(super) fn new(kind: StepKind, url: &Url) -> Self {
+        let mut shown = url.clone();
+        shown.set_query(None);
+        shown.set_fragment(None);
+        let _ = (shown.set_password(None), shown.set_username(""));
+        let url = SafeText::line(shown.as_str());
+        Self { kind, url, status: None, took: Duration::ZERO, refused: None }
+    }
+
     /// Where, with which status, and why it failed.
     pub fn outcome(&self) -> String {
         let status = self.status.map(|status| format!(" HTTP {status}")).unwrap_or_default();
@@ -542,16 +548,6 @@ pub(super) struct Events {
     pub(super) watches: Vec<Watch>,
 }
 
-/// How a step went.
-#[derive(Default)]
-pub(super) struct Went<'a> {
-    pub(super) status: Option<u16>,
-    pub(super) took: Duration,
-    pub(super) refused: Option<&'a str>,
-    pub(super) sent: &'a [u8],
-    pub(super) answered: &'a [u8],
-}
-
 impl Events {
     pub(super) fn tell(&self, event: AuthEvent<'_>) {
         for watch in &self.watches {
@@ -559,16 +555,10 @@ impl Events {
         }
     }
 
-    pub(super) fn step(&self, kind: StepKind, url: &Url, went: Went<'_>) {
-        let mut shown = url.clone();
-        shown.set_query(None);
-        shown.set_fragment(None);
-        let _ = (shown.set_password(None), shown.set_username(""));
-        let Went { status, took, refused, sent, answered } = went;
-        let refused = refused.map(SafeText::line);
-        let step = AuthStep { kind, url: SafeText::line(shown.as_str()), status, took, refused };
+    pub(super) fn step(&self, step: AuthStep, sent: &[u8], answered: &[u8]) {
         tracing::info!(server = %self.server, %step, "sign-in");
-        let (sent, answered) = (readable(kind, sent, true), readable(kind, answered, false));
+        let sent = readable(step.kind, sent, true);
+        let answered = readable(step.kind, answered, false);
         self.tell(AuthEvent::Step { step: &step, sent: &sent, answered: &answered });
     }
 }
