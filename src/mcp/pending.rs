@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::{CallId, Finding, Progress};
 use crate::base::SafeText;
 use crate::base::text::cut;
+use crate::error::{Error, ErrorCode};
 
 /// A request in flight. Made by whoever asks, shared by its round trips.
 #[derive(Debug)]
@@ -45,21 +46,6 @@ pub struct PendingRequest {
     /// Wakes those who wait for that.
     over: Notify,
     findings: Mutex<Vec<Finding>>,
-}
-
-/// How much patience is left.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Patience {
-    /// The clock stands still.
-    Held,
-    /// It runs out at this moment; never, when there is none.
-    Until(Option<Instant>),
-    /// It ran out: no sign of life for the timeout.
-    Silent,
-    /// It ran out: the longest time in all.
-    Exhausted,
-    /// The answer that came names another request, and the right one did not follow.
-    Misnamed(String),
 }
 
 #[derive(Debug)]
@@ -150,29 +136,46 @@ impl PendingRequest {
         self.given_up.store(false, Ordering::Release);
     }
 
-    /// Patience left since the last sign of life and since the beginning.
-    pub fn patience(&self) -> Patience {
+    /// When the patience since the last sign of life and since the beginning ends; never while
+    /// somebody holds it.
+    ///
+    /// # Errors
+    /// It has ended, or the answer that came names another request and the right one did not follow.
+    pub fn deadline(&self) -> Result<Option<Instant>, Error> {
         let clock = self.clock.lock();
         let doubted = clock.doubt.as_ref().map(|(until, _)| *until);
         if let Some((until, reason)) = &clock.doubt
             && *until <= Instant::now()
         {
-            return Patience::Misnamed(reason.clone());
+            return Err(Error::new(ErrorCode::Protocol, reason.clone()));
         }
         if clock.holders > 0 {
-            return doubted.map_or(Patience::Held, |until| Patience::Until(Some(until)));
+            return Ok(doubted);
         }
         let active = clock.active();
         let silent = active.saturating_sub(clock.mark);
+        let timed_out = |after: Duration, how: &str, help: &str| {
+            let message = format!("no answer within {:.1} s {how}", after.as_secs_f64());
+            Err(Error::new(ErrorCode::Timeout, message).help(help))
+        };
         if active >= self.max_total {
-            return Patience::Exhausted;
+            return timed_out(
+                self.max_total,
+                "in all, the limit of a call (`limits.maxCall`)",
+                "raise `limits.maxCall` in its entry if calls take longer; progress does not \
+                 extend it",
+            );
         }
         if silent >= self.timeout {
-            return Patience::Silent;
+            return timed_out(
+                self.timeout,
+                "without any message from the server",
+                "raise `timeout` if the server needs longer; progress notifications extend it",
+            );
         }
         let left = self.timeout.saturating_sub(silent).min(self.max_total.saturating_sub(active));
         let until = Instant::now().checked_add(left);
-        Patience::Until([until, doubted].into_iter().flatten().min())
+        Ok([until, doubted].into_iter().flatten().min())
     }
 
     /// Whether a person or callback holds it now.
@@ -436,26 +439,30 @@ mod tests {
         PendingRequest::new(call, (10 * SECOND, 60 * SECOND), cancel, progress)
     }
 
-    fn left(seconds: u32) -> Patience {
-        Patience::Until(Some(Instant::now() + seconds * SECOND))
+    fn left(seconds: u32) -> Result<Option<Instant>, Error> {
+        Ok(Some(Instant::now() + seconds * SECOND))
+    }
+
+    fn ended(request: &PendingRequest) -> String {
+        request.deadline().expect_err("no patience is left").message.clone()
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_clock_stands_still_while_somebody_holds_the_call() {
         let request = request(None);
         tokio::time::advance(4 * SECOND).await;
-        assert_eq!(request.patience(), left(6));
+        assert_eq!(request.deadline(), left(6));
         let (first, second) = (request.hold(), request.hold());
         tokio::time::advance(100 * SECOND).await;
-        assert_eq!((request.patience(), request.waited()), (Patience::Held, 100 * SECOND));
+        assert_eq!((request.deadline(), request.waited()), (Ok(None), 100 * SECOND));
         drop(first);
-        assert_eq!(request.patience(), Patience::Held);
+        assert_eq!(request.deadline(), Ok(None));
         drop(second);
-        assert_eq!(request.patience(), left(6));
+        assert_eq!(request.deadline(), left(6));
         tokio::time::advance(6 * SECOND).await;
-        assert_eq!(request.patience(), Patience::Silent);
+        assert!(ended(&request).starts_with("no answer within 10.0 s without"));
         request.begin();
-        assert_eq!((request.patience(), request.waited()), (left(10), 100 * SECOND));
+        assert_eq!((request.deadline(), request.waited()), (left(10), 100 * SECOND));
     }
 
     #[tokio::test(start_paused = true)]
@@ -465,9 +472,9 @@ mod tests {
             tokio::time::advance(9 * SECOND).await;
             request.progressed(1.0, None, None);
         }
-        assert_eq!(request.patience(), left(6));
+        assert_eq!(request.deadline(), left(6));
         tokio::time::advance(6 * SECOND).await;
-        assert_eq!(request.patience(), Patience::Exhausted);
+        assert!(ended(&request).starts_with("no answer within 60.0 s in all"));
     }
 
     #[tokio::test(start_paused = true)]

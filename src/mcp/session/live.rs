@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
 
 use super::list::fetch;
 use super::message::{Mirrored, RpcRequest, level_name};
@@ -16,7 +17,7 @@ use super::{FetchedList, Request, SessionHandle};
 use crate::base::LogLevel;
 use crate::error::{Error, ErrorCode};
 use crate::mcp::capabilities::ListKind;
-use crate::mcp::pending::{Patience, PendingRequest};
+use crate::mcp::pending::PendingRequest;
 use crate::mcp::transport::{Outgoing, SendError, Transport};
 use crate::mcp::wire::tap::Tap;
 use crate::mcp::{Era, Payload, SessionEvent, SessionView, era};
@@ -303,19 +304,7 @@ impl Core {
     ) -> Result<T, Error> {
         let mut work = std::pin::pin!(work);
         loop {
-            let deadline = match request.patience() {
-                Patience::Held => None,
-                Patience::Until(at) => at,
-                end @ Patience::Silent => return Err(timed_out(request.timeout, end)),
-                end @ Patience::Exhausted => return Err(timed_out(request.max_total, end)),
-                Patience::Misnamed(reason) => return Err(Error::new(ErrorCode::Protocol, reason)),
-            };
-            let deadline = async {
-                match deadline {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let deadline = request.deadline()?;
             tokio::select! {
                 biased;
                 value = &mut work => return Ok(value),
@@ -324,7 +313,7 @@ impl Core {
                 }
                 () = self.tap.over.cancelled() => return Err(self.gone()),
                 () = request.changed.notified() => {}
-                () = deadline => {}
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {}
             }
         }
     }
@@ -381,7 +370,7 @@ impl Core {
             let params = json!({"notifications": filter});
             let rpc = RpcRequest::new("subscriptions/listen", None, Some(params));
             let own = PendingRequest::own(Duration::MAX);
-            let began = tokio::time::Instant::now();
+            let began = Instant::now();
             let ended = tokio::select! {
                 ended = self.round_trip(rpc, &own) => ended,
                 () = self.changed.notified() => continue,
@@ -426,21 +415,6 @@ impl Core {
         }
         (!filter.is_empty()).then_some(Value::Object(filter))
     }
-}
-
-fn timed_out(after: Duration, end: Patience) -> Error {
-    let (how, help) = match end {
-        Patience::Exhausted => (
-            "in all, the limit of a call (`limits.maxCall`)",
-            "raise `limits.maxCall` in its entry if calls take longer; progress does not extend it",
-        ),
-        _ => (
-            "without any message from the server",
-            "raise `timeout` if the server needs longer; progress notifications extend it",
-        ),
-    };
-    let message = format!("no answer within {:.1} s {how}", after.as_secs_f64());
-    Error::new(ErrorCode::Timeout, message).help(help)
 }
 
 impl SessionHandle for Live {
