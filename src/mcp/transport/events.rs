@@ -10,8 +10,9 @@ use tokio_util::io::StreamReader;
 
 use super::pipe::{Line, Lines};
 
-/// A server may ask for a pause before the stream is opened again, within reason.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A server may ask for a pause before the stream is opened again, within reason: one that closes
+/// each stream at once is asked for the next one fifty times a second.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(30));
 
 /// One event.
 #[derive(Debug, Default)]
@@ -113,7 +114,7 @@ impl Events {
                 (b"id", _) => event.id = Some(text()),
                 (b"retry", _) => {
                     let pause = text().parse().ok().map(Duration::from_millis);
-                    event.retry = pause.map(|pause| pause.min(LONGEST_PAUSE));
+                    event.retry = pause.map(|pause| pause.clamp(PAUSES.0, PAUSES.1));
                 }
                 _ => {}
             }

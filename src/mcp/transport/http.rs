@@ -19,7 +19,6 @@ use super::remote::{Remote, Unasked};
 use super::{Outgoing, SendError, Transport};
 use crate::base::SafeText;
 use crate::base::address::is_loopback;
-use crate::base::allowance::Allowance;
 use crate::base::text::cut;
 use crate::config::HttpConfig;
 use crate::mcp::wire::tap::Tap;
@@ -34,7 +33,8 @@ pub struct Http {
     remote: Remote,
     url: url::Url,
     tap: Arc<Tap>,
-    pace: Mutex<Pace>,
+    /// What nobody asked for, of all streams of the session together.
+    unasked: Mutex<Unasked>,
     state: Mutex<State>,
     /// Answers in a row that took [`Http::DELAY`] after their head.
     delayed: AtomicU32,
@@ -64,20 +64,6 @@ struct Mark {
     retry: Option<Duration>,
 }
 
-/// How fast a server may make the host work, all streams of its session together.
-struct Pace {
-    unasked: Unasked,
-    /// Streams that may be opened: a server that closes each at once, with `retry: 0` or by
-    /// breaking it, is asked for the next one as fast as it does that.
-    streams: Allowance,
-}
-
-impl Pace {
-    /// Streams a second, in the long run and at once. Servers that answer by polling (2025-11-25,
-    /// `retry`) close one per call every few hundred milliseconds.
-    const STREAMS: (f64, f64) = (50.0, 100.0);
-}
-
 impl Http {
     /// Answers and notifications that may wait to be posted.
     const QUEUED: usize = 2048;
@@ -101,13 +87,12 @@ impl Http {
     /// A header that is none, or a TLS setup that fails.
     pub fn open(tap: &Arc<Tap>, config: &HttpConfig) -> Result<Arc<Self>, SendError> {
         let remote = Remote::new(config, tap, true)?;
-        let streams = Allowance::new(Pace::STREAMS.0, Pace::STREAMS.1);
         let (queue, queued) = mpsc::channel(Self::QUEUED);
         Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
             remote,
             url: config.url.clone(),
             tap: Arc::clone(tap),
-            pace: Mutex::new(Pace { unasked: Unasked::default(), streams }),
+            unasked: Mutex::default(),
             state: Mutex::default(),
             delayed: AtomicU32::new(if is_loopback(&config.url) { 0 } else { u32::MAX }),
             queue,
@@ -262,10 +247,6 @@ impl Http {
 
     /// A stream of events; `None` when the server has no such.
     async fn get(&self, last: Option<&str>) -> Result<Option<reqwest::Response>, SendError> {
-        let pause = self.pace.lock().streams.spend(1.0);
-        if let Some(pause) = pause {
-            tokio::time::sleep(pause).await;
-        }
         let mut request =
             self.remote.http.get(self.url.clone()).header(ACCEPT, "text/event-stream");
         if let Some(last) = last {
@@ -332,7 +313,7 @@ impl Http {
     /// Shows a message to the tap; gives how many bytes of it were an answer.
     fn show(&self, text: &[u8], stream: Option<i64>) -> usize {
         // The tap counts for the whole connection: one stream after the other.
-        let _turn = self.pace.lock();
+        let _turn = self.unasked.lock();
         self.tap.line(text, stream);
         self.tap.take_answered()
     }
@@ -340,7 +321,7 @@ impl Http {
     /// So many bytes came that nobody asked for; gives how long to wait before more is read.
     fn spend(&self, unasked: usize) -> Option<Duration> {
         // What was asked for does not wait for what another stream has used up.
-        if unasked == 0 { None } else { self.pace.lock().unasked.spend(unasked, &self.tap) }
+        if unasked == 0 { None } else { self.unasked.lock().spend(unasked, &self.tap) }
     }
 
     fn in_session(&self, mut request: reqwest::RequestBuilder) -> (reqwest::RequestBuilder, bool) {
