@@ -211,7 +211,9 @@ impl FieldChange {
     /// What makes it risky, every reason once.
     pub fn risks(&self) -> Vec<Risk> {
         let mut found = Vec::new();
-        let (old, new) = (texts(self.before.as_ref()), texts(self.after.as_ref()));
+        let (mut old, mut new) = (String::new(), String::new());
+        self.before.iter().for_each(|value| texts(value, &mut old));
+        self.after.iter().for_each(|value| texts(value, &mut new));
         let (known, fresh) = (hidden(&old), hidden(&new));
         if !fresh.control.is_subset(&known.control)
             || !fresh.invisible.is_subset(&known.invisible)
@@ -259,34 +261,19 @@ impl FieldChange {
     }
 }
 
-/// Every string in a value, joined; what a reader of the definition reads.
-fn texts(value: Option<&Value>) -> String {
-    fn collect(value: &Value, depth: usize, out: &mut String) {
-        match value {
-            Value::String(text) => {
-                out.push_str(text);
-                out.push('\n');
+/// Adds every string in a value, what a reader of the definition reads.
+fn texts(value: &Value, out: &mut String) {
+    match value {
+        Value::String(text) => out.extend([text.as_str(), "\n"]),
+        Value::Array(items) => items.iter().for_each(|item| texts(item, out)),
+        Value::Object(map) => {
+            for (key, value) in map {
+                out.extend([key.as_str(), "\n"]);
+                texts(value, out);
             }
-            Value::Array(items) if depth < 128 => {
-                for item in items {
-                    collect(item, depth + 1, out);
-                }
-            }
-            Value::Object(map) if depth < 128 => {
-                for (key, value) in map {
-                    out.push_str(key);
-                    out.push('\n');
-                    collect(value, depth + 1, out);
-                }
-            }
-            _ => {}
         }
+        _ => {}
     }
-    let mut out = String::new();
-    if let Some(value) = value {
-        collect(value, 0, &mut out);
-    }
-    out
 }
 
 /// Keywords whose presence narrows what a schema accepts.

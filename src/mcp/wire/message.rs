@@ -61,26 +61,9 @@ pub enum Outcome {
     Broken(String),
 }
 
-/// A message with what was tolerated in it.
-#[derive(Debug)]
-pub struct Classified {
-    /// The message.
-    pub inbound: Inbound,
-    /// What was wrong with it, in a few words each.
-    pub notes: Vec<String>,
-}
-
-/// Says what `value` is.
-pub fn classify(value: Value) -> Classified {
-    let mut notes = Vec::new();
-    let inbound = match value {
-        Value::Object(object) => from_object(object, &mut notes),
-        _ => Inbound::Junk,
-    };
-    Classified { inbound, notes }
-}
-
-fn from_object(mut object: Map<String, Value>, notes: &mut Vec<String>) -> Inbound {
+/// Says what `value` is; adds to `notes` what was wrong with it, in a few words each.
+pub fn classify(value: Value, notes: &mut Vec<String>) -> Inbound {
+    let Value::Object(mut object) = value else { return Inbound::Junk };
     let known = ["jsonrpc", "id", "method", "result", "error"];
     if !known.iter().any(|key| object.contains_key(*key)) {
         return Inbound::Junk;
@@ -409,8 +392,8 @@ mod tests {
     use serde_json::json;
 
     fn noted(value: Value) -> (Inbound, Vec<String>) {
-        let classified = classify(value);
-        (classified.inbound, classified.notes)
+        let mut notes = Vec::new();
+        (classify(value, &mut notes), notes)
     }
 
     #[test]
@@ -445,7 +428,7 @@ mod tests {
 
     #[test]
     fn names_what_is_wrong_with_the_rest() {
-        let broken = |value| match classify(value).inbound {
+        let broken = |value| match classify(value, &mut Vec::new()) {
             Inbound::Answer { outcome: Outcome::Broken(reason), .. }
             | Inbound::Malformed { reason, .. } => reason,
             other => panic!("{other:?}"),
@@ -458,8 +441,8 @@ mod tests {
         says(json!({"jsonrpc":"2.0","id":3,"result":1,"error":{"code":1}}), "both");
         says(json!({"jsonrpc":"2.0","id":[1],"method":"x"}), "unusable id");
         says(json!({"jsonrpc":"2.0","method":7}), "not a string");
-        assert_eq!(classify(json!({"level":"info"})).inbound, Inbound::Junk);
-        assert_eq!(classify(json!(5)).inbound, Inbound::Junk);
+        assert_eq!(classify(json!({"level":"info"}), &mut Vec::new()), Inbound::Junk);
+        assert_eq!(classify(json!(5), &mut Vec::new()), Inbound::Junk);
     }
 
     use proptest::prelude::*;

@@ -143,10 +143,8 @@ impl Tap {
     /// when there is none.
     pub fn refused(&self, id: i64, body: &[u8]) -> bool {
         let Ok(parsed) = json::parse(body.trim_ascii(), self.budget()) else { return false };
-        let Inbound::Answer { outcome: Outcome::Error(error), .. } = classify(parsed.value).inbound
-        else {
-            return false;
-        };
+        let inbound = classify(parsed.value, &mut Vec::new());
+        let Inbound::Answer { outcome: Outcome::Error(error), .. } = inbound else { return false };
         let Some(entry) = self.table.lock().take(id) else { return false };
         self.recorded(&entry, id, MessageKind::Error, body, None);
         self.finish(entry, Err(answered_with(error)));

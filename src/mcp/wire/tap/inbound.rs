@@ -163,9 +163,7 @@ impl Tap {
     }
 
     fn value(&self, value: Value, mut source: Source<'_>) {
-        let classified = classify(value);
-        source.notes.extend(classified.notes);
-        match classified.inbound {
+        match classify(value, &mut source.notes) {
             Inbound::Junk => return self.junk(source.raw, "JSON that is not JSON-RPC"),
             Inbound::Answer { id, outcome } => self.answer(id, outcome, source),
             Inbound::Malformed { id, reason } => {
@@ -280,18 +278,18 @@ impl Tap {
     /// A line that is no message.
     pub(super) fn junk(&self, line: &[u8], problem: &str) {
         let now = Instant::now();
+        let began = self.junk.lock().began;
+        if began.is_none_or(|began| now - began >= JunkWindow::PERIOD) {
+            self.roll_junk();
+        }
         let mut junk = self.junk.lock();
-        let fresh = junk.began.is_none_or(|began| now - began >= JunkWindow::PERIOD);
-        if !fresh && junk.kept >= JunkWindow::KEPT {
+        if junk.kept >= JunkWindow::KEPT {
             junk.skipped += 1;
             junk.skipped_bytes += line.len();
             return;
         }
+        junk.kept += 1;
         drop(junk);
-        if fresh {
-            self.roll_junk();
-        }
-        self.junk.lock().kept += 1;
         let text = SafeText::line(&self.context.text(line, 256));
         self.context.seen.junk(&text, 1);
         self.nobodys((FindingKind::Junk, MessageKind::Junk), problem, line, None);
