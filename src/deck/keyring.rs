@@ -169,15 +169,7 @@ fn account(place: &Place) -> String {
 
 /// A word of the command language of `security -i`.
 fn quoted(word: &str) -> String {
-    let mut out = String::from("\"");
-    for c in word.chars() {
-        if matches!(c, '"' | '\\') {
-            out.push('\\');
-        }
-        out.push(c);
-    }
-    out.push('"');
-    out
+    format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 fn is_program(path: &Path) -> bool {

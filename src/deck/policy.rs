@@ -12,7 +12,6 @@ pub use offline::Offline;
 pub use secrets::{KEY_FILE, NEW_PASSPHRASE, PASSPHRASE, SecretStore};
 pub use sources::{HELPERS, keyring, place, sources};
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -23,7 +22,7 @@ use crate::base::Timestamp;
 use crate::base::file::file_key;
 use crate::config::Environment;
 use crate::deck::files;
-use crate::host::policy::{Grant, GrantId, GrantKind, NewGrant, PinnedServer, PolicyConfig, Rules};
+use crate::host::policy::{Grant, GrantId, GrantKind, NewGrant, PolicyConfig, Rules};
 
 /// Name of the file beside `mcp.json`.
 pub const POLICY_FILE: &str = "mcpdeck.policy.json";
@@ -83,14 +82,6 @@ pub struct GrantFile {
     version: u32,
     next: u64,
     grants: Vec<Grant>,
-}
-
-/// What was reviewed of the servers of one configuration file.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct PinFile {
-    pub(crate) version: u32,
-    pub(crate) servers: HashMap<String, PinnedServer>,
 }
 
 /// The grants for one configuration file. A file that cannot be trusted gives none, and takes none.

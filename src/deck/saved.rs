@@ -18,6 +18,7 @@ use serde_json::{Map, Value};
 
 use crate::base::atomic::alone;
 use crate::base::file::read_text;
+use crate::base::text::nearest;
 use crate::config::edit::put;
 use crate::deck::files;
 
@@ -147,17 +148,13 @@ impl SavedCalls {
     /// The call of this name; a leading `@` is not part of it.
     ///
     /// # Errors
-    /// That there is none, with similar names.
+    /// That there is none, with a similar name.
     pub fn get(&self, name: &str) -> Result<&SavedCall, String> {
         let name = name.strip_prefix('@').unwrap_or(name);
         self.calls.get(name).ok_or_else(|| {
-            let names = self.calls.keys().map(String::as_str);
-            let near = names.filter(|known| strsim::jaro_winkler(known, name) > 0.75);
-            let unknown = format!("there is no saved call `{name}`");
-            match near.take(5).collect::<Vec<_>>().join(", ") {
-                none if none.is_empty() => unknown,
-                near => format!("{unknown}; did you mean {near}?"),
-            }
+            let near = nearest(name, self.calls.keys(), 0.75);
+            let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+            format!("there is no saved call `{name}`{near}")
         })
     }
 

@@ -37,8 +37,8 @@ pub struct TrustStore {
     /// `None` when there is no place to keep anything.
     folder: Option<PathBuf>,
     cwd: PathBuf,
-    /// Approvals that count until the program ends.
-    session: BTreeMap<PathBuf, Approvals>,
+    /// What is approved until the program ends, without salt, by file and server.
+    session: BTreeMap<(PathBuf, ServerName), Content>,
 }
 
 /// The approvals for one configuration file.
@@ -71,21 +71,20 @@ impl TrustStore {
         let mut known: BTreeMap<PathBuf, Approvals> = BTreeMap::new();
         let from_files = loaded.config.servers.values().filter(|s| has_file(s));
         from_files
-            .filter_map(|server| {
+            .map(|server| {
                 let file = self.absolute(&server.at.file);
                 let kept = known.entry(file.clone()).or_insert_with(|| self.read(&file));
-                let reviews = [Some(&*kept), self.session.get(&file)].into_iter().flatten();
+                let salted = Content::of(server, &loaded.origins, &kept.salt);
                 let unsalted = Content::of(server, &loaded.origins, "");
-                let reviews = reviews.map(|approvals| {
-                    let content = Content::of(server, &loaded.origins, &approvals.salt);
-                    let approved = approvals.servers.get(&server.name);
-                    Review::new(server, &content, approved, &unsalted.hash)
-                });
+                let kept = kept.servers.get(&server.name).map(|kept| Verdict::of(kept, &salted));
+                let here = self.session.get(&(file, server.name.clone()));
+                let here = here.map(|here| Verdict::of(here, &unsalted));
                 // What was approved in either way is approved; what is known to either is no news.
-                reviews.reduce(|best, other| match (&best.verdict, &other.verdict) {
-                    (Verdict::Approved, _) | (_, Verdict::New) => best,
-                    _ => other,
-                })
+                let verdict = match kept {
+                    Some(Verdict::Approved) => Verdict::Approved,
+                    kept => here.or(kept).unwrap_or(Verdict::New),
+                };
+                Review::new(server, &unsalted, verdict)
             })
             .collect()
     }
@@ -156,9 +155,10 @@ impl TrustStore {
     /// Approves servers as they are loaded now, until the program ends: nothing is written.
     pub fn approve_for_session(&mut self, loaded: &Loaded, servers: &[ServerName]) {
         for (file, servers) in self.by_file(loaded, servers) {
-            let approvals =
-                self.session.entry(file.clone()).or_insert_with(|| Approvals::none(&file));
-            approvals.add(&servers, loaded);
+            for server in servers {
+                let content = Content::of(server, &loaded.origins, "");
+                self.session.insert((file.clone(), server.name.clone()), content);
+            }
         }
     }
 
@@ -424,18 +424,14 @@ pub struct FieldChange {
     pub after: Option<String>,
 }
 
+impl Verdict {
+    fn of(before: &Content, now: &Content) -> Self {
+        if before.hash == now.hash { Self::Approved } else { Self::Changed(changes(before, now)) }
+    }
+}
+
 impl Review {
-    fn new(
-        server: &ServerConfig,
-        now: &Content,
-        approved: Option<&Content>,
-        shown_hash: &str,
-    ) -> Self {
-        let verdict = match approved {
-            None => Verdict::New,
-            Some(before) if before.hash == now.hash => Verdict::Approved,
-            Some(before) => Verdict::Changed(changes(before, now)),
-        };
+    fn new(server: &ServerConfig, now: &Content, verdict: Verdict) -> Self {
         Self {
             server: server.name.clone(),
             at: server.at.clone(),
@@ -450,7 +446,7 @@ impl Review {
                 .chain(&relative(server))
                 .map(|danger| escape_hidden(danger))
                 .collect(),
-            shown_hash: shown_hash.to_owned(),
+            shown_hash: now.hash.clone(),
         }
     }
 }
@@ -503,10 +499,7 @@ pub fn escaped(word: &str) -> String {
     let mut out = String::from("\"");
     for c in word.chars() {
         match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
+            '"' | '\\' | '\n' | '\r' | '\t' => out.extend(c.escape_default()),
             c if is_hidden(c) || (c.is_whitespace() && c != ' ') => out.extend(c.escape_unicode()),
             c => out.push(c),
         }

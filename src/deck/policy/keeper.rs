@@ -14,7 +14,7 @@ use crate::base::ServerName;
 use crate::base::watch::Fingerprint;
 use crate::config::Environment;
 use crate::deck::policy::file::TrustedFile;
-use crate::deck::policy::{GrantStore, PinFile, PolicyFile, granted, load, of_session, state_path};
+use crate::deck::policy::{GrantStore, PolicyFile, granted, load, of_session, state_path};
 use crate::host::policy::{
     DEFAULT_PROFILE, Digest, Grant, GrantId, GrantKind, Grants, HeldTool, Limits, NewGrant, Pins,
     Policy,
@@ -359,11 +359,9 @@ impl Inner {
 
 /// Changes what was reviewed, in its file; `change` says whether there is anything to write.
 fn change(file: &TrustedFile, change: impl FnOnce(&mut Pins) -> bool) -> Result<Pins, String> {
-    file.change(|kept: &mut PinFile| {
-        let mut pins = Pins { enforced: true, servers: std::mem::take(&mut kept.servers) };
-        let news = change(&mut pins);
-        kept.servers.clone_from(&pins.servers);
-        (news, pins)
+    file.change(|pins: &mut Pins| {
+        pins.enforced = true;
+        (change(pins), pins.clone())
     })
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::base::Timestamp;
 use crate::config::{Environment, McpConfig};
 use crate::deck::policy::file::TrustedFile;
-use crate::deck::policy::{GrantStore, PinFile, PolicyFile, load, state_path};
+use crate::deck::policy::{GrantStore, PolicyFile, load, state_path};
 use crate::host::naming;
 use crate::host::policy::{
     Action, Decision, Digest, Grants, Pins, Policy, Principal, ServerDigests, Target, TargetKind,
@@ -38,15 +38,14 @@ impl Offline {
         let one = |problem| vec![problem];
         let grants = GrantStore::of(main, env).map_or_else(|| Ok(Vec::new()), |s| s.list(now));
         let pins = state_path(main, env, "pins").map(TrustedFile::new);
-        let pins: Option<PinFile> = match pins {
+        let pins: Option<Pins> = match pins {
             Some(file) => file.read().map_err(one)?,
             None => None,
         };
-        let servers = pins.map(|pins| pins.servers).unwrap_or_default();
         let policy = Policy {
             rules: Arc::new(rules),
             grants: Arc::new(Grants::new(grants.map_err(one)?)),
-            pins: Arc::new(Pins { enforced: true, servers }),
+            pins: Arc::new(Pins { enforced: true, ..pins.unwrap_or_default() }),
             closed: None,
         };
         Ok(Self { policy, config, now })

@@ -156,9 +156,10 @@ impl Held {
 }
 
 /// What was reviewed of all servers.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pins {
     /// Whether anything is held; without a deck to keep what was reviewed, nothing is.
+    #[serde(skip)]
     pub enforced: bool,
     /// By server.
     pub servers: HashMap<String, PinnedServer>,
