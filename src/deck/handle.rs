@@ -37,9 +37,9 @@ pub struct DeckBuilder {
     pub(super) environment: Option<Environment>,
     pub(super) gate: Gate,
     pub(super) host: HostBuilder,
-    /// Is told of every configuration before it is used.
+    /// Gets every configuration before it is used.
     pub masks: Option<Masks>,
-    /// Is told what servers offer, at most once a second.
+    /// Gets what servers offer, at most once a second.
     pub notebook: Option<Notebook>,
     /// Opens files that cannot be used too: they are [`DeckEvent::Rejected`], and used when they
     /// can be.

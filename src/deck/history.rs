@@ -222,7 +222,12 @@ impl History {
     fn compact(path: &Path) -> io::Result<()> {
         let all = Self::kept(path).load(|bytes| Ok(bytes.to_vec())).unwrap_or_default();
         let cut = all.len().saturating_sub(Self::COMPACT_AT as usize / 2);
-        let rest = memchr::memchr(b'\n', &all[cut..]).map_or(all.len(), |end| cut + end + 1);
+        let rest = match memchr::memchr(b'\n', &all[cut..]) {
+            // Another window was here before.
+            _ if cut == 0 => 0,
+            Some(end) => cut + end + 1,
+            None => all.len(),
+        };
         replace(path, &all[rest..], Readers::Owner)
     }
 }

@@ -71,7 +71,7 @@ impl TaskStatus {
             "completed" => Stage::Completed,
             "failed" => Stage::Failed,
             "cancelled" => Stage::Cancelled,
-            // `input_required`; what none of the specification means is told by the result too.
+            // `input_required`; of a status that is not in the specification the result decides.
             _ => Stage::Waits,
         };
         let message = task["statusMessage"].as_str();
