@@ -83,10 +83,7 @@ impl AskedKind {
             RequestKind::Elicitation => Some(Self::Elicitation),
             RequestKind::UrlElicitation => Some(Self::UrlElicitation),
             RequestKind::Roots => Some(Self::Roots),
-            RequestKind::Guard
-            | RequestKind::Permission
-            | RequestKind::SignIn
-            | RequestKind::Other(_) => None,
+            _ => None,
         }
     }
 }

@@ -127,7 +127,10 @@ impl TrustStore {
     pub fn approve(&self, loaded: &Loaded, servers: &[ServerName]) -> io::Result<()> {
         for (file, servers) in self.by_file(loaded, servers) {
             self.change(&file, |approvals| {
-                approvals.add(&servers, loaded);
+                for server in servers {
+                    let content = Content::of(server, &loaded.origins, &approvals.salt);
+                    approvals.servers.insert(server.name.clone(), content);
+                }
                 true
             })?;
         }
@@ -227,13 +230,6 @@ impl Approvals {
             all if all.file != spelled(file) => Err("it is about another file".to_owned()),
             all if all.salt.len() < 32 => Err("it has no salt".to_owned()),
             all => Ok(all),
-        }
-    }
-
-    fn add(&mut self, servers: &[&ServerConfig], loaded: &Loaded) {
-        for server in servers {
-            let content = Content::of(server, &loaded.origins, &self.salt);
-            self.servers.insert(server.name.clone(), content);
         }
     }
 }
