@@ -177,11 +177,6 @@ fn insert(out: &mut Map<String, Value>, key: &str, value: Option<Value>) {
     }
 }
 
-/// The path shown for a place.
-fn below(folder: Option<&PathBuf>, parts: &str) -> Option<PathBuf> {
-    folder.map(|folder| folder.join(parts))
-}
-
 // The other programs: what they are called, where their files are, where in them the servers are.
 
 /// A program that keeps a list of servers.
@@ -222,21 +217,19 @@ impl Host {
     /// Whose file it is, judged by its name and folder.
     pub fn of_path(path: &Path) -> Option<Self> {
         let text = path.to_string_lossy().replace('\\', "/");
-        let ends = [
-            ("claude_desktop_config.json", Self::ClaudeDesktop),
-            (".claude.json", Self::ClaudeCode),
-            (".mcp.json", Self::ClaudeCode),
-            (".cursor/mcp.json", Self::Cursor),
-            (".vscode/mcp.json", Self::VsCode),
-            ("Code/User/mcp.json", Self::VsCode),
-            ("Code/User/settings.json", Self::VsCode),
-            ("mcp_config.json", Self::Windsurf),
-            ("cline_mcp_settings.json", Self::Cline),
-            (".gemini/settings.json", Self::GeminiCli),
-            (".codex/config.toml", Self::Codex),
-            ("zed/settings.json", Self::Zed),
-        ];
-        ends.into_iter().find(|(end, _)| text.ends_with(end)).map(|(_, host)| host)
+        let general = ["mcp.json", "settings.json", "config.toml"];
+        let is = |of: &str| {
+            let parts: Vec<&str> = of.rsplitn(3, '/').collect();
+            // A name that many programs use counts with its folder.
+            match parts[..] {
+                [name, folder, ..] if general.contains(&name) => {
+                    text.ends_with(&format!("{folder}/{name}"))
+                }
+                [name, ..] => text.ends_with(name),
+                [] => false,
+            }
+        };
+        FILES.iter().find(|(_, _, of)| is(of)).map(|(host, ..)| *host)
     }
 }
 
@@ -251,51 +244,55 @@ pub struct Place {
     pub exists: bool,
 }
 
-/// The files of all programs, the user's before the project's.
-pub fn places(env: &Environment) -> Vec<Place> {
-    let home = env.home.as_ref();
-    let config = env.config_dir.as_ref();
-    let at = below;
-    let all: Vec<(Host, Option<PathBuf>)> = vec![
-        (Host::ClaudeDesktop, at(config, "Claude/claude_desktop_config.json")),
-        (Host::ClaudeCode, at(home, ".claude.json")),
-        (Host::ClaudeCode, Some(".mcp.json".into())),
-        (Host::Cursor, at(home, ".cursor/mcp.json")),
-        (Host::Cursor, Some(".cursor/mcp.json".into())),
-        (Host::VsCode, at(config, "Code/User/mcp.json")),
-        (Host::VsCode, at(config, "Code/User/settings.json")),
-        (Host::VsCode, Some(".vscode/mcp.json".into())),
-        (Host::Windsurf, at(home, ".codeium/windsurf/mcp_config.json")),
-        (
-            Host::Cline,
-            at(
-                config,
-                "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
-            ),
-        ),
-        (Host::GeminiCli, at(home, ".gemini/settings.json")),
-        (Host::GeminiCli, Some(".gemini/settings.json".into())),
-        (Host::Codex, at(home, ".codex/config.toml")),
-        (Host::Codex, Some(".codex/config.toml".into())),
-        (Host::Zed, zed(env)),
-        (Host::Zed, Some(".zed/settings.json".into())),
-    ];
-    all.into_iter()
-        .filter_map(|(host, path)| {
-            let path = path?;
-            let exists = env.absolute(&path).is_file();
-            Some(Place { host, path, exists })
-        })
-        .collect()
+/// Where the path of a file starts.
+#[derive(Clone, Copy)]
+enum Base {
+    Home,
+    Config,
+    Here,
 }
 
-/// Zed keeps its settings below `~/.config` on macOS too.
-fn zed(env: &Environment) -> Option<PathBuf> {
-    if cfg!(windows) {
-        below(env.config_dir.as_ref(), "Zed/settings.json")
-    } else {
-        below(env.home.as_ref(), ".config/zed/settings.json")
-    }
+const ZED: (Host, Base, &str) = if cfg!(windows) {
+    (Host::Zed, Base::Config, "Zed/settings.json")
+} else {
+    (Host::Zed, Base::Home, ".config/zed/settings.json")
+};
+
+const CLINE: &str =
+    "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json";
+
+/// The files of each program.
+const FILES: [(Host, Base, &str); 16] = [
+    (Host::ClaudeDesktop, Base::Config, "Claude/claude_desktop_config.json"),
+    (Host::ClaudeCode, Base::Home, ".claude.json"),
+    (Host::ClaudeCode, Base::Here, ".mcp.json"),
+    (Host::Cursor, Base::Home, ".cursor/mcp.json"),
+    (Host::Cursor, Base::Here, ".cursor/mcp.json"),
+    (Host::VsCode, Base::Config, "Code/User/mcp.json"),
+    (Host::VsCode, Base::Config, "Code/User/settings.json"),
+    (Host::VsCode, Base::Here, ".vscode/mcp.json"),
+    (Host::Windsurf, Base::Home, ".codeium/windsurf/mcp_config.json"),
+    (Host::Cline, Base::Config, CLINE),
+    (Host::GeminiCli, Base::Home, ".gemini/settings.json"),
+    (Host::GeminiCli, Base::Here, ".gemini/settings.json"),
+    (Host::Codex, Base::Home, ".codex/config.toml"),
+    (Host::Codex, Base::Here, ".codex/config.toml"),
+    ZED,
+    (Host::Zed, Base::Here, ".zed/settings.json"),
+];
+
+/// The files of all programs, the user's before the project's.
+pub fn places(env: &Environment) -> Vec<Place> {
+    let at = |(host, base, path): &(Host, Base, &str)| {
+        let path = match base {
+            Base::Home => env.home.as_ref()?.join(path),
+            Base::Config => env.config_dir.as_ref()?.join(path),
+            Base::Here => PathBuf::from(path),
+        };
+        let exists = env.absolute(&path).is_file();
+        Some(Place { host: *host, path, exists })
+    };
+    FILES.iter().filter_map(at).collect()
 }
 
 /// The entries of a file, by name.

@@ -16,16 +16,18 @@ pub(super) fn convert(
     let mut out = Map::new();
     transport(host, &mut left, &mut out)?;
     common(&mut left, &mut out);
+    for (theirs, ours) in keys(host) {
+        match (left.remove(*theirs), ours.strip_prefix("tools.")) {
+            (Some(value), None) => insert(&mut out, ours, Some(value)),
+            (Some(value), Some(rule)) => tools(list(Some(value)), rule, &mut out),
+            (None, _) => {}
+        }
+    }
     match host {
-        Host::Cline => insert(&mut out, "timeout", left.remove("timeout")),
-        Host::GeminiCli => gemini(&mut left, &mut out),
         Host::Codex => codex(&mut left, &mut out, (name, notes)),
-        Host::Windsurf => tools(&mut left, &mut out, (&[], &["disabledTools"])),
-        // Milliseconds there, seconds here.
-        Host::ClaudeCode | Host::Cursor => insert(&mut out, "timeoutMs", left.remove("timeout")),
-        Host::Zed => zed(&mut left, &mut out),
+        Host::Zed => zed(&mut left),
         Host::VsCode => own_keys(&mut left, &mut out),
-        Host::ClaudeDesktop => {}
+        _ => {}
     }
     if left.remove("disabled") == Some(Value::Bool(true))
         || left.remove("enabled") == Some(Value::Bool(false))
@@ -109,14 +111,31 @@ fn own_keys(left: &mut Map<String, Value>, out: &mut Map<String, Value>) {
     }
 }
 
-fn gemini(left: &mut Map<String, Value>, out: &mut Map<String, Value>) {
-    insert(out, "timeoutMs", left.remove("timeout"));
-    tools(left, out, (&["includeTools"], &["excludeTools"]));
+/// What a program calls the settings there are here too. Lists of tools are rules of `tools`.
+const fn keys(host: Host) -> &'static [(&'static str, &'static str)] {
+    match host {
+        Host::Cline | Host::Zed => &[("timeout", "timeout")],
+        // Milliseconds there, seconds here.
+        Host::ClaudeCode | Host::Cursor => &[("timeout", "timeoutMs")],
+        Host::GeminiCli => &[
+            ("timeout", "timeoutMs"),
+            ("includeTools", "tools.allow"),
+            ("excludeTools", "tools.deny"),
+        ],
+        Host::Windsurf => &[("disabledTools", "tools.deny")],
+        Host::Codex => &[
+            ("tool_timeout_sec", "timeout"),
+            ("startup_timeout_sec", "startupTimeout"),
+            ("startup_timeout_ms", "startupTimeoutMs"),
+            ("enabled_tools", "tools.allow"),
+            ("disabled_tools", "tools.deny"),
+        ],
+        Host::ClaudeDesktop | Host::VsCode => &[],
+    }
 }
 
-fn zed(left: &mut Map<String, Value>, out: &mut Map<String, Value>) {
+fn zed(left: &mut Map<String, Value>) {
     left.remove("source");
-    insert(out, "timeout", left.remove("timeout"));
     if left.get("settings").and_then(Value::as_object).is_some_and(Map::is_empty) {
         left.remove("settings");
     }
@@ -127,12 +146,9 @@ fn codex(
     out: &mut Map<String, Value>,
     (name, notes): (&str, &mut Vec<String>),
 ) {
-    insert(out, "timeout", left.remove("tool_timeout_sec"));
-    insert(out, "startupTimeoutMs", left.remove("startup_timeout_ms"));
-    if !out.contains_key("startupTimeoutMs") {
-        insert(out, "startupTimeout", left.remove("startup_timeout_sec"));
+    if out.contains_key("startupTimeoutMs") {
+        out.shift_remove("startupTimeout");
     }
-    tools(left, out, (&["enabled_tools"], &["disabled_tools"]));
     let mut headers = map(left.remove("http_headers"));
     for (header, variable) in map(left.remove("env_http_headers")) {
         if let Some(variable) = variable.as_str() {
@@ -156,22 +172,11 @@ fn codex(
     }
 }
 
-/// Lists of tools by name: `tools.allow` and `tools.deny` are globs, so their signs are escaped.
-fn tools(
-    left: &mut Map<String, Value>,
-    out: &mut Map<String, Value>,
-    (allow, deny): (&[&str], &[&str]),
-) {
-    let mut found = Map::new();
-    for (key, names) in [("allow", allow), ("deny", deny)] {
-        let all: Vec<String> = names.iter().flat_map(|name| list(left.remove(*name))).collect();
-        if !all.is_empty() {
-            let globs: Vec<String> = all.iter().map(|tool| globset::escape(tool)).collect();
-            found.insert(key.to_owned(), json!(globs));
-        }
-    }
-    if !found.is_empty() {
-        out.insert("tools".to_owned(), Value::Object(found));
+/// A list of tools by name: `tools.allow` and `tools.deny` are globs, so their signs are escaped.
+fn tools(names: Vec<String>, rule: &str, out: &mut Map<String, Value>) {
+    if !names.is_empty() {
+        let globs: Vec<String> = names.iter().map(|tool| globset::escape(tool)).collect();
+        out.entry("tools").or_insert_with(|| json!({}))[rule] = json!(globs);
     }
 }
 
