@@ -71,13 +71,7 @@ impl SafeText {
 
     /// A number in decimal digits.
     pub fn number(number: i64) -> Self {
-        use std::io::Write as _;
-        let mut digits = [0; 20];
-        let mut rest = &mut digits[..];
-        let _ = write!(rest, "{number}");
-        let free = rest.len();
-        let digits = &digits[..digits.len() - free];
-        Self(std::str::from_utf8(digits).unwrap_or_default().into())
+        Self(number.to_string().into())
     }
 
     /// Sanitises `raw`, keeping its line breaks.
@@ -265,51 +259,28 @@ impl<'de> Deserialize<'de> for SafeText {
 // What hidden characters are called.
 
 /// Names of C0 (U+0000 to U+001F).
-const C0: [&str; 32] = [
-    "NUL", "SOH", "STX", "ETX", "EOT", "ENQ", "ACK", "BEL", "BS", "HT", "LF", "VT", "FF", "CR",
-    "SO", "SI", "DLE", "DC1", "DC2", "DC3", "DC4", "NAK", "SYN", "ETB", "CAN", "EM", "SUB", "ESC",
-    "FS", "GS", "RS", "US",
-];
+const C0: &str = "\
+    NUL SOH STX ETX EOT ENQ ACK BEL BS HT LF VT FF CR SO SI DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM \
+    SUB ESC FS GS RS US";
+
+/// Names of others, each with its code.
+const NAMES: &str = "\
+    DEL=7f NEL=85 DCS=90 SOS=98 CSI=9b ST=9c OSC=9d PM=9e APC=9f SHY=ad CGJ=34f ALM=61c ZWSP=200b \
+    ZWNJ=200c ZWJ=200d LRM=200e RLM=200f LS=2028 PS=2029 LRE=202a RLE=202b PDF=202c LRO=202d \
+    RLO=202e WJ=2060 LRI=2066 RLI=2067 FSI=2068 PDI=2069 BLANK=2800 BOM=feff";
 
 /// The usual abbreviation of a character, or `U+XXXX`.
 fn of(c: char) -> String {
-    let name = match c {
-        '\0'..='\u{1f}' => C0[c as usize],
-        '\u{7f}' => "DEL",
-        '\u{85}' => "NEL",
-        '\u{90}' => "DCS",
-        '\u{98}' => "SOS",
-        '\u{9b}' => "CSI",
-        '\u{9c}' => "ST",
-        '\u{9d}' => "OSC",
-        '\u{9e}' => "PM",
-        '\u{9f}' => "APC",
-        '\u{ad}' => "SHY",
-        '\u{34f}' => "CGJ",
-        '\u{61c}' => "ALM",
-        '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' => "HANGUL FILLER",
-        '\u{200b}' => "ZWSP",
-        '\u{200c}' => "ZWNJ",
-        '\u{200d}' => "ZWJ",
-        '\u{200e}' => "LRM",
-        '\u{200f}' => "RLM",
-        '\u{2028}' => "LS",
-        '\u{2029}' => "PS",
-        '\u{202a}' => "LRE",
-        '\u{202b}' => "RLE",
-        '\u{202c}' => "PDF",
-        '\u{202d}' => "LRO",
-        '\u{202e}' => "RLO",
-        '\u{2060}' => "WJ",
-        '\u{2066}' => "LRI",
-        '\u{2067}' => "RLI",
-        '\u{2068}' => "FSI",
-        '\u{2069}' => "PDI",
-        '\u{2800}' => "BLANK",
-        '\u{feff}' => "BOM",
-        c => return format!("U+{:04X}", u32::from(c)),
-    };
-    name.to_owned()
+    let code = format!("{:x}", u32::from(c));
+    let mut names = NAMES.split(' ').filter_map(|name| name.split_once('='));
+    match c {
+        '\0'..='\u{1f}' => C0.split(' ').nth(c as usize).unwrap_or_default().to_owned(),
+        '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' => "HANGUL FILLER".to_owned(),
+        _ => match names.find(|(_, of)| *of == code) {
+            Some((name, _)) => name.to_owned(),
+            None => format!("U+{:04X}", u32::from(c)),
+        },
+    }
 }
 
 /// What a run of hidden characters is called.
