@@ -18,7 +18,7 @@ pub(crate) use reader::{Entry, Reader};
 pub(crate) use transport::{ENTRY_LABEL, HOST_LABEL, ID_FILE};
 
 /// Settings that are read apart: what their shape is says too little of them.
-const APART: [&str; 6] = ["type", "transport", "id", "env", "headers", "roots"];
+const APART: [&str; 5] = ["type", "transport", "id", "env", "headers"];
 
 /// Reads one entry. `None` when it cannot be used; why has been reported, or an input is missing.
 pub(crate) fn read(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<ServerConfig> {

@@ -135,22 +135,10 @@ pub(crate) fn read(source: &Source, env: &Environment) -> FileContent {
 
 /// Checks everything but the entries; gives the entries.
 fn structure<'n>(root: &'n Node, problems: &mut Problems<'_>) -> Vec<Entry<'n>> {
+    check(&Shape::Object(&FILE), root, "", problems);
     if !matches!(root.kind, NodeKind::Object(_)) {
-        check(&Shape::Object(&FILE), root, "", problems);
         return Vec::new();
     }
-    // The entries are checked one by one later, each under its own name.
-    let mut shallow = root.clone();
-    if let NodeKind::Object(members) = &mut shallow.kind {
-        for m in members.iter_mut().filter(|m| is_servers(&m.key)) {
-            match &mut m.value.kind {
-                NodeKind::Object(inner) => inner.clear(),
-                NodeKind::List(inner) => inner.clear(),
-                _ => {}
-            }
-        }
-    }
-    check(&Shape::Object(&FILE), &shallow, "", problems);
     let mut found = Vec::new();
     let containers = root.members().iter().filter(|m| is_servers(&m.key));
     let mut some = false;

@@ -51,7 +51,7 @@ fn transport_rules() -> Value {
 
 fn schema(shape: &Shape, defs: &mut Map<String, Value>) -> Value {
     match shape {
-        Shape::Text => json!({ "type": "string" }),
+        Shape::Text | Shape::Glob | Shape::Folder => json!({ "type": "string" }),
         Shape::Scalar => json!({ "type": ["string", "number", "boolean", "null"] }),
         Shape::Word(words) => {
             let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
@@ -99,6 +99,7 @@ fn schema(shape: &Shape, defs: &mut Map<String, Value>) -> Value {
             let all: Vec<Value> = shapes.iter().map(|s| schema(s, defs)).collect();
             json!({ "anyOf": all })
         }
+        Shape::Apart(of) => schema(of, defs),
         Shape::Any => json!({}),
     }
 }

@@ -2,8 +2,8 @@
 //! check, the suggestions, `mcpdeck schema` and the documentation.
 
 use super::shape::Shape::{
-    self, Any, Bytes, Either, Flag, Integer, List, Map, Millis, Number, Object, Scalar, Seconds,
-    Text, Version, Word,
+    self, Any, Apart, Bytes, Either, Flag, Folder, Glob, Integer, List, Map, Millis, Number,
+    Object, Scalar, Seconds, Text, Version, Word,
 };
 use super::shape::{Key, ObjectShape, key};
 
@@ -80,7 +80,8 @@ pub(crate) static FILE: ObjectShape = ObjectShape::new("file", "the configuratio
         ("trust trusted", "trust is never read from a file, only given by its user"),
     ]);
 
-const SERVERS: Shape = Either(&[Map(&Object(&SERVER)), List(&Object(&LISTED))]);
+/// Each entry is checked under its own name.
+const SERVERS: Shape = Apart(&Either(&[Map(&Object(&SERVER)), List(&Object(&LISTED))]));
 
 /// One server.
 pub(crate) static SERVER: ObjectShape =
@@ -167,7 +168,7 @@ const SERVER_KEYS: &[Key] = &[
 
 const OAUTH_SETTING: Shape = Either(&[Flag, Object(&OAUTH)]);
 const RESTART_SETTING: Shape = Either(&[Word(RESTART_POLICIES), Object(&RESTART)]);
-const TOOLS_SETTING: Shape = Either(&[List(&Text), Object(&TOOLS)]);
+const TOOLS_SETTING: Shape = Either(&[List(&Glob), Object(&TOOLS)]);
 const CACHE_SETTING: Shape = Either(&[Flag, Object(&CACHE)]);
 const GUARD_SETTING: Shape = Either(&[Word(GUARD_MODES), Object(&GUARD)]);
 
@@ -297,21 +298,24 @@ static CACHE: ObjectShape = ObjectShape::new("cache", "`cache`").keys(&[
     key("maxBytes", Bytes, "Most bytes").default("16777216"),
 ]);
 
-const ROOT: Shape = Either(&[Text, Object(&ROOT_OBJECT)]);
+const ROOT: Shape = Either(&[Folder, Object(&ROOT_OBJECT)]);
 
 static ROOT_OBJECT: ObjectShape = ObjectShape::new("root", "a root")
-    .keys(&[key("uri", Text, "A folder, or a `file://` URI"), key("name", Text, "A name to show")])
+    .keys(&[
+        key("uri", Folder, "A folder, or a `file://` URI"),
+        key("name", Text, "A name to show"),
+    ])
     .required(&["uri"]);
 
 static TOOLS: ObjectShape = ObjectShape::new("tools", "`tools`").keys(&[
-    key("allow", List(&Text), "Globs; a tool must match one; none allows all"),
-    key("deny", List(&Text), "Globs; a tool must match none; wins over `allow`"),
+    key("allow", List(&Glob), "Globs; a tool must match one; none allows all"),
+    key("deny", List(&Glob), "Globs; a tool must match none; wins over `allow`"),
 ]);
 
 static DEV: ObjectShape = ObjectShape::new("dev", "`dev`").keys(&[
     key(
         "watch",
-        Either(&[List(&Text), Text]),
+        Either(&[List(&Glob), Glob]),
         "Globs below the working directory; a change restarts the server",
     ),
     key("build", Either(&[List(&Text), Text]), "Program and arguments to run before the restart"),

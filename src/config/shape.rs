@@ -13,6 +13,10 @@ use crate::config::syntax::{Member, Node, NodeKind};
 pub(crate) enum Shape {
     /// A string; expanded.
     Text,
+    /// A glob, expanded.
+    Glob,
+    /// A folder or its `file://` URI, expanded to that.
+    Folder,
     /// A string, number, boolean or null: an environment value.
     Scalar,
     /// One of these words, with what each means.
@@ -37,6 +41,8 @@ pub(crate) enum Shape {
     Map(&'static Shape),
     /// An object with known keys.
     Object(&'static ObjectShape),
+    /// Checked apart from what it stands in.
+    Apart(&'static Shape),
     /// One of several, told apart by their JSON type.
     Either(&'static [Shape]),
     /// Any JSON value.
@@ -111,7 +117,12 @@ impl Shape {
     /// What is expected, with its article.
     pub(crate) fn expected(&self) -> String {
         match self {
-            Self::Text | Self::Word(_) | Self::Version(_) | Self::Scalar => "a string".into(),
+            Self::Text
+            | Self::Glob
+            | Self::Folder
+            | Self::Word(_)
+            | Self::Version(_)
+            | Self::Scalar => "a string".into(),
             Self::Flag => "true or false".into(),
             Self::Seconds => "a number of seconds".into(),
             Self::Millis => "a number of milliseconds".into(),
@@ -119,7 +130,7 @@ impl Shape {
             Self::Integer { .. } => "a whole number".into(),
             Self::Bytes => "a number of bytes, or text such as \"512MiB\"".into(),
             Self::List(of) => match of {
-                Self::Text => "a list of strings".into(),
+                Self::Text | Self::Glob => "a list of strings".into(),
                 _ => "a list".into(),
             },
             Self::Map(_) | Self::Object(_) => "an object".into(),
@@ -128,6 +139,7 @@ impl Shape {
                 words.dedup();
                 words.join(" or ")
             }
+            Self::Apart(of) => of.expected(),
             Self::Any => "any value".into(),
         }
     }
@@ -136,7 +148,15 @@ impl Shape {
     pub(crate) fn takes(&self, node: &Node) -> bool {
         match (self, &node.kind) {
             (Self::Any, _)
-            | (Self::Text | Self::Word(_) | Self::Version(_) | Self::Bytes, NodeKind::Text(_))
+            | (
+                Self::Text
+                | Self::Glob
+                | Self::Folder
+                | Self::Word(_)
+                | Self::Version(_)
+                | Self::Bytes,
+                NodeKind::Text(_),
+            )
             | (
                 Self::Scalar,
                 NodeKind::Text(_) | NodeKind::Number(_) | NodeKind::Bool(_) | NodeKind::Null,
@@ -153,6 +173,7 @@ impl Shape {
             | (Self::List(_), NodeKind::List(_))
             | (Self::Map(_) | Self::Object(_), NodeKind::Object(_)) => true,
             (Self::Either(shapes), _) => shapes.iter().any(|s| s.takes(node)),
+            (Self::Apart(of), _) => of.takes(node),
             _ => false,
         }
     }
@@ -343,7 +364,7 @@ fn conversion(shape: &Shape, node: &Node) -> Option<String> {
             Some("write it without quotes".to_owned())
         }
         // The value itself is not repeated: it may be a secret.
-        (Shape::Text, NodeKind::Number(_) | NodeKind::Bool(_)) => {
+        (Shape::Text | Shape::Glob, NodeKind::Number(_) | NodeKind::Bool(_)) => {
             Some("put it in quotes".to_owned())
         }
         (Shape::Text, NodeKind::List(_)) if node.elements().iter().all(|e| e.text().is_some()) => {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::base::{Secret, ServerName};
 use crate::config::diagnostics::{Origin, Origins, Problems, child};
+use crate::config::environment::clean;
 use crate::config::expand::{Expanded, Scope, expand};
 use crate::config::shape::{Key, Shape, parse_bytes};
 use crate::config::syntax::{Node, NodeKind};
@@ -170,6 +171,23 @@ impl<'a, 'p> Reader<'a, 'p> {
             (Shape::Text, _) | (Shape::Scalar, NodeKind::Text(_)) => {
                 return self.expanded(node, place).map(Value::String);
             }
+            (Shape::Glob, _) => {
+                let text = self.expanded(node, place)?;
+                if let Err(error) = globset::Glob::new(&text) {
+                    let message = format!("this is not a glob: {}", error.kind());
+                    self.problems.error("config/glob", &node.range, &place.pointer, message);
+                }
+                return Some(text.into());
+            }
+            (Shape::Folder, _) => {
+                let text = self.expanded(node, place)?;
+                let uri = folder_uri(&text, &self.folder).map_err(|message| {
+                    self.problems
+                        .error("config/root", &node.range, &place.pointer, message)
+                        .help("write a folder, or a `file://` URI");
+                });
+                return uri.ok().map(Value::String);
+            }
             (Shape::List(of), NodeKind::List(elements)) => {
                 let each = elements.iter().enumerate();
                 // All of them, so that the problems of all are reported.
@@ -239,6 +257,20 @@ impl<'a, 'p> Reader<'a, 'p> {
             T::default()
         })
     }
+}
+
+/// A folder as a `file://` URI; relative ones start at `base`.
+fn folder_uri(text: &str, base: &Path) -> Result<String, String> {
+    if let Some((scheme, _)) = text.split_once("://") {
+        let parsed = url::Url::parse(text).map_err(|e| format!("this is not a URI: {e}"))?;
+        if scheme.eq_ignore_ascii_case("file") {
+            return Ok(parsed.into());
+        }
+        return Err(format!("a root must be a folder, not a `{scheme}:` address"));
+    }
+    url::Url::from_directory_path(clean(&base.join(text)))
+        .map(|url| url.as_str().trim_end_matches('/').to_owned())
+        .map_err(|()| "this is not an absolute folder".to_owned())
 }
 
 /// A number as written.
