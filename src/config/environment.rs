@@ -40,20 +40,8 @@ impl fmt::Debug for Sources {
     }
 }
 
-impl PartialEq for Sources {
-    fn eq(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            (None, None) => true,
-            _ => false,
-        }
-    }
-}
-
-impl Eq for Sources {}
-
 /// The surroundings of a configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// Variables by name. Values are secrets by default: any may hold a token.
     pub vars: BTreeMap<String, Secret>,

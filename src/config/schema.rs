@@ -490,14 +490,13 @@ impl ServerConfig {
     /// that is a secret by its name or look is shown nowhere.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Secret>) -> Self {
-        match &mut self.transport {
-            TransportConfig::Stdio(stdio) => stdio.env.insert(name.to_owned(), value.into()),
+        let values = match &mut self.transport {
+            TransportConfig::Stdio(stdio) => &mut stdio.env,
             TransportConfig::Http(http)
             | TransportConfig::Sse(http)
-            | TransportConfig::WebSocket(http) => {
-                http.headers.insert(name.to_owned(), value.into())
-            }
+            | TransportConfig::WebSocket(http) => &mut http.headers,
         };
+        values.insert(name.to_owned(), value.into());
         self
     }
 

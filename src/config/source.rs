@@ -39,7 +39,7 @@ impl Source {
     /// Reads a file: regular, at most [`MAX_FILE_BYTES`], UTF-8 with or without a byte order mark.
     ///
     /// # Errors
-    /// One diagnostic of rule `config/read`, `config/too-large` or `config/encoding`.
+    /// One diagnostic of rule `config/read` or `config/encoding`.
     pub fn read(path: &Path) -> Result<Self, Box<Diagnostic>> {
         let bytes = read_limited(path)?;
         let text = String::from_utf8(bytes).map_err(|e| Box::new(bad_encoding(path, &e)))?;
@@ -182,35 +182,20 @@ fn push_cut(out: &mut String, part: &str, most: usize) {
 }
 
 fn read_limited(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
-    let fail = |rule: &str, message: String, help: &str| {
-        let mut problem = Diagnostic::new(rule, Severity::Error, message);
-        problem.at.file = path.to_path_buf();
-        problem.help = (!help.is_empty()).then(|| help.to_owned());
-        Box::new(problem)
-    };
-    let unreadable = |e: std::io::Error| {
-        let (message, help) = match e.kind() {
-            std::io::ErrorKind::NotFound => ("the file does not exist".to_owned(), ""),
-            std::io::ErrorKind::PermissionDenied => {
-                ("the file may not be read".to_owned(), "check its permissions")
-            }
-            std::io::ErrorKind::FileTooLarge => {
-                let message = format!("the file is larger than {} MiB", MAX_FILE_BYTES >> 20);
-                return fail("config/too-large", message, "a configuration is a few kilobytes");
-            }
-            std::io::ErrorKind::InvalidInput => {
-                let message = if path.is_dir() {
-                    "this is a directory"
-                } else {
-                    "this is not a regular file"
-                };
-                (message.to_owned(), "name an mcp.json file")
-            }
-            _ => (format!("the file cannot be read: {e}"), ""),
+    base::file::read(path, MAX_FILE_BYTES).map_err(|error| {
+        use std::io::ErrorKind;
+        let message = match error.kind() {
+            ErrorKind::NotFound => "the file does not exist".to_owned(),
+            ErrorKind::InvalidInput => error.to_string().replacen("it is", "this is", 1),
+            _ => format!("the file cannot be read: {error}"),
         };
-        fail("config/read", message, help)
-    };
-    base::file::read(path, MAX_FILE_BYTES).map_err(unreadable)
+        let mut problem = Diagnostic::new("config/read", Severity::Error, message);
+        problem.at.file = path.to_path_buf();
+        if error.kind() == ErrorKind::InvalidInput {
+            problem.help("name an mcp.json file");
+        }
+        Box::new(problem)
+    })
 }
 
 fn bad_encoding(path: &Path, error: &std::string::FromUtf8Error) -> Diagnostic {
