@@ -3,7 +3,7 @@
 //! Owns the file's shape, its first writing and its comparison with what was seen. Calls nothing;
 //! [`sample`] judges results that the runner hands over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use crate::config::diagnostics::child;
 use crate::error::place;
 use crate::host::CallOutcome;
 use crate::host::validate::{Validator, Verdict};
+use crate::mcp::ListKind;
 
 /// Name of the file beside the configuration.
 pub const FILE: &str = "mcp.expect.json";
@@ -231,28 +232,25 @@ fn unknown_rules(levels: &Levels, at: &[&str], report: &mut dyn FnMut(&[&str], &
 }
 
 fn seen(subject: &Subject) -> ServerExpectation {
-    let named = |list: &[std::sync::Arc<Value>], key: &str| -> Vec<String> {
-        let mut all: Vec<String> =
-            list.iter().filter_map(|v| v.get(key)?.as_str()).map(str::to_owned).collect();
-        all.sort();
-        all.dedup();
-        all
-    };
-    let mut resources = named(&subject.resources, "uri");
-    resources.extend(named(&subject.templates, "uriTemplate"));
+    let resources: BTreeSet<&str> = resources(subject).filter(|uri| !uri.is_empty()).collect();
+    let prompts = subject.of(ListKind::Prompts).filter(|prompt| !prompt.id().is_empty());
     ServerExpectation {
         tools: subject.tools().map(|t| (t.id().to_owned(), seen_tool(&t))).collect(),
-        prompts: subject
-            .prompts
-            .iter()
-            .filter_map(|p| {
-                let arguments = prompt_arguments(p).map(|(n, r)| (n.to_owned(), r)).collect();
-                Some((p.get("name")?.as_str()?.to_owned(), PromptExpectation { arguments }))
+        prompts: prompts
+            .map(|prompt| {
+                let arguments = prompt_arguments(prompt.raw).map(|(n, r)| (n.to_owned(), r));
+                (prompt.id().to_owned(), PromptExpectation { arguments: arguments.collect() })
             })
             .collect(),
-        resources,
+        resources: resources.into_iter().map(str::to_owned).collect(),
         ..ServerExpectation::default()
     }
+}
+
+/// URIs of resources, and those of templates.
+fn resources(subject: &Subject) -> impl Iterator<Item = &str> {
+    let lists = [ListKind::Resources, ListKind::ResourceTemplates];
+    lists.into_iter().flat_map(|list| subject.of(list)).map(|entry| entry.id())
 }
 
 fn seen_tool(tool: &Entry<'_>) -> ToolExpectation {
@@ -303,24 +301,16 @@ fn compare(expected: &ServerExpectation, subject: &Subject) -> Vec<Finding> {
         }
     }
     for (name, wanted) in &expected.prompts {
-        let is = |p: &&std::sync::Arc<Value>| p.get("name").and_then(Value::as_str) == Some(name);
-        if let Some(prompt) = subject.prompts.iter().find(is) {
-            compare_prompt(name, wanted, prompt, &mut findings);
+        if let Some(prompt) = subject.of(ListKind::Prompts).find(|prompt| prompt.id() == name) {
+            compare_prompt(wanted, &prompt, &mut findings);
         } else {
-            let have = subject.prompts.iter().filter_map(|p| p.get("name")?.as_str());
+            let have = subject.of(ListKind::Prompts).map(|prompt| prompt.id());
             findings.push(missing("expect/missing-prompt", ("prompts", "prompt"), name, have));
         }
     }
-    let listed = |uri: &str| {
-        let has = |list: &[std::sync::Arc<Value>], key: &str| {
-            list.iter().any(|v| v.get(key).and_then(Value::as_str) == Some(uri))
-        };
-        has(&subject.resources, "uri") || has(&subject.templates, "uriTemplate")
-    };
+    let listed = |uri: &str| resources(subject).any(|listed| listed == uri);
     for uri in expected.resources.iter().filter(|uri| !listed(uri)) {
-        let all = subject.resources.iter().filter_map(|r| r.get("uri")?.as_str());
-        let have =
-            all.chain(subject.templates.iter().filter_map(|t| t.get("uriTemplate")?.as_str()));
+        let have = resources(subject);
         findings.push(missing("expect/missing-resource", ("resources", "resource"), uri, have));
     }
     findings
@@ -360,8 +350,7 @@ fn compare_tool(wanted: &ToolExpectation, tool: &Entry<'_>, findings: &mut Vec<F
             }
         }
         if expected.required.is_some_and(|wanted| wanted != required) {
-            let words = ["optional", "required"];
-            let (is, should) = (words[usize::from(required)], words[usize::from(!required)]);
+            let (is, should) = (need(required), need(!required));
             fail(name, format!("parameter `{}` is {is}, expected {should}", brief(name, 60)));
         }
     }
@@ -373,25 +362,24 @@ fn compare_tool(wanted: &ToolExpectation, tool: &Entry<'_>, findings: &mut Vec<F
     }
 }
 
-fn compare_prompt(
-    name: &str,
-    wanted: &PromptExpectation,
-    prompt: &Value,
-    findings: &mut Vec<Finding>,
-) {
+fn compare_prompt(wanted: &PromptExpectation, prompt: &Entry<'_>, findings: &mut Vec<Finding>) {
     for (argument, required) in &wanted.arguments {
-        let is = prompt_arguments(prompt).find(|(n, _)| n == argument).map(|(_, r)| r);
+        let is = prompt_arguments(prompt.raw).find(|(n, _)| n == argument).map(|(_, r)| r);
         let shown = brief(argument, 60);
         let message = match is {
             None => format!("argument `{shown}` is expected"),
-            Some(true) if !required => format!("argument `{shown}` is required, expected optional"),
-            Some(false) if *required => {
-                format!("argument `{shown}` is optional, expected required")
+            Some(is) if is == *required => continue,
+            Some(is) => {
+                let (is, should) = (need(is), need(*required));
+                format!("argument `{shown}` is {is}, expected {should}")
             }
-            Some(_) => continue,
         };
-        findings.push(finding("expect/parameter", format!("prompts/{}", brief(name, 80)), message));
+        findings.push(finding("expect/parameter", prompt.place(), message));
     }
+}
+
+const fn need(required: bool) -> &'static str {
+    if required { "required" } else { "optional" }
 }
 
 // Sample calls: what to call, and whether the result is what was expected. Pure.

@@ -1,14 +1,13 @@
 //! The lock file in a check: what changed since it was written, each difference weighed. A run that
 //! finds drift never learns it.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::Value;
 
 use crate::check::Finding;
 use crate::check::jsonc::Written;
-use crate::check::rule::finding;
+use crate::check::rule::{capped, finding};
 use crate::check::subject::{Subject, brief};
 use crate::deck::lock::{Drift, Lock, Place};
 use crate::mcp::{FieldChange, Risk};
@@ -85,14 +84,7 @@ fn findings(place: &Place, drift: &Drift) -> Vec<Finding> {
     };
     let mut found: Vec<Finding> = changes.iter().flat_map(|change| weigh(&at, change)).collect();
     found.sort_by(Finding::order);
-    let more = found.len().saturating_sub(MOST);
-    found.truncate(MOST);
-    if more > 0
-        && let Some(last) = found.last_mut()
-    {
-        let _ = write!(last.message, " (and {more} more changes)");
-    }
-    found
+    capped(found, MOST, "changes")
 }
 
 /// What a change is, once for every reason to look at it: a rule that is allowed or lowered must

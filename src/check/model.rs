@@ -15,23 +15,12 @@ use crate::config::{Diagnostic, Position, Severity};
 ///
 /// Ordered by weight: the worst of several is their maximum.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Serialize,
-    JsonSchema,
-    IntoStaticStr,
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema, IntoStaticStr,
 )]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Verdict {
     /// Nothing is wrong that weighs enough.
-    #[default]
     Ok,
     /// Findings at or above the severity that counts.
     Violated,
@@ -138,7 +127,7 @@ pub struct Step {
     /// How it ended.
     pub status: StepStatus,
     /// How long it took, in milliseconds.
-    #[serde(rename = "durationMs", serialize_with = "millis_or_null")]
+    #[serde(rename = "durationMs", serialize_with = "millis")]
     #[schemars(with = "Option<u64>")]
     pub took: Option<Duration>,
     /// What was found.
@@ -285,25 +274,19 @@ impl Report {
             server.verdict = server.verdict.max(judge(&mut server.findings));
         }
         let own = judge(&mut self.findings).max(judge(&mut self.config.findings));
-        let worst = self.servers.iter().map(|s| s.verdict).max().unwrap_or_default();
+        let worst = self.servers.iter().map(|s| s.verdict).max().unwrap_or(Verdict::Ok);
         self.verdict = self.verdict.max(own).max(worst);
         self.exit_code = self.verdict.exit_code();
     }
 }
 
-fn millis<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u64(span.as_millis() as u64)
-}
-
-#[expect(clippy::ref_option, reason = "serde hands a reference to the field")]
-fn millis_or_null<S: Serializer>(
-    span: &Option<Duration>,
+/// Whole milliseconds; null where there is no time.
+fn millis<S: Serializer>(
+    span: &(impl Copy + Into<Option<Duration>>),
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    match span {
-        Some(span) => millis(span, serializer),
-        None => serializer.serialize_none(),
-    }
+    let span: Option<Duration> = (*span).into();
+    span.map(|span| span.as_millis() as u64).serialize(serializer)
 }
 
 #[cfg(test)]

@@ -47,6 +47,16 @@ pub fn finding(
     }
 }
 
+/// The first of these findings; the last of them counts the rest.
+pub(super) fn capped(mut found: Vec<Finding>, most: usize, rest: &str) -> Vec<Finding> {
+    let more = found.len().saturating_sub(most);
+    found.truncate(most);
+    if let Some(last) = found.last_mut().filter(|_| more > 0) {
+        last.message += &format!(" (and {more} more {rest})");
+    }
+    found
+}
+
 // One rule of the check: what it finds, and what to do about it.
 
 /// A rule of the check.

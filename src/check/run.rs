@@ -149,16 +149,15 @@ pub async fn run(
     let mut subjects = Vec::new();
     let mut extra = Vec::new();
     for name in plan.config.servers.keys() {
-        if let Some(mut record) = seen.record(&host, name) {
-            for (server, method) in plan.answers.denied() {
-                if server == record.subject.name {
-                    *record.subject.denied.entry(method).or_default() += 1;
-                }
+        if let Some((mut subject, server)) = seen.record(&host, name) {
+            for (_, method) in plan.answers.denied().into_iter().filter(|(s, _)| *s == subject.name)
+            {
+                *subject.denied.entry(method).or_default() += 1;
             }
             let calls = seen.calls.get(name).into_iter().flatten();
             extra.push(calls.flat_map(|call| call.findings.clone()).collect());
-            subjects.push(record.subject);
-            report.servers.push(record.report);
+            subjects.push(subject);
+            report.servers.push(server);
         }
     }
     // What the engine holds (traffic, logs, sessions) is not needed for the judgement.
@@ -217,15 +216,9 @@ pub fn unusable(config: ConfigReport, fail_on: Severity) -> Report {
 
 // From the engine's view to a subject for the rules and the skeleton of a report.
 
-/// One server after the run.
-struct Recorded {
-    subject: Subject,
-    report: ServerReport,
-}
-
 impl Seen {
     /// What is known of a server.
-    fn record(&self, host: &Host, name: &ServerName) -> Option<Recorded> {
+    fn record(&self, host: &Host, name: &ServerName) -> Option<(Subject, ServerReport)> {
         let last = self.last.servers.get(name)?;
         let settled = self.settled.get(name).unwrap_or(last);
         let moments = Moments::of(host, name);
@@ -241,7 +234,7 @@ impl Seen {
             report.verdict = Verdict::Incomplete;
         }
         doctor::add_calls(&mut report.steps, self.calls.get(name).map_or(&[], Vec::as_slice));
-        Some(Recorded { subject, report })
+        Some((subject, report))
     }
 }
 

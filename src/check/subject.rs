@@ -141,9 +141,14 @@ impl Subject {
         locked
     }
 
-    /// The tools.
+    /// The entries of one list.
+    pub fn of(&self, list: ListKind) -> impl Iterator<Item = Entry<'_>> {
+        self.entries().filter(move |entry| entry.list == list)
+    }
+
+    /// Its tools.
     pub fn tools(&self) -> impl Iterator<Item = Entry<'_>> {
-        self.tools.iter().map(|raw| Entry { list: ListKind::Tools, raw: raw.as_ref() })
+        self.of(ListKind::Tools)
     }
 
     /// The subject of a server as the engine shows it.

@@ -29,24 +29,15 @@ pub enum Detail {
     Full,
 }
 
-#[derive(Clone, Copy)]
-enum Ink {
-    Red,
-    Yellow,
-    Green,
-    Dim,
-    Bold,
-}
+// Colours, as terminals number them.
+const RED: &str = "31";
+const YELLOW: &str = "33";
+const GREEN: &str = "32";
+const DIM: &str = "2";
+const BOLD: &str = "1";
 
 impl Style {
-    fn paint(self, ink: Ink, text: &str) -> String {
-        let code = match ink {
-            Ink::Red => "31",
-            Ink::Yellow => "33",
-            Ink::Green => "32",
-            Ink::Dim => "2",
-            Ink::Bold => "1",
-        };
+    fn paint(self, code: &str, text: &str) -> String {
         if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
@@ -57,15 +48,15 @@ impl Style {
     }
 
     fn verdict(self, verdict: Verdict) -> String {
-        self.paint(ink_of(verdict), verdict.as_str())
+        self.paint(colour_of(verdict), verdict.as_str())
     }
 }
 
-const fn ink_of(verdict: Verdict) -> Ink {
+const fn colour_of(verdict: Verdict) -> &'static str {
     match verdict {
-        Verdict::Ok => Ink::Green,
-        Verdict::Violated | Verdict::Usage => Ink::Red,
-        Verdict::Incomplete => Ink::Yellow,
+        Verdict::Ok => GREEN,
+        Verdict::Violated | Verdict::Usage => RED,
+        Verdict::Incomplete => YELLOW,
     }
 }
 
@@ -90,7 +81,7 @@ pub(super) fn render(report: &Report, style: Style) -> String {
 
 fn section(out: &mut String, style: Style, title: &str, findings: &[Finding]) {
     if findings.iter().any(|f| style.shows(f)) {
-        let _ = writeln!(out, "{}", style.paint(Ink::Bold, title));
+        let _ = writeln!(out, "{}", style.paint(BOLD, title));
         write_findings(out, style, findings);
         out.push('\n');
     }
@@ -101,14 +92,14 @@ fn write_server(out: &mut String, style: Style, server: &ServerReport) {
     if !has_findings && server.verdict == Verdict::Ok && style.detail != Detail::Full {
         return;
     }
-    let name = style.paint(Ink::Bold, &brief(&server.name, 60));
+    let name = style.paint(BOLD, &brief(&server.name, 60));
     let _ = writeln!(out, "{name}  {}", style.verdict(server.verdict));
     write_findings(out, style, &server.findings);
     if server.verdict == Verdict::Incomplete || style.detail == Detail::Full {
         write_steps(out, style, server);
     }
     for line in &server.stderr_tail {
-        let _ = writeln!(out, "    {} {}", style.paint(Ink::Dim, "stderr |"), brief(line, 400));
+        let _ = writeln!(out, "    {} {}", style.paint(DIM, "stderr |"), brief(line, 400));
     }
     out.push('\n');
 }
@@ -117,19 +108,16 @@ fn write_findings(out: &mut String, style: Style, findings: &[Finding]) {
     for finding in findings.iter().filter(|f| style.shows(f)) {
         let word = format!("{:7}", finding.severity.to_string());
         let word = match finding.severity {
-            Severity::Error => style.paint(Ink::Red, &word),
-            Severity::Warning => style.paint(Ink::Yellow, &word),
-            Severity::Note => style.paint(Ink::Dim, &word),
+            Severity::Error => style.paint(RED, &word),
+            Severity::Warning => style.paint(YELLOW, &word),
+            Severity::Note => style.paint(DIM, &word),
         };
         let place = finding.prefix();
-        let rule = style.paint(Ink::Dim, &format!("[{}]", finding.rule));
+        let rule = style.paint(DIM, &format!("[{}]", finding.rule));
         let _ = writeln!(out, "  {word} {place}{} {rule}", finding.message);
         if !finding.help.is_empty() && finding.severity > Severity::Note {
-            let _ = writeln!(
-                out,
-                "          {}",
-                style.paint(Ink::Dim, &format!("help: {}", finding.help))
-            );
+            let _ =
+                writeln!(out, "          {}", style.paint(DIM, &format!("help: {}", finding.help)));
         }
     }
 }
@@ -138,16 +126,16 @@ fn write_steps(out: &mut String, style: Style, server: &ServerReport) {
     let widths = server.steps.iter().map(|step| step.name.chars().count());
     let width = widths.max().unwrap_or(0).max(18);
     for step in &server.steps {
-        let (word, ink) = match step.status {
+        let (word, colour) = match step.status {
             // What is worth a note only is told by its note.
-            StepStatus::Failed if server.verdict == Verdict::Ok => ("noted", Ink::Yellow),
-            StepStatus::Ok => ("ok", Ink::Green),
-            StepStatus::Failed => ("FAILED", Ink::Red),
-            StepStatus::Skipped => ("-", Ink::Dim),
-            StepStatus::Pending => ("not reached", Ink::Dim),
+            StepStatus::Failed if server.verdict == Verdict::Ok => ("noted", YELLOW),
+            StepStatus::Ok => ("ok", GREEN),
+            StepStatus::Failed => ("FAILED", RED),
+            StepStatus::Skipped => ("-", DIM),
+            StepStatus::Pending => ("not reached", DIM),
         };
         let took = step.took.map(|took| Dur(took).to_string()).unwrap_or_default();
-        let word = style.paint(ink, &format!("{word:11}"));
+        let word = style.paint(colour, &format!("{word:11}"));
         let line = format!("    {:width$} {word} {took:>8}  {}", step.name, step.detail);
         let _ = writeln!(out, "{}", line.trim_end());
     }
@@ -171,10 +159,10 @@ fn table(out: &mut String, style: Style, report: &Report) {
         "templates",
         "time"
     );
-    let _ = writeln!(out, "{}", style.paint(Ink::Dim, &head));
+    let _ = writeln!(out, "{}", style.paint(DIM, &head));
     for (server, name) in report.servers.iter().zip(&names) {
         let verdict =
-            style.paint(ink_of(server.verdict), &format!("{:10}", server.verdict.as_str()));
+            style.paint(colour_of(server.verdict), &format!("{:10}", server.verdict.as_str()));
         let version =
             server.protocol_version.as_deref().map_or_else(|| "-".into(), |v| brief(v, 10));
         let _ = writeln!(

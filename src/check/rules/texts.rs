@@ -1,21 +1,19 @@
 //! Texts a server sends: hidden and control characters, instructions, missing or useless
 //! descriptions.
 
-use std::fmt::Write as _;
-
 use serde_json::Value;
 
 use crate::base::text::inspect;
 use crate::check::Finding;
 use crate::check::expect::Budgets;
-use crate::check::rule::finding;
+use crate::check::rule::{capped, finding};
 use crate::check::subject::{Entry, Subject, brief};
 use crate::config::diagnostics::child;
 use crate::host::validate::{Limits, SchemaProblem, SchemaProblemKind, schema_problems};
 use crate::mcp::{Era, ListKind};
 
 /// Findings of one kind named per entry; a hostile list does not get to fill the report.
-const MOST_PER_ENTRY: usize = 5;
+const MOST: usize = 5;
 /// Deepest value that is looked into; the wire refuses deeper ones.
 const DEEPEST: usize = 128;
 
@@ -46,7 +44,8 @@ fn of_entry(entry: &Entry<'_>, findings: &mut Vec<Finding>) {
     walk(entry.raw, "", 0, &mut |pointer, text| {
         judge(&entry.place_of(pointer), text, speaks(pointer), &mut own);
     });
-    cap(&entry.place(), own, findings);
+    own.sort_by(Finding::order);
+    findings.extend(capped(own, MOST, &format!("in {}", entry.place())));
 }
 
 /// Whether the text at this pointer is prose meant for a model or a person.
@@ -83,18 +82,6 @@ fn judge(place: &str, text: &str, prose: bool, findings: &mut Vec<Finding>) {
             findings.push(finding("text/instruction", place, message));
         }
     }
-}
-
-fn cap(place: &str, mut own: Vec<Finding>, findings: &mut Vec<Finding>) {
-    own.sort_by(Finding::order);
-    let more = own.len().saturating_sub(MOST_PER_ENTRY);
-    own.truncate(MOST_PER_ENTRY);
-    if more > 0
-        && let Some(last) = own.last_mut()
-    {
-        let _ = write!(last.message, " (and {more} more in {place})");
-    }
-    findings.append(&mut own);
 }
 
 /// Every string of a value, keys included, with its JSON pointer.
@@ -171,9 +158,6 @@ fn parameters(entry: &Entry<'_>, findings: &mut Vec<Finding>) {
 
 // Schemas of tools: valid, self-contained, with an object at the root, within the budgets.
 
-/// Problems of one schema that are named; more of the same add nothing.
-const MOST: usize = 5;
-
 /// Checks the input and output schema of every tool.
 pub(super) fn schemas(subject: &Subject) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -201,18 +185,10 @@ fn one(subject: &Subject, tool: &Entry<'_>, key: &str, schema: &Value, out: &mut
         };
         out.push(finding("schema/root", tool.place_of(&format!("/{key}")), message));
     }
-    let problems: Vec<SchemaProblem> = schema_problems(schema, Limits::from(&subject.limits))
-        .into_iter()
-        .flat_map(|problem| locate(schema, problem))
-        .collect();
-    let more = problems.len().saturating_sub(MOST);
-    for (index, problem) in problems.iter().take(MOST).enumerate() {
-        let mut found = describe(tool, key, problem);
-        if more > 0 && index + 1 == MOST {
-            let _ = write!(found.message, " (and {more} more in this schema)");
-        }
-        out.push(found);
-    }
+    let problems = schema_problems(schema, Limits::from(&subject.limits));
+    let problems = problems.into_iter().flat_map(|problem| locate(schema, problem));
+    let found = problems.map(|problem| describe(tool, key, &problem)).collect();
+    out.extend(capped(found, MOST, "in this schema"));
 }
 
 /// A problem with a reference, once for every place that has it; others as they are.
