@@ -1,7 +1,7 @@
 //! The one model behind every report format. Plain data; its JSON is fixed and has a schema.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -255,6 +255,18 @@ impl Report {
         let servers =
             self.servers.iter().flat_map(|s| s.findings.iter().map(move |f| (Some(s), f)));
         config.chain(servers).chain(self.findings.iter().map(|f| (None, f)))
+    }
+
+    /// The file a finding is about, and where in it, as far as that is known.
+    pub(super) fn place<'r>(
+        &'r self,
+        server: Option<&'r ServerReport>,
+        finding: &'r Finding,
+    ) -> (Option<&'r Path>, Option<&'r Position>) {
+        let at = finding.at.as_ref().or_else(|| server.and_then(|s| s.at.as_ref()));
+        let file = at.map(|at| at.file.as_path()).or(self.config.path.as_deref());
+        let file = file.filter(|file| !file.as_os_str().is_empty());
+        (file, at.filter(|at| at.line > 0))
     }
 
     /// Sorts every list of findings and settles the verdicts: a finding at or above

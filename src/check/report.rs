@@ -103,15 +103,10 @@ fn annotation(out: &mut String, report: &Report, server: Option<&ServerReport>, 
         Severity::Warning => "warning",
         Severity::Note => "notice",
     };
-    let at = finding.at.as_ref().or_else(|| server.and_then(|s| s.at.as_ref()));
+    let (file, at) = report.place(server, finding);
     let mut properties = Vec::new();
-    let file = at.map(|at| at.file.as_path()).or(report.config.path.as_deref());
-    if let Some(file) = file.filter(|file| !file.as_os_str().is_empty()) {
-        properties.push(format!("file={}", property(&file.to_string_lossy())));
-    }
-    if let Some(at) = at.filter(|at| at.line > 0) {
-        properties.push(format!("line={},col={}", at.line, at.column.max(1)));
-    }
+    properties.extend(file.map(|file| format!("file={}", property(&file.to_string_lossy()))));
+    properties.extend(at.map(|at| format!("line={},col={}", at.line, at.column.max(1))));
     let who = server.map(|s| format!("{}: ", s.name)).unwrap_or_default();
     properties.push(format!("title={}", property(&format!("{who}{}", finding.rule))));
     let place = finding.prefix();

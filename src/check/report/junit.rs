@@ -253,10 +253,9 @@ fn result(
         "message": {"text": text},
         "partialFingerprints": {"mcpdeck/v1": fingerprint(server, finding)},
     });
-    let at = finding.at.as_ref().or_else(|| server.and_then(|s| s.at.as_ref()));
-    let file = at.map(|at| at.file.as_path()).or(report.config.path.as_deref());
+    let (file, at) = report.place(server, finding);
     let mut location = json!({});
-    if let Some(file) = file.filter(|file| !file.as_os_str().is_empty()) {
+    if let Some(file) = file {
         location["physicalLocation"] = physical(file, at);
     }
     let place = match (server, finding.place.as_str()) {
@@ -295,7 +294,7 @@ fn physical(file: &Path, at: Option<&Position>) -> Value {
         parts.collect::<Vec<_>>().join("/")
     };
     let mut location = json!({"artifactLocation": {"uri": uri}});
-    if let Some(at) = at.filter(|at| at.line > 0) {
+    if let Some(at) = at {
         location["region"] = json!({"startLine": at.line, "startColumn": at.column.max(1)});
     }
     location

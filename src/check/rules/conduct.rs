@@ -52,15 +52,20 @@ fn start(subject: &Subject) -> Option<Finding> {
     let step = failed.map(|s| s.step);
     let detail = failed.and_then(|s| s.detail.as_deref());
     let reason = subject.reason.as_deref().or(detail).unwrap_or("it did not become ready");
-    let exited = subject.exit.as_ref().is_some_and(|exit| !exit.expected);
+    let exit = subject.exit.as_ref().filter(|exit| !exit.expected);
+    // What a shell says of a program that is not there or cannot be run.
+    let not_runnable = exit.is_some_and(|exit| matches!(exit.code, Some(126 | 127)));
+    let failed_at = |step| {
+        subject.steps.iter().any(|seen| seen.step == step && seen.status == StepStatus::Failed)
+    };
     let rule =
         if subject.state == ServerState::Waiting || reason.contains("depend") && step.is_none() {
             "start/dependency"
-        } else if step == Some(StartStep::Resolve) || not_runnable(subject) {
+        } else if step == Some(StartStep::Resolve) || not_runnable {
             "start/executable"
-        } else if failed_at(subject, StartStep::Authorize) {
+        } else if failed_at(StartStep::Authorize) {
             "start/unauthorized"
-        } else if exited {
+        } else if exit.is_some() {
             "start/exited"
         } else if step.is_some_and(|s| s >= StartStep::FirstByte) && is_timeout(reason, detail) {
             "start/timeout"
@@ -71,7 +76,7 @@ fn start(subject: &Subject) -> Option<Finding> {
     if rule == "start/failed" && reason.starts_with("cannot connect") {
         found.help = String::from("start the server, or correct `url` in its entry");
     }
-    if let Some(exit) = subject.exit.as_ref().filter(|_| rule == "start/exited")
+    if let Some(exit) = exit.filter(|_| rule == "start/exited")
         && !found.message.contains(&exit.describe())
     {
         found.message = format!("{} ({})", found.message, exit.describe());
@@ -80,16 +85,6 @@ fn start(subject: &Subject) -> Option<Finding> {
         found.help = brief(help, 400);
     }
     Some(found)
-}
-
-/// Whether this step failed; one failure may be the consequence of another.
-fn failed_at(subject: &Subject, step: StartStep) -> bool {
-    subject.steps.iter().any(|view| view.step == step && view.status == StepStatus::Failed)
-}
-
-/// 126 and 127 are what shells and wrappers exit with when there is nothing to run.
-fn not_runnable(subject: &Subject) -> bool {
-    subject.exit.as_ref().is_some_and(|exit| !exit.expected && matches!(exit.code, Some(126 | 127)))
 }
 
 fn is_timeout(reason: &str, detail: Option<&str>) -> bool {
