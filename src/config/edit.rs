@@ -200,20 +200,26 @@ fn named<'n>(root: &'n Node, name: &ServerName) -> Result<FoundEntry<'n>, EditEr
     find(root, name).ok_or_else(|| EditError::NoSuchServer(name.clone()))
 }
 
+/// Refuses a name that cannot be given to a server.
+fn free(root: &Node, name: &ServerName) -> Result<(), EditError> {
+    match find(root, name) {
+        _ if name.as_str().is_empty() => {
+            Err(EditError::Refused("a server needs a name".to_owned()))
+        }
+        Some(_) => Err(EditError::Exists(name.clone())),
+        None => Ok(()),
+    }
+}
+
 fn add(
     doc: Doc,
     name: &ServerName,
     entry: &Value,
     behind: Option<&ServerName>,
 ) -> Result<Doc, EditError> {
-    if name.as_str().is_empty() {
-        return Err(EditError::Refused("a server needs a name".to_owned()));
-    }
+    free(&doc.root, name)?;
     if !entry.is_object() {
         return Err(EditError::Refused("an entry is an object".to_owned()));
-    }
-    if find(&doc.root, name).is_some() {
-        return Err(EditError::Exists(name.clone()));
     }
     let place = behind.and_then(|behind| find(&doc.root, behind));
     let parent = place
@@ -318,12 +324,7 @@ fn update(
 }
 
 fn rename(doc: Doc, name: &ServerName, to: &ServerName) -> Result<Doc, EditError> {
-    if to.as_str().is_empty() {
-        return Err(EditError::Refused("a server needs a name".to_owned()));
-    }
-    if find(&doc.root, to).is_some() {
-        return Err(EditError::Exists(to.clone()));
-    }
+    free(&doc.root, to)?;
     let found = named(&doc.root, name)?;
     let range = match found.parent.members().get(found.index) {
         Some(member) => member.key_range.clone(),

@@ -57,10 +57,9 @@ pub fn dangers(server: &ServerConfig) -> Vec<String> {
                 out.push(format!("the command line is {length} bytes long"));
             }
         }
-        TransportConfig::Http(http)
-        | TransportConfig::Sse(http)
-        | TransportConfig::WebSocket(http) => {
-            if !http.headers.is_empty() && is_clear_text(&http.url) {
+        other => {
+            if other.http().is_some_and(|http| !http.headers.is_empty() && is_clear_text(&http.url))
+            {
                 out.push("headers are sent without encryption".to_owned());
             }
         }

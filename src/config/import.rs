@@ -93,20 +93,12 @@ fn read_source(
 }
 
 fn from_toml(source: &Source) -> Result<Value, Vec<Diagnostic>> {
-    let table: Result<toml::Table, toml::de::Error> = source.text().parse();
-    table
-        .map_err(|error| {
-            let range = error.span().unwrap_or(0..0);
-            // The snippet is left out: what is secret in TOML is not known at this point.
-            let mut problem = Diagnostic::new("config/syntax", Severity::Error, error.message());
-            problem.at = source.position(range.start);
-            vec![problem]
-        })
-        .and_then(|table| {
-            serde_json::to_value(table).map_err(|error| {
-                vec![Diagnostic::new("config/syntax", Severity::Error, error.to_string())]
-            })
-        })
+    toml::from_str(source.text()).map_err(|error| {
+        // The snippet is left out: what is secret in TOML is not known at this point.
+        let mut problem = Diagnostic::new("config/syntax", Severity::Error, error.message());
+        problem.at = source.position(error.span().unwrap_or(0..0).start);
+        vec![problem]
+    })
 }
 
 /// The text of our file with imported servers in it, and the notes about conflicts. Everything

@@ -11,23 +11,6 @@ const fn whole(min: u64, max: u64) -> Shape {
     Integer { min, max }
 }
 
-/// A plain duration in seconds and its spelling in milliseconds (decision D6).
-macro_rules! duration {
-    ($name:literal, $millis:literal, $default:literal, $doc:literal) => {
-        (
-            key($name, Seconds, concat!($doc, ", in seconds")).default($default),
-            key($millis, Millis, concat!($doc, ", in milliseconds")).alias($name),
-        )
-    };
-}
-
-const TIMEOUT: (Key, Key) =
-    duration!("timeout", "timeoutMs", "30", "Default deadline of a request");
-const STARTUP: (Key, Key) =
-    duration!("startupTimeout", "startupTimeoutMs", "30", "Deadline of one attempt to start");
-const SHUTDOWN: (Key, Key) =
-    duration!("shutdownTimeout", "shutdownTimeoutMs", "10", "Deadline of a graceful stop");
-
 /// Most of a delay in milliseconds: an hour.
 const DELAY: Shape = Number { min: 0.0, max: 3_600_000.0 };
 /// The same in seconds.
@@ -122,12 +105,15 @@ const SERVER_KEYS: &[Key] = &[
     key("headers", Map(&Text), "Extra HTTP headers"),
     key("oauth", OAUTH_SETTING, "Signing in where the server asks for it; false never does"),
     key("tls", Object(&TLS), "Certificates besides those of the system"),
-    TIMEOUT.0,
-    TIMEOUT.1,
-    STARTUP.0,
-    STARTUP.1,
-    SHUTDOWN.0,
-    SHUTDOWN.1,
+    // Plain durations are in seconds, and have a spelling in milliseconds (decision D6).
+    key("timeout", Seconds, "Default deadline of a request, in seconds").default("30"),
+    key("timeoutMs", Millis, "Default deadline of a request, in milliseconds").alias("timeout"),
+    key("startupTimeout", Seconds, "Deadline of one attempt to start, in seconds").default("30"),
+    key("startupTimeoutMs", Millis, "Deadline of one attempt to start, in milliseconds")
+        .alias("startupTimeout"),
+    key("shutdownTimeout", Seconds, "Deadline of a graceful stop, in seconds").default("10"),
+    key("shutdownTimeoutMs", Millis, "Deadline of a graceful stop, in milliseconds")
+        .alias("shutdownTimeout"),
     key("dependencies", List(&Text), "Servers that must be ready first"),
     key("dependsOn", List(&Text), "Servers that must be ready first").alias("dependencies"),
     key("disabled", Flag, "Listed but not started").default("false"),

@@ -66,22 +66,14 @@ impl Loaded {
     /// may be started ([`crate::config::Hold::Input`]).
     #[must_use]
     pub fn with_waiting(mut self) -> Self {
-        if self.waiting.is_empty() {
-            return self;
-        }
         let waits: HashSet<ServerName> = self.waiting.iter().map(|(_, s)| s.name.clone()).collect();
         self.left_out.retain(|name| !waits.contains(name));
         self.diagnostics.retain(|d| {
             d.rule != "config/left-out"
                 || d.server.as_ref().is_none_or(|name| !waits.contains(name))
         });
-        let mut waiting = std::mem::take(&mut self.waiting).into_iter().peekable();
-        let mut ready = std::mem::take(&mut self.config.servers).into_values();
-        loop {
-            let place = self.config.servers.len();
-            let next = waiting.next_if(|(at, _)| *at == place).map(|(_, server)| server);
-            let Some(server) = next.or_else(|| ready.next()) else { break };
-            self.config.servers.insert(server.name.clone(), server);
+        for (at, server) in std::mem::take(&mut self.waiting) {
+            self.config.servers.shift_insert(at, server.name.clone(), server);
         }
         self
     }

@@ -54,7 +54,8 @@ pub(crate) fn hidden_ranges(text: &str) -> Vec<Range<usize>> {
             let comment = text.get(range.clone()).unwrap_or_default();
             // A comment is often a line taken out of use.
             if in_secret || lost || is_secret_name(comment) {
-                hide_after_colons(text, range.clone(), &mut hidden);
+                let sign = |line: &str| Some(line.find([':', '='])? + 1);
+                hidden.extend(line_ends(text, range.clone(), sign));
             }
             continue;
         }
@@ -171,20 +172,20 @@ fn hide_but_references(text: &str, range: Range<usize>, hidden: &mut Vec<Range<u
     hidden.push(range.start + from..range.end);
 }
 
-/// Hides the quoted texts that follow a colon or an equals sign.
-fn hide_after_colons(text: &str, range: Range<usize>, hidden: &mut Vec<Range<usize>>) {
-    let Some(part) = text.get(range.clone()) else { return };
-    let mut line_start = range.start;
-    for line in part.split_inclusive('\n') {
-        if let Some(i) = line.find([':', '=']) {
-            let from = line_start + i + 1;
-            let to = line_start + line.trim_end().len();
-            if from < to {
-                hidden.push(from..to);
-            }
-        }
-        line_start += line.len();
+/// What of each line of a part of the text stands from where `begins` says.
+pub(crate) fn line_ends(
+    text: &str,
+    range: Range<usize>,
+    begins: impl Fn(&str) -> Option<usize>,
+) -> Vec<Range<usize>> {
+    let mut at = range.start;
+    let mut found = Vec::new();
+    for line in text.get(range).unwrap_or_default().split_inclusive('\n') {
+        let end = line.trim_end().len();
+        found.extend(begins(line).filter(|from| *from < end).map(|from| at + from..at + end));
+        at += line.len();
     }
+    found
 }
 
 /// Hides everything from `start` on that is neither white space nor punctuation of JSON.

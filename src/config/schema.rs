@@ -564,10 +564,14 @@ mod seconds {
     use serde::de::Error;
     use serde::{Deserializer, Serializer};
 
-    pub fn serialize<S: Serializer>(span: &Duration, to: S) -> Result<S::Ok, S::Error> {
-        match span.subsec_nanos() {
-            0 => to.serialize_u64(span.as_secs()),
-            _ => to.serialize_f64(span.as_secs_f64()),
+    pub fn serialize<S: Serializer>(
+        span: &(impl Copy + Into<Option<Duration>>),
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match (*span).into() {
+            None => to.serialize_none(),
+            Some(span) if span.subsec_nanos() == 0 => to.serialize_u64(span.as_secs()),
+            Some(span) => to.serialize_f64(span.as_secs_f64()),
         }
     }
 
@@ -577,15 +581,8 @@ mod seconds {
 
     /// The same where there may be none.
     pub mod perhaps {
-        use super::{Deserialize, Deserializer, Duration, Error, Serializer};
-
-        #[expect(clippy::ref_option, reason = "serde asks for it")]
-        pub fn serialize<S: Serializer>(span: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
-            match span {
-                Some(span) => super::serialize(span, to),
-                None => to.serialize_none(),
-            }
-        }
+        pub use super::serialize;
+        use super::{Deserialize, Deserializer, Duration, Error};
 
         pub fn deserialize<'de, D: Deserializer<'de>>(
             from: D,

@@ -52,7 +52,9 @@ impl Source {
     /// As [`Source::read`].
     pub fn read_env_file(path: &Path) -> Result<Self, Box<Diagnostic>> {
         let mut source = Self::read(path)?;
-        source.hidden = values_of_env_file(&source.text);
+        // Everything behind the names; of a line without one, all of it.
+        let value = |line: &str| Some(line.find('=').map_or(0, |sign| sign + 1));
+        source.hidden = mask::line_ends(&source.text, 0..source.text.len(), value);
         Ok(source)
     }
 
@@ -211,21 +213,6 @@ fn bad_encoding(path: &Path, error: &std::string::FromUtf8Error) -> Diagnostic {
     problem.at = Position { file: path.to_path_buf(), line, column };
     problem.help = Some("save it as UTF-8".to_owned());
     problem
-}
-
-/// What is hidden of an env file: all but the names. A line without `=` may be a part of a value.
-fn values_of_env_file(text: &str) -> Vec<Range<usize>> {
-    let mut hidden = Vec::new();
-    let mut at = 0;
-    for line in text.split_inclusive('\n') {
-        let from = line.find('=').map_or(0, |i| i + 1);
-        let to = line.trim_end().len();
-        if from < to {
-            hidden.push(at + from..at + to);
-        }
-        at += line.len();
-    }
-    hidden
 }
 
 #[cfg(test)]

@@ -112,13 +112,9 @@ pub(crate) fn parse(source: &Source) -> (Option<Node>, Vec<Diagnostic>) {
     match parse_with(source, &strict()) {
         Ok(Some(root)) => (Some(root), Vec::new()),
         Ok(None) => {
-            let mut empty = source.diagnostic(
-                "config/syntax",
-                Severity::Error,
-                0..0,
-                "the file holds no configuration",
-            );
-            empty.help = Some("start with `{ \"servers\": {} }`".to_owned());
+            let message = "the file holds no configuration";
+            let mut empty = source.diagnostic("config/syntax", Severity::Error, 0..0, message);
+            empty.help("start with `{ \"servers\": {} }`");
             (None, vec![empty])
         }
         Err(error) => {
@@ -202,21 +198,20 @@ fn too_much(source: &Source) -> Option<Diagnostic> {
                 | Token::CommentLine(_)
                 | Token::CommentBlock(_)
         ));
-        if words > MAX_WORDS {
-            let range = scanner.token_start()..scanner.token_end();
-            let message = format!("more than {MAX_WORDS} keys and values");
-            return Some(source.diagnostic("config/too-large", Severity::Error, range, message));
-        }
         match token {
             Token::OpenBrace | Token::OpenBracket => depth += 1,
             Token::CloseBrace | Token::CloseBracket => depth = depth.saturating_sub(1),
             _ => {}
         }
-        if depth > MAX_DEPTH {
-            let range = scanner.token_start()..scanner.token_end();
-            let message = format!("nested deeper than {MAX_DEPTH} levels");
-            return Some(source.diagnostic("config/too-deep", Severity::Error, range, message));
-        }
+        let (rule, message) = if words > MAX_WORDS {
+            ("config/too-large", format!("more than {MAX_WORDS} keys and values"))
+        } else if depth > MAX_DEPTH {
+            ("config/too-deep", format!("nested deeper than {MAX_DEPTH} levels"))
+        } else {
+            continue;
+        };
+        let range = scanner.token_start()..scanner.token_end();
+        return Some(source.diagnostic(rule, Severity::Error, range, message));
     }
     None
 }
@@ -266,17 +261,15 @@ fn words(kind: &ParseErrorKind) -> (&'static str, &'static str) {
         K::UnexpectedColon => ("a colon is not expected here", "keys are strings, in objects only"),
         K::UnexpectedWord => ("this word is not JSON", "put text in double quotes"),
         K::UnexpectedTokenInObject => ("a key is expected here", "write `\"key\": value`"),
-        K::HexadecimalNumbersNotAllowed => {
-            ("hexadecimal numbers are not JSON", "write it in decimal")
-        }
-        K::UnaryPlusNumbersNotAllowed => ("a number has no plus sign", "remove the `+`"),
-        K::BareDecimalPointNumbersNotAllowed => {
-            ("a number needs digits on both sides of its point", "write `0.5`, `1.0`")
-        }
-        K::NonFiniteNumbersNotAllowed => ("`Infinity` and `NaN` are not JSON", ""),
-        K::ExpectedDigit
+        K::HexadecimalNumbersNotAllowed
+        | K::UnaryPlusNumbersNotAllowed
+        | K::BareDecimalPointNumbersNotAllowed
+        | K::NonFiniteNumbersNotAllowed
+        | K::ExpectedDigit
         | K::ExpectedDigitFollowingNegativeSign
-        | K::ExpectedPlusMinusOrDigitInNumberLiteral => ("this number is not complete", ""),
+        | K::ExpectedPlusMinusOrDigitInNumberLiteral => {
+            ("this is not a number of JSON", "write it in plain decimal digits")
+        }
         K::NestingDepthExceeded => ("nested too deep", ""),
         K::String(S::UnterminatedStringLiteral) => {
             ("this string is never closed", "add the missing `\"`")
