@@ -21,10 +21,11 @@ pub(crate) use transport::{ENTRY_LABEL, HOST_LABEL, ID_FILE};
 const APART: [&str; 5] = ["type", "transport", "id", "env", "headers"];
 
 /// Reads one entry. `None` when it cannot be used; why has been reported, or an input is missing.
-pub(crate) fn read(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<ServerConfig> {
+pub(crate) fn read(reader: &mut Reader<'_, '_>) -> Option<ServerConfig> {
+    let entry = reader.entry;
     let before = reader.problems.list.len();
     let unanswered = reader.unanswered.len();
-    let kind = transport::kind(entry, reader);
+    let kind = transport::kind(reader);
     let is_used = |key: &&Key| match kind {
         Some(TransportKind::Stdio) => !ADDRESS.contains(&key.name),
         Some(_) => !PROCESS.contains(&key.name),
@@ -32,10 +33,10 @@ pub(crate) fn read(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<Ser
         None => !ADDRESS.contains(&key.name) && !PROCESS.contains(&key.name),
     };
     let keys = SERVER.keys.iter().filter(|key| !APART.contains(&key.name)).filter(is_used);
-    let set = reader.settled_keys(keys, entry.node, &entry.place());
-    let transport = kind.and_then(|kind| transport::read(entry, reader, kind, &set));
+    reader.set = reader.settled_keys(keys, entry.node, &entry.place());
+    let transport = kind.and_then(|kind| transport::read(reader, kind));
     let is_reachable = transport.is_some();
-    let mut server = settings::read(entry, reader, set);
+    let mut server = settings::read(reader);
     server.transport = transport.unwrap_or(server.transport);
     server.hidden = std::mem::take(&mut reader.secrets);
     server.hidden.extend(hidden_parts(&server.transport));

@@ -22,15 +22,11 @@ use crate::config::{
 };
 
 /// Files of other programs, by a key of theirs.
-const OTHERS: [(&str, &str); 8] = [
+const OTHERS: [(&str, &str); 4] = [
     ("context_servers", "a settings file of Zed"),
     ("mcp", "a configuration of opencode or VS Code"),
     ("projects", "a settings file of Claude Code"),
-    ("customizations", "a devcontainer.json"),
-    ("devcontainer", "a devcontainer.json"),
-    ("dockerFile", "a devcontainer.json"),
-    ("features", "a devcontainer.json"),
-    ("image", "a devcontainer.json"),
+    ("customizations devcontainer dockerFile features image", "a devcontainer.json"),
 ];
 
 /// Stand-ins for answers, the first that makes an entry readable is used. The first shows where the
@@ -169,10 +165,10 @@ fn no_servers(root: &Node, problems: &mut Problems<'_>) {
         .find(|m| closest(&m.key, ["servers", "mcpServers", "mcp_servers"]).is_some());
     let brace = root.range.start..root.range.start + 1;
     let problem = problems.error("config/missing-key", &brace, "", "`servers` is missing");
-    let foreign = |key: &str| root.get(key).is_some();
+    let foreign = |keys: &str| keys.split(' ').any(|key| root.get(key).is_some());
     if let Some(near) = near {
         problem.help(format!("`{}` may be meant to be it", near.key));
-    } else if let Some((_, whose)) = OTHERS.iter().find(|(key, _)| foreign(key)) {
+    } else if let Some((_, whose)) = OTHERS.iter().find(|(keys, _)| foreign(keys)) {
         problem.help(format!("this is {whose}: `mcpdeck import` reads what it has of servers"));
     } else {
         problem.help("write { \"servers\": { \"NAME\": { \"command\": \"...\" } } }");
@@ -280,10 +276,10 @@ fn server(
     check_entries(std::slice::from_ref(found), problems);
     problems.server = Some(found.name.clone());
     let sound = !problems.list.iter().skip(before).any(Diagnostic::is_error);
-    let mut reader = Reader::new(problems, scope, &mut out.origins, folder);
+    let mut reader = Reader::new(found, problems, scope, &mut out.origins, folder);
     // What is no object at all has been reported; to miss its keys would say it twice.
     let is_object = matches!(found.node.kind, NodeKind::Object(_));
-    let config = if is_object { entry::read(found, &mut reader) } else { None };
+    let config = if is_object { entry::read(&mut reader) } else { None };
     let mut unanswered = reader.unanswered;
     out.reads.extend(reader.reads);
     let first = scope.inputs.iter().find(|id| unanswered.iter().any(|(open, _)| open == *id));
@@ -291,8 +287,8 @@ fn server(
         let reported = problems.list.len();
         let mut waiting = STAND_INS.iter().find_map(|stand_in| {
             let scope = Scope { stand_in: Some(*stand_in), ..scope.clone() };
-            let mut reader = Reader::new(problems, &scope, &mut out.origins, folder);
-            let config = entry::read(found, &mut reader);
+            let mut reader = Reader::new(found, problems, &scope, &mut out.origins, folder);
+            let config = entry::read(&mut reader);
             // What there is to say has been said.
             reader.problems.list.truncate(reported);
             config

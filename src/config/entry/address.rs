@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use indexmap::IndexMap;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use url::Url;
 
-use super::reader::{Entry, Reader};
+use super::reader::Reader;
 use crate::base::Secret;
 use crate::config::hazards::is_clear_text;
 use crate::config::keys::URLS;
@@ -14,52 +14,46 @@ use crate::config::syntax::Node;
 use crate::config::{HttpConfig, OAuthConfig, Severity, TlsConfig, TransportKind};
 
 /// Reads the address, its headers, and how to sign in there. `None` without an address.
-pub(crate) fn read(
-    entry: &Entry<'_>,
-    reader: &mut Reader<'_, '_>,
-    kind: TransportKind,
-    set: &Map<String, Value>,
-) -> Option<HttpConfig> {
-    let (headers, oauth, tls) =
-        (headers(entry, reader), oauth(entry, reader, set), tls(entry, reader, set));
-    let key = URLS.iter().find(|key| entry.node.get(key).is_some())?;
-    let url = address(set.get("url")?.as_str()?, kind);
+pub(crate) fn read(reader: &mut Reader<'_, '_>, kind: TransportKind) -> Option<HttpConfig> {
+    let (headers, oauth, tls) = (headers(reader), oauth(reader), tls(reader));
+    let key = URLS.iter().find(|key| reader.entry.node.get(key).is_some())?;
+    let url = address(reader.set.get("url")?.as_str()?, kind);
     let url = url.map_err(|(refused, help)| {
-        reader.report(("config/url", Severity::Error), entry, key, refused).help(help);
+        reader.report(("config/url", Severity::Error), key, refused).help(help);
     });
     let url = url.ok()?;
     if is_clear_text(&url) && (!headers.is_empty() || url.password().is_some()) {
         let message = "secrets would be sent without encryption";
         let rule = ("config/clear-text", Severity::Warning);
-        reader.report(rule, entry, key, message).help("use https");
+        reader.report(rule, key, message).help("use https");
     }
     Some(HttpConfig { url, headers, oauth, tls })
 }
 
-fn oauth(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, set: &Map<String, Value>) -> OAuthConfig {
-    let value = match set.get("oauth") {
+fn oauth(reader: &mut Reader<'_, '_>) -> OAuthConfig {
+    let value = match reader.set.get("oauth").cloned() {
         None | Some(Value::Bool(true)) => return OAuthConfig::default(),
         Some(Value::Bool(false)) => return OAuthConfig { off: true, ..OAuthConfig::default() },
         Some(value) => value,
     };
-    let mut out: OAuthConfig = reader.part(entry, value);
+    let mut out: OAuthConfig = reader.part(&value);
     out.machine = value["grant"] == "client_credentials" || out.private_key.is_some();
     if out.client_id.is_none() && (out.machine || out.client_secret.is_some()) {
         let message = "`clientId` is missing: a secret or key is that of a client";
-        reader.report(("config/missing-key", Severity::Error), entry, "oauth", message);
+        reader.report(("config/missing-key", Severity::Error), "oauth", message);
     }
     out
 }
 
-fn tls(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, set: &Map<String, Value>) -> TlsConfig {
-    let Some(value) = set.get("tls") else { return TlsConfig::default() };
-    let mut tls: TlsConfig = reader.part(entry, value);
+fn tls(reader: &mut Reader<'_, '_>) -> TlsConfig {
+    let Some(value) = reader.set.get("tls").cloned() else { return TlsConfig::default() };
+    let mut tls: TlsConfig = reader.part(&value);
     for path in [&mut tls.ca, &mut tls.cert, &mut tls.key].into_iter().flatten() {
         *path = reader.folder.join(&*path);
     }
     if tls.cert.is_some() != tls.key.is_some() {
         let message = "`cert` and `key` belong together";
-        reader.report(("config/missing-key", Severity::Error), entry, "tls", message);
+        reader.report(("config/missing-key", Severity::Error), "tls", message);
     }
     tls
 }
@@ -81,11 +75,11 @@ fn address(text: &str, kind: TransportKind) -> Result<Url, (String, String)> {
     Err((refused, format!("it starts with {}://", schemes.join("://, "))))
 }
 
-fn headers(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> IndexMap<String, Secret> {
+fn headers(reader: &mut Reader<'_, '_>) -> IndexMap<String, Secret> {
     let mut headers: IndexMap<String, Secret> = IndexMap::new();
     let mut known = HashSet::new();
-    let place = entry.place().child("headers");
-    for m in entry.node.get("headers").map(Node::members).unwrap_or_default() {
+    let place = reader.entry.place().child("headers");
+    for m in reader.entry.node.get("headers").map(Node::members).unwrap_or_default() {
         let place = place.child(&m.key);
         let wrong = match http::HeaderName::from_bytes(m.key.as_bytes()) {
             Err(_) => format!("`{}` is not the name of a header", m.key.escape_debug()),

@@ -17,6 +17,9 @@ use crate::config::{Diagnostic, Severity};
 
 /// What reading an entry needs, and what it leaves behind.
 pub(crate) struct Reader<'a, 'p> {
+    pub(crate) entry: &'p Entry<'p>,
+    /// Its settings, as the table of keys has them.
+    pub(crate) set: Map<String, Value>,
     pub(crate) problems: &'p mut Problems<'a>,
     pub(crate) scope: &'p Scope<'p>,
     pub(crate) origins: &'p mut Origins,
@@ -68,24 +71,25 @@ impl Entry<'_> {
 
 impl<'a, 'p> Reader<'a, 'p> {
     pub(crate) fn new(
+        entry: &'p Entry<'p>,
         problems: &'p mut Problems<'a>,
         scope: &'p Scope<'p>,
         origins: &'p mut Origins,
         folder: &Path,
     ) -> Self {
-        let (unanswered, secrets, reads) = (Vec::new(), Vec::new(), Vec::new());
+        let (set, unanswered, secrets, reads) = (Map::new(), Vec::new(), Vec::new(), Vec::new());
         let folder = folder.to_path_buf();
-        Self { problems, scope, origins, unanswered, secrets, reads, folder }
+        Self { entry, set, problems, scope, origins, unanswered, secrets, reads, folder }
     }
 
     /// Reports a problem with the value of a key of the entry, or with the entry where it has none.
     pub(crate) fn report(
         &mut self,
         rule: (&str, Severity),
-        entry: &Entry<'_>,
         key: &str,
         message: impl Into<String>,
     ) -> &mut Diagnostic {
+        let entry = self.entry;
         match entry.node.get(key) {
             Some(node) => {
                 self.problems.report(rule, &node.range, &child(&entry.pointer, key), message)
@@ -240,12 +244,9 @@ impl<'a, 'p> Reader<'a, 'p> {
 
     /// A part of the settings as its type. What the table of keys lets through fits nearly always;
     /// where not, and nothing else was said of the entry, that is a problem of its own.
-    pub(crate) fn part<T: DeserializeOwned + Default>(
-        &mut self,
-        entry: &Entry<'_>,
-        value: &Value,
-    ) -> T {
+    pub(crate) fn part<T: DeserializeOwned + Default>(&mut self, value: &Value) -> T {
         T::deserialize(value).unwrap_or_else(|error| {
+            let entry = self.entry;
             let here =
                 |found: &Diagnostic| found.is_error() && found.pointer.starts_with(&entry.pointer);
             if !self.problems.list.iter().any(here) {

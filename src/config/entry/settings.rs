@@ -4,7 +4,7 @@
 use indexmap::IndexSet;
 use serde_json::{Map, Value, json};
 
-use super::reader::{Entry, Reader};
+use super::reader::Reader;
 use crate::base::ServerName;
 use crate::config::schema::VERSIONS;
 use crate::config::{ProtocolChoice, ServerConfig, Severity};
@@ -15,11 +15,8 @@ const SHORT: [(&str, &str); 4] =
 
 /// The server with all these settings, but for its transport: that stands for a process that is
 /// never run.
-pub(crate) fn read(
-    entry: &Entry<'_>,
-    reader: &mut Reader<'_, '_>,
-    mut set: Map<String, Value>,
-) -> ServerConfig {
+pub(crate) fn read(reader: &mut Reader<'_, '_>) -> ServerConfig {
+    let mut set = std::mem::take(&mut reader.set);
     if set.get("tools").is_some_and(|tools| *tools == json!([])) {
         set.insert("tools".to_owned(), json!({ "deny": ["*"] }));
     }
@@ -35,39 +32,40 @@ pub(crate) fn read(
     }
     let on_demand = set.get("start").is_some_and(|start| start == "onDemand");
     set.insert("start".to_owned(), json!(on_demand));
-    dev(entry, reader, &mut set);
+    dev(reader, &mut set);
     let limits = set.get("limits").cloned().unwrap_or_else(|| json!({}));
     let retry = set.contains_key("retry");
-    let mut server: ServerConfig = reader.part(entry, &Value::Object(set));
-    server.name = entry.name.clone();
+    let mut server: ServerConfig = reader.part(&Value::Object(set));
+    server.name = reader.entry.name.clone();
     server.retry.is_given = retry;
-    server.content = reader.part(entry, &limits);
+    server.content = reader.part(&limits);
     let names = server.dependencies.iter().map(|name| ServerName::new(name.as_str()));
     server.dependencies = names.collect::<IndexSet<_>>().into_iter().collect();
-    let idle = ["idleStop", "idleStopMs"].into_iter().find(|key| entry.node.get(key).is_some());
+    let idle =
+        ["idleStop", "idleStopMs"].into_iter().find(|key| reader.entry.node.get(key).is_some());
     if let (Some(key), false) = (idle, on_demand) {
         let message = format!("`{key}` means nothing without `\"start\": \"onDemand\"`");
-        reader.report(("config/unused-key", Severity::Warning), entry, key, message);
+        reader.report(("config/unused-key", Severity::Warning), key, message);
     }
     if let ProtocolChoice::Version(version) = &server.protocol
         && !VERSIONS.contains(&version.as_str())
     {
         let message = format!("no version `{version}` of the specification is known");
         reader
-            .report(("config/protocol", Severity::Warning), entry, "protocol", message)
+            .report(("config/protocol", Severity::Warning), "protocol", message)
             .help(format!("known are {}", VERSIONS.join(", ")));
     }
     server
 }
 
 /// What may be written as one text is a list from here on: a glob, the words of a command.
-fn dev(entry: &Entry<'_>, reader: &mut Reader<'_, '_>, set: &mut Map<String, Value>) {
+fn dev(reader: &mut Reader<'_, '_>, set: &mut Map<String, Value>) {
     let Some(dev) = set.get_mut("dev").filter(|dev| dev.is_object()) else { return };
     if dev["watch"].is_string() {
         dev["watch"] = json!([dev["watch"].take()]);
     }
-    let Some(node) = entry.node.get("dev").and_then(|dev| dev.get("build")) else { return };
-    let pointer = entry.place().child("dev").child("build").pointer;
+    let Some(node) = reader.entry.node.get("dev").and_then(|dev| dev.get("build")) else { return };
+    let pointer = reader.entry.place().child("dev").child("build").pointer;
     if let Some(line) = dev["build"].as_str().map(str::to_owned) {
         if line.contains(['"', '\'', '\\', '|', '&', ';', '<', '>', '$', '`', '*']) {
             let message = "`build` is run without a shell, and this text needs one";

@@ -1,10 +1,10 @@
 //! How an entry's server is reached: its process, or its address.
 
 use indexmap::IndexMap;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::address;
-use super::reader::{Entry, Reader};
+use super::reader::Reader;
 use crate::base::Secret;
 use crate::base::file::file_key;
 use crate::config::diagnostics::child;
@@ -26,26 +26,21 @@ pub(crate) const HOST_LABEL: &str = "mcpdeck.host=";
 pub(crate) const ENTRY_LABEL: &str = "mcpdeck.entry=";
 
 /// Reads the transport from the settings. `None` when it cannot be used.
-pub(crate) fn read(
-    entry: &Entry<'_>,
-    reader: &mut Reader<'_, '_>,
-    kind: TransportKind,
-    set: &Map<String, Value>,
-) -> Option<TransportConfig> {
+pub(crate) fn read(reader: &mut Reader<'_, '_>, kind: TransportKind) -> Option<TransportConfig> {
     let unused = if kind == TransportKind::Stdio { ADDRESS.as_slice() } else { &PROCESS };
     // Keys of the other kind of transport: probably a mistake.
-    for m in entry.node.members().iter().filter(|m| unused.contains(&m.key.as_str())) {
+    for m in reader.entry.node.members().iter().filter(|m| unused.contains(&m.key.as_str())) {
         let message = format!("`{}` means nothing to a server of type `{}`", m.key, kind.as_str());
-        let pointer = child(&entry.pointer, &m.key);
+        let pointer = child(&reader.entry.pointer, &m.key);
         reader.problems.warn("config/unused-key", &m.key_range, &pointer, message);
     }
     let of = match kind {
-        TransportKind::Stdio => return stdio(entry, reader, set).map(TransportConfig::Stdio),
+        TransportKind::Stdio => return stdio(reader).map(TransportConfig::Stdio),
         TransportKind::Http => TransportConfig::Http,
         TransportKind::Sse => TransportConfig::Sse,
         TransportKind::WebSocket => TransportConfig::WebSocket,
     };
-    address::read(entry, reader, kind, set).map(of)
+    address::read(reader, kind).map(of)
 }
 
 fn transport_word(word: &str) -> Option<TransportKind> {
@@ -59,13 +54,13 @@ fn transport_word(word: &str) -> Option<TransportKind> {
 }
 
 /// How the server is reached. `None` when it cannot be told, which is reported.
-pub(crate) fn kind(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<TransportKind> {
-    let node = entry.node;
+pub(crate) fn kind(reader: &mut Reader<'_, '_>) -> Option<TransportKind> {
+    let node = reader.entry.node;
     let url = URLS.iter().find(|key| node.get(key).is_some());
     let command = node.get("command").or_else(|| node.get("launch"));
     let mut word = |key: &str| {
         let node = node.get(key)?;
-        reader.trace(&entry.place().child(key).effective, node, Vec::new());
+        reader.trace(&reader.entry.place().child(key).effective, node, Vec::new());
         node.text()
     };
     let (word, key) = match (word("type"), word("transport"), command, url) {
@@ -76,7 +71,7 @@ pub(crate) fn kind(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<Tra
         (None, None, None, Some(_)) => return Some(TransportKind::Http),
         (None, None, Some(_), Some(url)) => {
             let message = format!("both `command` and `{url}` are given");
-            let problem = reader.report(("config/transport", Severity::Error), entry, "", message);
+            let problem = reader.report(("config/transport", Severity::Error), "", message);
             problem.help("keep one, or say which with `type`");
             return None;
         }
@@ -89,7 +84,7 @@ pub(crate) fn kind(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<Tra
                 Some((key, meant)) => format!("`{key}` may be meant to be `{meant}`"),
                 None => "`command` starts a process, `url` connects to a server".to_owned(),
             };
-            reader.report(("config/missing-key", Severity::Error), entry, "", message).help(help);
+            reader.report(("config/missing-key", Severity::Error), "", message).help(help);
             return None;
         }
     };
@@ -103,7 +98,7 @@ pub(crate) fn kind(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<Tra
         return Some(kind);
     }
     let message = format!("`{key}` is `{word}`, but `{needed}` is missing");
-    let problem = reader.report(("config/missing-key", Severity::Error), entry, "", message);
+    let problem = reader.report(("config/missing-key", Severity::Error), "", message);
     if command.is_some() {
         problem.help("`command` goes with `\"type\": \"stdio\"`, or without `type`");
     } else if url.is_some() {
@@ -112,32 +107,32 @@ pub(crate) fn kind(entry: &Entry<'_>, reader: &mut Reader<'_, '_>) -> Option<Tra
     None
 }
 
-fn stdio(
-    entry: &Entry<'_>,
-    reader: &mut Reader<'_, '_>,
-    set: &Map<String, Value>,
-) -> Option<StdioConfig> {
-    let mut stdio: StdioConfig = reader.part(entry, &Value::Object(set.clone()));
-    if set.contains_key("command") {
-        check_command(&stdio.command, entry, reader);
+fn stdio(reader: &mut Reader<'_, '_>) -> Option<StdioConfig> {
+    let mut stdio: StdioConfig = reader.part(&Value::Object(reader.set.clone()));
+    if reader.set.contains_key("command") {
+        check_command(&stdio.command, reader);
     }
     stdio.cwd = Some(clean(&reader.folder.join(stdio.cwd.unwrap_or_default())));
-    if set.contains_key("cwd") && stdio.cwd.as_deref().is_some_and(|cwd| !cwd.is_dir()) {
+    if reader.set.contains_key("cwd") && stdio.cwd.as_deref().is_some_and(|cwd| !cwd.is_dir()) {
         // It may be made later, by a build for example; the start would say so again.
         let message = "the working directory does not exist";
-        reader.report(("config/cwd", Severity::Warning), entry, "cwd", message);
+        reader.report(("config/cwd", Severity::Warning), "cwd", message);
     }
-    stdio.env = environment(entry, reader, set);
-    if let Some(launch) = set.get("launch") {
-        let command = set.contains_key("command").then_some(stdio.command);
-        let (program, mut line) = match (launch.get("docker"), launch.get("uv")) {
-            (Some(docker), None) => {
-                let mut line = docker_run(docker, entry, reader, stdio.env.keys())?;
+    stdio.env = environment(reader);
+    if let Some(launch) = reader.set.get("launch").cloned() {
+        let command = reader.set.contains_key("command").then_some(stdio.command);
+        let names = |key| {
+            let node = reader.entry.node.get("launch");
+            node.is_some_and(|launch| launch.get(key).is_some())
+        };
+        let (program, mut line) = match (names("docker"), names("uv")) {
+            (true, false) => {
+                let mut line = docker_run(&launch["docker"], reader, stdio.env.keys())?;
                 line.extend(command);
                 ("docker", line)
             }
-            (None, Some(uv)) => {
-                let package = uv.as_str()?.to_owned();
+            (false, true) => {
+                let package = launch["uv"].as_str()?.to_owned();
                 let name = package.split(['=', '<', '>', '!', '~', '@', '[', ';', ' ']).next();
                 let program = command.or_else(|| name.map(str::to_owned))?;
                 ("uvx", vec!["--from".to_owned(), package, program])
@@ -145,7 +140,7 @@ fn stdio(
             _ => {
                 let message = "`launch` needs either `uv` or `docker`";
                 let rule = ("config/missing-key", Severity::Error);
-                reader.report(rule, entry, "launch", message);
+                reader.report(rule, "launch", message);
                 return None;
             }
         };
@@ -158,11 +153,10 @@ fn stdio(
 /// The arguments of `docker` up to the image.
 fn docker_run<'v>(
     docker: &Value,
-    entry: &Entry<'_>,
     reader: &Reader<'_, '_>,
     variables: impl Iterator<Item = &'v String>,
 ) -> Option<Vec<String>> {
-    let key = file_key(format!("{}\0{}", reader.folder.display(), entry.name));
+    let key = file_key(format!("{}\0{}", reader.folder.display(), reader.entry.name));
     let label = format!("{ENTRY_LABEL}{key}");
     let fixed = ["run", "--init", "--rm", "-i", "--cidfile", ID_FILE, "--label", &label];
     let more = ["--label", HOST_LABEL, "--security-opt", "no-new-privileges"];
@@ -188,36 +182,32 @@ fn docker_run<'v>(
     Some(args)
 }
 
-fn check_command(command: &str, entry: &Entry<'_>, reader: &mut Reader<'_, '_>) {
+fn check_command(command: &str, reader: &mut Reader<'_, '_>) {
     if command.trim().is_empty() {
         let message = "`command` is empty";
-        reader.report(("config/empty", Severity::Error), entry, "command", message);
+        reader.report(("config/empty", Severity::Error), "command", message);
         return;
     }
     let mut words = command.split_whitespace();
     let (program, more) = (words.next().unwrap_or_default(), words.count());
-    let has_args = entry.node.get("args").is_some_and(|args| !args.elements().is_empty());
+    let has_args = reader.entry.node.get("args").is_some_and(|args| !args.elements().is_empty());
     if more > 0 && !has_args && !command.contains(['/', '\\']) {
         let message = "`command` looks like a whole command line";
         let program = masked_address(program);
         reader
-            .report(("config/command-line", Severity::Warning), entry, "command", message)
+            .report(("config/command-line", Severity::Warning), "command", message)
             .help(format!("write \"command\": \"{program}\" and the rest as `args`"));
     }
 }
 
 /// `envFile` and `env` together.
-fn environment(
-    entry: &Entry<'_>,
-    reader: &mut Reader<'_, '_>,
-    set: &Map<String, Value>,
-) -> IndexMap<String, Secret> {
+fn environment(reader: &mut Reader<'_, '_>) -> IndexMap<String, Secret> {
     let mut env = IndexMap::new();
-    if let Some(named) = set.get("envFile").and_then(Value::as_str) {
-        env_file(named, entry, reader, &mut env);
+    if let Some(Value::String(named)) = reader.set.get("envFile").cloned() {
+        env_file(&named, reader, &mut env);
     }
-    let place = entry.place().child("env");
-    for m in entry.node.get("env").map(Node::members).unwrap_or_default() {
+    let place = reader.entry.place().child("env");
+    for m in reader.entry.node.get("env").map(Node::members).unwrap_or_default() {
         let at = place.child(&m.key);
         if let Some(wrong) = bad_name(&m.key) {
             // What stands behind an `=` in the name may be the secret itself.
@@ -254,13 +244,8 @@ fn bad_name(name: &str) -> Option<String> {
 }
 
 /// Adds the variables of `envFile`.
-fn env_file(
-    named: &str,
-    entry: &Entry<'_>,
-    reader: &mut Reader<'_, '_>,
-    env: &mut IndexMap<String, Secret>,
-) {
-    let place = entry.place();
+fn env_file(named: &str, reader: &mut Reader<'_, '_>, env: &mut IndexMap<String, Secret>) {
+    let place = reader.entry.place();
     let path = clean(&reader.folder.join(named));
     reader.reads.push(path.clone());
     let source = match Source::read_env_file(&path) {
@@ -269,7 +254,7 @@ fn env_file(
             let message = format!("the env file cannot be used: {}", problem.message);
             let help = problem.help.unwrap_or_else(|| format!("looked for {}", path.display()));
             let rule = ("config/env-file", Severity::Error);
-            reader.report(rule, entry, "envFile", message).help(help);
+            reader.report(rule, "envFile", message).help(help);
             return;
         }
     };
@@ -280,7 +265,7 @@ fn env_file(
     });
     for mut problem in problems.into_iter().chain(hooks) {
         problem.pointer = place.child("envFile").pointer;
-        problem.server = Some(entry.name.clone());
+        problem.server = Some(reader.entry.name.clone());
         reader.problems.list.push(problem);
     }
     for line in lines {
