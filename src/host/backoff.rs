@@ -45,11 +45,6 @@ impl RestartBudget {
         Some(self.used)
     }
 
-    /// Restarts in a row.
-    pub fn used(&self) -> u32 {
-        self.used
-    }
-
     /// A restart on request forgives everything.
     pub fn reset(&mut self) {
         self.used = 0;

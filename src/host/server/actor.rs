@@ -59,6 +59,8 @@ enum Happened {
     /// It may be time for the session to end.
     IdleLook,
     Listed(ListKind, Result<FetchedList, Error>),
+    /// All lists, fetched by hand, and who waits for them.
+    Refreshed(Vec<(ListKind, Result<FetchedList, Error>)>, oneshot::Sender<Result<(), Error>>),
     Nothing,
 }
 
@@ -272,6 +274,7 @@ impl Actor {
             Happened::Timer => self.give(Input::Timer).await,
             Happened::RefreshDue(kind) => self.fetch(kind),
             Happened::Listed(kind, result) => self.listed(kind, result).await,
+            Happened::Refreshed(lists, done) => self.refreshed(lists, done).await,
             Happened::IdleLook => self.idle_look().await,
             Happened::Nothing => {}
         }
@@ -292,14 +295,8 @@ impl Actor {
                 restart: &self.config.restart,
                 reconnects: self.config.transport.is_address(),
             };
-            let before = self.machine.phase().clone();
-            let died = match &input {
-                Input::Died(lost) if before.is_in_use() => Some(lost.reason.clone()),
-                _ => None,
-            };
             let (machine, steps) = self.machine.clone().step(input, around);
             self.machine = machine;
-            self.tell_death(died, &before, &steps).await;
             for step in steps {
                 if let Some(input) = self.execute(step).await {
                     next = Some(input);
@@ -309,31 +306,6 @@ impl Actor {
             if *self.machine.phase() != Phase::Waiting && self.slot.live().settled != settled {
                 self.slot.publish(|live| live.settled = settled);
             }
-        }
-    }
-
-    /// A crash, the restart that follows and the end of restarts are facts of their own (D1).
-    async fn tell_death(&mut self, died: Option<SafeText>, before: &Phase, steps: &[Step]) {
-        let server = self.slot.name.clone();
-        let max = self.config.restart.max;
-        let changed = self.machine.phase() != before;
-        let number = self.machine.restarts().filter(|_| changed);
-        let delay = steps.iter().find_map(|step| match step {
-            Step::Arm(delay) => Some(*delay),
-            _ => None,
-        });
-        let follows = match (self.machine.phase(), number, delay) {
-            (Phase::Backoff, Some(number), Some(delay)) => {
-                Some(Fact::RestartPlanned { server: server.clone(), number, max, delay })
-            }
-            (Phase::Failed, Some(restarts), _) => {
-                Some(Fact::GivenUp { server: server.clone(), restarts })
-            }
-            _ => None,
-        };
-        let crashed = died.map(|reason| Fact::Crashed { server, reason });
-        for fact in crashed.into_iter().chain(follows) {
-            self.deck.facts.record(fact).await;
         }
     }
 
@@ -358,6 +330,15 @@ impl Actor {
             }
             Step::Arm(delay) => self.arm(delay),
             Step::Disarm => self.epoch += 1,
+            // A crash, the restart that follows and the end of restarts are facts of their own (D1).
+            Step::Crashed(reason) => self.record(|server| Fact::Crashed { server, reason }).await,
+            Step::RestartPlanned { number, delay } => {
+                let max = self.config.restart.max;
+                self.record(|server| Fact::RestartPlanned { server, number, max, delay }).await;
+            }
+            Step::GivenUp(restarts) => {
+                self.record(|server| Fact::GivenUp { server, restarts }).await;
+            }
             Step::Announce { state, reason, retry_at } => {
                 self.announce(state, reason, retry_at).await;
             }
@@ -472,20 +453,19 @@ impl Actor {
         for (other, slot) in self.deck.slots().iter().filter(|(name, _)| **name != self.slot.name) {
             let theirs = slot.live();
             let names = theirs.capabilities.tools.iter().map(|tool| &*tool.name);
-            let shared: Vec<&str> = names.filter(|name| own.contains(name)).collect();
+            let shared = names.filter(|name| own.contains(name)).map(|name| format!("`{name}`"));
+            let mut shared: Vec<String> = shared.collect();
             if shared.is_empty() {
                 continue;
             }
-            let more = match shared.len() {
-                0..=MOST => String::new(),
-                many => format!(" and {} more", many - MOST),
-            };
-            let first: Vec<String> =
-                shared.iter().take(MOST).map(|name| format!("`{name}`")).collect();
-            let (names, own) = (first.join(", "), &self.slot.name);
-            let text = format!(
-                "{names}{more} is a tool of `{other}` too: say `{own}.NAME` or `{other}.NAME`"
-            );
+            let more = shared.len().saturating_sub(MOST);
+            shared.truncate(MOST);
+            if more > 0 {
+                shared.push(format!("{more} more"));
+            }
+            let (names, own) = (shared.join(", "), &self.slot.name);
+            let text =
+                format!("{names} is a tool of `{other}` too: say `{own}.NAME` or `{other}.NAME`");
             tracing::warn!(target: "mcpdeck::fact", server = %own, action = "sharedNames", "{text}");
             self.log(LogLevel::Warning, &text);
         }

@@ -46,12 +46,6 @@ impl Lifecycle {
         self.attempt
     }
 
-    /// The number of the restart that is planned or was given up last, while a start lives off the
-    /// restart budget.
-    pub fn restarts(&self) -> Option<u32> {
-        self.reviving.then(|| self.budget.used())
-    }
-
     /// Whether nothing more happens by itself, waiting for a dependency aside.
     pub const fn is_settled(&self) -> bool {
         matches!(
@@ -301,14 +295,16 @@ impl Lifecycle {
             Phase::Stopping { .. } => return self.ended(around),
             _ => return Vec::new(),
         }
-        if around.reconnects {
-            return self.reconnect(lost.reason, around);
-        }
-        if around.restart.policy == RestartPolicy::Never {
-            return self.fail(lost.reason);
-        }
-        self.reviving = true;
-        self.revive(lost.reason, lost.lived, around)
+        let mut steps = vec![Step::Crashed(lost.reason.clone())];
+        steps.extend(if around.reconnects {
+            self.reconnect(lost.reason, around)
+        } else if around.restart.policy == RestartPolicy::Never {
+            self.fail(lost.reason)
+        } else {
+            self.reviving = true;
+            self.revive(lost.reason, lost.lived, around)
+        });
+        steps
     }
 
     fn ended(&mut self, around: Surroundings<'_>) -> Vec<Step> {
@@ -351,17 +347,18 @@ impl Lifecycle {
     }
 
     fn revive(&mut self, reason: SafeText, lived: Duration, around: Surroundings<'_>) -> Vec<Step> {
-        match self.budget.next(around.restart, lived) {
-            Some(number) => {
-                self.attempt = 0;
-                let delay = restart_delay(around.restart, number, around.random);
-                self.back_off(reason, delay, around)
-            }
-            None => self.fail(SafeText::line(&format!(
-                "{reason}; given up after {} restarts",
-                around.restart.max
-            ))),
-        }
+        let Some(number) = self.budget.next(around.restart, lived) else {
+            let most = around.restart.max;
+            let reason = format!("{reason}; given up after {most} restarts");
+            let mut steps = vec![Step::GivenUp(most)];
+            steps.extend(self.fail(SafeText::line(&reason)));
+            return steps;
+        };
+        self.attempt = 0;
+        let delay = restart_delay(around.restart, number, around.random);
+        let mut steps = vec![Step::RestartPlanned { number, delay }];
+        steps.extend(self.back_off(reason, delay, around));
+        steps
     }
 
     /// Looks for a server behind an address again: that costs one connection and starts nothing, so
@@ -445,13 +442,6 @@ pub enum Phase {
     Sleeping,
     /// Its actor is done.
     Gone,
-}
-
-impl Phase {
-    /// Whether its session was in use, or its end is being seen to.
-    pub const fn is_in_use(&self) -> bool {
-        matches!(self, Self::Ready | Self::Wedged | Self::Dying { .. })
-    }
 }
 
 /// The end of a session that nobody asked for.
@@ -543,6 +533,17 @@ pub enum Step {
     Arm(Duration),
     /// Forget the timer.
     Disarm,
+    /// Say that it ended unasked, and why.
+    Crashed(SafeText),
+    /// Say that it will be restarted.
+    RestartPlanned {
+        /// The number of this restart, from 1.
+        number: u32,
+        /// After how long.
+        delay: Duration,
+    },
+    /// Say that it was restarted so often in a row and stays down.
+    GivenUp(u32),
     /// Say what it is now.
     Announce {
         /// State to show.

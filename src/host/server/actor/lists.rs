@@ -2,6 +2,7 @@
 //! once per `limits.refetch` and list, however often the server says that they did.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::sync::oneshot;
@@ -13,16 +14,12 @@ use crate::config::ToolFilter;
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
 use crate::host::server::actor::{About, Actor, Happened};
-use crate::mcp::session::FetchedList;
+use crate::mcp::session::{FetchedList, SessionHandle};
 use crate::mcp::{Capabilities, Finding, FindingKind, ListChanges, ListKind, Notice, NoticeKind};
 
 /// Which fetches run, are planned, or are due again.
 #[derive(Default)]
-pub(super) struct Refreshes {
-    lists: [Refresh; 4],
-    /// Those who asked by hand, and how many lists each still waits for.
-    asked: Vec<Asked>,
-}
+pub(super) struct Refreshes([Refresh; 4]);
 
 #[derive(Default)]
 struct Refresh {
@@ -31,12 +28,6 @@ struct Refresh {
     planned: bool,
     /// It changed again while it was being fetched.
     again: bool,
-}
-
-struct Asked {
-    waits_for: Vec<ListKind>,
-    outcome: Result<(), Error>,
-    done: oneshot::Sender<Result<(), Error>>,
 }
 
 impl Actor {
@@ -51,7 +42,7 @@ impl Actor {
 
     fn plan_fetch(&mut self, kind: ListKind) {
         let least = self.config.wire.refetch;
-        let refresh = &mut self.refreshes.lists[kind as usize];
+        let refresh = &mut self.refreshes.0[kind as usize];
         if refresh.running {
             refresh.again = true;
         } else if !refresh.planned {
@@ -63,7 +54,7 @@ impl Actor {
     }
 
     pub(super) fn fetch(&mut self, kind: ListKind) {
-        let refresh = &mut self.refreshes.lists[kind as usize];
+        let refresh = &mut self.refreshes.0[kind as usize];
         refresh.planned = false;
         let Some(opened) = &self.current else { return };
         if refresh.running {
@@ -72,14 +63,8 @@ impl Actor {
         refresh.running = true;
         refresh.last = Some(Instant::now());
         let limit = self.config.request_timeout;
-        let fetch = opened.session.list(kind);
-        self.wait_for(About::Session, async move {
-            let list = tokio::time::timeout(limit, fetch).await.unwrap_or_else(|_| {
-                let message = format!("no answer within {limit:?}");
-                Err(Error::new(ErrorCode::Timeout, message).request(kind.method()))
-            });
-            Happened::Listed(kind, list)
-        });
+        let list = fetch(opened.session.as_ref(), kind, limit);
+        self.wait_for(About::Session, list.map(move |list| Happened::Listed(kind, list)));
     }
 
     pub(super) fn refresh_all(&mut self, done: oneshot::Sender<Result<(), Error>>) {
@@ -88,26 +73,32 @@ impl Actor {
             let _ = done.send(Err(live.unavailable()));
             return;
         };
-        let view = session.view();
+        let (view, limit) = (session.view(), self.config.request_timeout);
         let offered = ListKind::ALL.into_iter().filter(|kind| view.offers(*kind));
-        let waits_for: Vec<ListKind> = offered.collect();
-        if waits_for.is_empty() {
-            let _ = done.send(Ok(()));
-            return;
+        let lists = offered
+            .map(|kind| fetch(session.as_ref(), kind, limit).map(move |list| (kind, list)).boxed());
+        let lists = futures::future::join_all(lists);
+        self.wait_for(About::Session, lists.map(|lists| Happened::Refreshed(lists, done)));
+    }
+
+    pub(super) async fn refreshed(
+        &mut self,
+        lists: Vec<(ListKind, Result<FetchedList, Error>)>,
+        done: oneshot::Sender<Result<(), Error>>,
+    ) {
+        let failed = lists.iter().find_map(|(_, list)| list.as_ref().err().cloned());
+        for (kind, list) in lists {
+            self.listed(kind, list).await;
         }
-        for kind in &waits_for {
-            self.fetch(*kind);
-        }
-        self.refreshes.asked.push(Asked { waits_for, outcome: Ok(()), done });
+        let _ = done.send(failed.map_or(Ok(()), Err));
     }
 
     pub(super) async fn listed(&mut self, kind: ListKind, result: Result<FetchedList, Error>) {
-        let refresh = &mut self.refreshes.lists[kind as usize];
+        let refresh = &mut self.refreshes.0[kind as usize];
         refresh.running = false;
         if std::mem::take(&mut refresh.again) {
             self.plan_fetch(kind);
         }
-        let outcome = result.as_ref().map(|_| ()).map_err(Clone::clone);
         match result {
             Ok(list) => {
                 let mut capabilities = Capabilities::clone(&self.capabilities);
@@ -118,7 +109,6 @@ impl Actor {
             }
             Err(error) => self.list_failed(kind, &error).await,
         }
-        self.refreshes.answer(kind, &outcome);
     }
 
     /// Puts lists in place, tells how they differ from before, and hides what the entry hides.
@@ -193,22 +183,17 @@ impl Actor {
     }
 }
 
-impl Refreshes {
-    fn answer(&mut self, kind: ListKind, outcome: &Result<(), Error>) {
-        for asked in std::mem::take(&mut self.asked) {
-            let mut asked = asked;
-            if let Some(at) = asked.waits_for.iter().position(|waiting| *waiting == kind) {
-                asked.waits_for.swap_remove(at);
-                if asked.outcome.is_ok() {
-                    asked.outcome.clone_from(outcome);
-                }
-            }
-            if asked.waits_for.is_empty() {
-                let _ = asked.done.send(asked.outcome);
-            } else {
-                self.asked.push(asked);
-            }
-        }
+fn fetch(
+    session: &dyn SessionHandle,
+    kind: ListKind,
+    limit: Duration,
+) -> impl Future<Output = Result<FetchedList, Error>> + Send + use<> {
+    let fetch = session.list(kind);
+    async move {
+        tokio::time::timeout(limit, fetch).await.unwrap_or_else(|_| {
+            let message = format!("no answer within {limit:?}");
+            Err(Error::new(ErrorCode::Timeout, message).request(kind.method()))
+        })
     }
 }
 
