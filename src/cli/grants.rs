@@ -80,7 +80,7 @@ fn parse_origin(text: &str) -> Result<String, String> {
 
 pub(super) fn parse_scope(text: &str) -> Result<Scope, String> {
     Scope::parse(text).ok_or_else(|| {
-        let all = Scope::ALL.map(Scope::as_str).join(", ");
+        let all = Scope::ALL.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ");
         format!("there are {all}")
     })
 }

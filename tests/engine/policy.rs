@@ -515,7 +515,7 @@ proptest! {
 fn scopes_and_origins_are_spelled_one_way() {
     let all: BTreeSet<_> = Scope::ALL.iter().map(|scope| scope.as_str()).collect();
     assert_eq!(all.len(), 6);
-    for scope in Scope::ALL {
+    for scope in Scope::ALL.iter().copied() {
         assert_eq!(Scope::parse(scope.as_str()), Some(scope));
         assert_eq!(serde_json::to_value(scope).expect("JSON"), scope.as_str());
     }

@@ -13,10 +13,9 @@ use crate::error::{Error, ErrorCode};
 use crate::host::call::CallOptions;
 use crate::host::handle::Host;
 use crate::host::policy::{
-    Action, Blocked, Budget, Decision, Definition, InForce, LimitRefusal, Policy, PolicyConfig,
-    Principal, Reason, ServerDigests, SharedLimits, TargetKind, absent,
+    Action, Blocked, Budget, Decision, Definition, Effect, InForce, LimitRefusal, Policy,
+    PolicyConfig, Principal, Reason, ServerDigests, SharedLimits, TargetKind,
 };
-use crate::host::server::slot::Slot;
 use crate::host::validate::{Limits, Verdict};
 use crate::mcp::{CallId, Capabilities, ListKind};
 
@@ -86,30 +85,12 @@ impl Host {
         server: &ServerName,
         (kind, name): (TargetKind, &str),
     ) -> Result<Decision, Error> {
-        let point = &self.inner.deck.policy;
         let slot = self.inner.deck.routes().server(server).cloned();
         let asked = if kind == TargetKind::Server { server.as_str() } else { name };
-        let denied = if let Ok(slot) = &slot {
-            let decision = point.decide(principal, action, slot, (kind, name));
-            if decision.is_visible() {
-                return Ok(decision);
-            }
-            decision
-        } else {
-            let decision = point.unknown(principal, action, kind, (Some(server), name));
-            if decision.is_visible() {
-                return Err(absent(asked, kind));
-            }
-            decision
-        };
-        point.block(principal, action, asked, &denied);
-        let is_there =
-            |slot: &Arc<Slot>| kind != TargetKind::Tool || slot.live().tool(name).is_some();
-        // What is not there at all has not changed either.
-        if denied.reason == Reason::Changed && !slot.as_ref().is_ok_and(is_there) {
-            return Err(absent(asked, kind));
-        }
-        Err(denied.refusal(asked, kind))
+        let point = &self.inner.deck.policy;
+        let (_, admission) = point.direct(principal.clone(), action, (kind, asked), slot)?;
+        let free = Decision::new(Effect::Allow, Reason::Person, None);
+        Ok(admission.map_or(free, |admission| admission.decision))
     }
 
     /// The servers that can be called, with the part of their lists that a caller may see. A server

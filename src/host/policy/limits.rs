@@ -95,31 +95,31 @@ pub enum LimitRefusal {
 impl LimitRefusal {
     /// What the caller is told.
     pub fn error(self) -> Error {
+        let text = str::to_owned;
         let (code, message, retry_after) = match self {
-            Self::Arguments(most) => (
-                ErrorCode::Validation,
-                format!("the arguments are larger than {most} bytes; nothing was sent"),
-                None,
-            ),
-            Self::AtOnce(most) => (
-                ErrorCode::RateLimited,
-                format!("{most} calls of this caller are under way, which is the most"),
-                Some(Duration::from_secs(1)),
-            ),
-            Self::PerMinute(wait) => {
-                let message = "too many calls of this tool in a minute".to_owned();
-                (ErrorCode::RateLimited, message, Some(wait))
+            Self::Arguments(most) => {
+                let message =
+                    format!("the arguments are larger than {most} bytes; nothing was sent");
+                (ErrorCode::Validation, message, None)
             }
-            Self::Run(budget) => {
-                let message = format!("the run has made its {} calls", budget.calls);
-                (ErrorCode::BudgetExceeded, message, None)
+            Self::AtOnce(most) => {
+                let message =
+                    format!("{most} calls of this caller are under way, which is the most");
+                (ErrorCode::RateLimited, message, Some(Duration::from_secs(1)))
+            }
+            Self::PerMinute(wait) => (
+                ErrorCode::RateLimited,
+                text("too many calls of this tool in a minute"),
+                Some(wait),
+            ),
+            Self::Run(Budget { calls, .. }) => {
+                (ErrorCode::BudgetExceeded, format!("the run has made its {calls} calls"), None)
             }
             Self::Full(wait) => {
-                (ErrorCode::RateLimited, "too many callers at once".to_owned(), Some(wait))
+                (ErrorCode::RateLimited, text("too many callers at once"), Some(wait))
             }
             Self::Away(wait) => {
-                let message = "calls cannot be counted now".to_owned();
-                (ErrorCode::ServerUnavailable, message, Some(wait))
+                (ErrorCode::ServerUnavailable, text("calls cannot be counted now"), Some(wait))
             }
         };
         let mut error = Error::new(code, message);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantArray};
 
 use super::Digest;
 use crate::error::{Denial, Error, ErrorCode, RpcError, Violation};
@@ -63,61 +63,61 @@ impl fmt::Display for Principal {
 
 /// What a grant permits.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::Display,
+    strum::EnumString,
+    IntoStaticStr,
+    VariantArray,
 )]
 pub enum Scope {
     /// See the tools.
     #[serde(rename = "mcp:tools.list")]
+    #[strum(serialize = "mcp:tools.list")]
     ToolsList,
     /// Call tools; includes seeing them.
     #[serde(rename = "mcp:tools.call")]
+    #[strum(serialize = "mcp:tools.call")]
     ToolsCall,
     /// Have a server started, stopped or restarted.
     #[serde(rename = "mcp:server.connect")]
+    #[strum(serialize = "mcp:server.connect")]
     ServerConnect,
     /// List, read and subscribe to resources.
     #[serde(rename = "mcp:resources.read")]
+    #[strum(serialize = "mcp:resources.read")]
     ResourcesRead,
     /// List and get prompts.
     #[serde(rename = "mcp:prompts.get")]
+    #[strum(serialize = "mcp:prompts.get")]
     PromptsGet,
     /// Read the page of the active tab of the browser.
     #[serde(rename = "browser:activeTab.read")]
+    #[strum(serialize = "browser:activeTab.read")]
     ActiveTabRead,
 }
 
 impl Scope {
     /// All of them.
-    pub const ALL: [Self; 6] = [
-        Self::ToolsList,
-        Self::ToolsCall,
-        Self::ServerConnect,
-        Self::ResourcesRead,
-        Self::PromptsGet,
-        Self::ActiveTabRead,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// The spelling.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::ToolsList => "mcp:tools.list",
-            Self::ToolsCall => "mcp:tools.call",
-            Self::ServerConnect => "mcp:server.connect",
-            Self::ResourcesRead => "mcp:resources.read",
-            Self::PromptsGet => "mcp:prompts.get",
-            Self::ActiveTabRead => "browser:activeTab.read",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     /// The scope spelled so.
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|scope| scope.as_str() == text)
-    }
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        text.parse().ok()
     }
 }
 
@@ -273,29 +273,6 @@ pub enum OutsideCode {
 }
 
 impl OutsideCode {
-    /// The code of an error.
-    pub const fn of(error: ErrorCode, denial: Option<Denial>, answered: bool) -> Self {
-        match error {
-            ErrorCode::PermissionDenied => match denial {
-                Some(Denial::Scope) => Self::ScopeRequired,
-                Some(Denial::Tool) => Self::ToolNotAllowed,
-                Some(Denial::NotGranted) | None => Self::PermissionDenied,
-            },
-            ErrorCode::PolicyBlocked => Self::PermissionDenied,
-            ErrorCode::ServerStartup | ErrorCode::ServerUnavailable | ErrorCode::CircuitOpen => {
-                Self::ServerUnavailable
-            }
-            ErrorCode::ToolNotFound | ErrorCode::Ambiguous => Self::ToolNotFound,
-            ErrorCode::Timeout => Self::ToolTimeout,
-            ErrorCode::Cancelled => Self::ToolFailed,
-            ErrorCode::Protocol if answered => Self::ToolFailed,
-            ErrorCode::Protocol | ErrorCode::Validation => Self::ProtocolError,
-            ErrorCode::RateLimited => Self::RateLimited,
-            ErrorCode::BudgetExceeded => Self::BudgetExceeded,
-            ErrorCode::Configuration | ErrorCode::Internal => Self::Internal,
-        }
-    }
-
     /// The spelling.
     pub fn as_str(self) -> &'static str {
         self.into()
@@ -325,30 +302,50 @@ impl OutsideError {
     /// What a caller outside is told of an error. Our own words about a server may hold its command
     /// line, a path or a line of its log: they stay here.
     pub fn of(error: &Error) -> Self {
-        let code = OutsideCode::of(error.code, error.denial, error.rpc.is_some());
-        let message = match (error.code, code) {
+        use OutsideCode as Code;
+        let own = || error.message.clone();
+        let (code, message) = match (error.code, error.denial) {
             // Made from what the caller sent and from the tool's schema alone.
-            (ErrorCode::PermissionDenied | ErrorCode::ToolNotFound, _) => error.message.clone(),
+            (ErrorCode::PermissionDenied, Some(Denial::Scope)) => (Code::ScopeRequired, own()),
+            (ErrorCode::PermissionDenied, Some(Denial::Tool)) => (Code::ToolNotAllowed, own()),
+            (ErrorCode::PermissionDenied, _) => (Code::PermissionDenied, own()),
+            (ErrorCode::ToolNotFound, _) => (Code::ToolNotFound, own()),
             (ErrorCode::Validation, _) => {
                 let places = error.violations.iter().map(|violation| {
                     let at = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
                     format!("; {at}: {}", violation.message)
                 });
-                format!("{}{}", error.message, places.collect::<String>())
+                (Code::ProtocolError, own() + &places.collect::<String>())
             }
-            (ErrorCode::PolicyBlocked, _) => "Compliance Blocked".to_owned(),
-            (ErrorCode::Ambiguous, _) => "the name fits several: write server.name".to_owned(),
-            (ErrorCode::Cancelled, _) => "the call was cancelled".to_owned(),
-            (ErrorCode::CircuitOpen, _) => "the server failed too often in a row".to_owned(),
-            (_, OutsideCode::ServerUnavailable) => "the server is not available".to_owned(),
-            (_, OutsideCode::ToolTimeout) => "no answer in time".to_owned(),
-            (_, OutsideCode::ToolFailed) => {
-                error.rpc.as_ref().map_or_else(|| "it failed".to_owned(), |rpc| rpc.message.clone())
+            (ErrorCode::Protocol, _) if error.rpc.is_some() => {
+                let said = error.rpc.as_ref().map(|rpc| rpc.message.clone());
+                (Code::ToolFailed, said.unwrap_or_default())
             }
-            (_, OutsideCode::ProtocolError) => "the server's answer breaks the protocol".to_owned(),
-            (_, OutsideCode::RateLimited) => "too many calls".to_owned(),
-            (_, OutsideCode::BudgetExceeded) => "the budget of the run is spent".to_owned(),
-            _ => "the host could not do it".to_owned(),
+            (code, _) => {
+                let (code, message) = match code {
+                    ErrorCode::PolicyBlocked => (Code::PermissionDenied, "Compliance Blocked"),
+                    ErrorCode::Ambiguous => {
+                        (Code::ToolNotFound, "the name fits several: write server.name")
+                    }
+                    ErrorCode::Cancelled => (Code::ToolFailed, "the call was cancelled"),
+                    ErrorCode::CircuitOpen => {
+                        (Code::ServerUnavailable, "the server failed too often in a row")
+                    }
+                    ErrorCode::ServerStartup | ErrorCode::ServerUnavailable => {
+                        (Code::ServerUnavailable, "the server is not available")
+                    }
+                    ErrorCode::Timeout => (Code::ToolTimeout, "no answer in time"),
+                    ErrorCode::Protocol => {
+                        (Code::ProtocolError, "the server's answer breaks the protocol")
+                    }
+                    ErrorCode::RateLimited => (Code::RateLimited, "too many calls"),
+                    ErrorCode::BudgetExceeded => {
+                        (Code::BudgetExceeded, "the budget of the run is spent")
+                    }
+                    _ => (Code::Internal, "the host could not do it"),
+                };
+                (code, message.to_owned())
+            }
         };
         let retry = error.retry_after.map(|after| Duration::as_millis(&after) as u64);
         Self {

@@ -104,16 +104,10 @@ pub struct Unmatched {
     pub rule: Arc<str>,
     /// What was meant perhaps.
     pub meant: Option<String>,
-    /// It asks about what the `allow` beside it leaves out, which is denied.
-    pub is_left_out: bool,
 }
 
 impl fmt::Display for Unmatched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_left_out {
-            let rule = &self.rule;
-            return write!(f, "{rule} never asks: the `allow` beside it has to name the same");
-        }
         write!(f, "{} matches nothing that the servers offer now", self.rule)?;
         match &self.meant {
             Some(meant) => write!(f, "; did you mean `{meant}`?"),
@@ -146,8 +140,7 @@ impl Rules {
         if problems.is_empty() { Ok(rules) } else { Err(problems) }
     }
 
-    /// The rules that are about nothing of this catalogue: misspelt, or out of date; and those that
-    /// ask about what is denied.
+    /// The rules that are about nothing of this catalogue: misspelt, or out of date.
     pub fn unmatched<'c>(
         &self,
         catalogue: impl IntoIterator<Item = (&'c str, &'c Capabilities)>,
@@ -163,7 +156,6 @@ impl Rules {
         let tools = of(|all| all.tools.iter().map(|tool| &*tool.name).collect());
         let prompts = of(|all| all.prompts.iter().map(|prompt| &*prompt.name).collect());
         let servers: Vec<String> = catalogue.iter().map(|(name, _)| (*name).to_owned()).collect();
-        let mut out = Vec::new();
         let kinds = [
             (TargetKind::Tool, &tools),
             (TargetKind::Prompt, &prompts),
@@ -171,21 +163,11 @@ impl Rules {
         ];
         let mut matched: HashMap<Arc<str>, (bool, String)> = HashMap::new();
         for layer in std::iter::once(&self.all).chain(self.profiles.values()) {
-            for (asks, list) in [(false, &layer.allow), (true, &layer.ask), (false, &layer.deny)] {
+            for list in [&layer.allow, &layer.ask, &layer.deny] {
                 for (kind, names) in kinds {
-                    let allowed = layer.allow.of(kind);
                     for entry in &list.of(kind).rules {
                         let glob = entry.glob.compile_matcher();
-                        let mut about = names.iter().filter(|name| glob.is_match(name)).peekable();
-                        let found = about.peek().is_some();
-                        if asks
-                            && found
-                            && !allowed.rules.is_empty()
-                            && !about.any(|name| allowed.set.is_match(name))
-                        {
-                            let rule = Arc::clone(&entry.rule);
-                            out.push(Unmatched { rule, meant: None, is_left_out: true });
-                        }
+                        let found = names.iter().any(|name| glob.is_match(name));
                         let known = matched.entry(Arc::clone(&entry.rule)).or_default();
                         known.0 |= found;
                         if known.1.is_empty() {
@@ -200,15 +182,16 @@ impl Rules {
             }
         }
         let unmatched = matched.into_iter().filter(|(_, (found, _))| !found);
-        out.extend(unmatched.map(|(rule, (_, glob))| {
+        let unmatched = unmatched.map(|(rule, (_, glob))| {
             let bare = tools
                 .iter()
                 .chain(&prompts)
                 .find(|name| name.split_once('.').is_some_and(|(_, tool)| tool == glob));
             let names = tools.iter().chain(&prompts).chain(&servers);
             let meant = bare.or_else(|| nearest(&glob, names, 0.8)).cloned();
-            Unmatched { rule, meant, is_left_out: false }
-        }));
+            Unmatched { rule, meant }
+        });
+        let mut out: Vec<Unmatched> = unmatched.collect();
         out.sort_by(|a, b| a.rule.cmp(&b.rule));
         out
     }
