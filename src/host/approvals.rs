@@ -200,8 +200,8 @@ impl fmt::Display for SessionRule {
 
 /// Something that drafts answers: a model, a script, another program.
 ///
-/// Registered with [`crate::host::HostBuilder::drafter`] or [`crate::Host::set_drafter`]; asked by
-/// [`crate::Host::draft`] when a person wants a draft, never by itself.
+/// Registered with [`crate::Host::set_drafter`]; asked by [`crate::Host::draft`] when a person wants
+/// a draft, never by itself.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -245,20 +245,6 @@ pub trait Drafter: Send + Sync + 'static {
         request: Arc<PendingRequest>,
         params: Arc<Value>,
     ) -> BoxFuture<'static, Result<Value, String>>;
-}
-
-impl<D: Drafter + ?Sized> Drafter for Arc<D> {
-    fn name(&self) -> &str {
-        (**self).name()
-    }
-
-    fn draft(
-        &self,
-        request: Arc<PendingRequest>,
-        params: Arc<Value>,
-    ) -> BoxFuture<'static, Result<Value, String>> {
-        (**self).draft(request, params)
-    }
 }
 
 /// A draft and who made it.

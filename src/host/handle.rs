@@ -22,7 +22,7 @@ use super::policy::{Action, Admission, TargetKind};
 use super::router::Route;
 use super::server::command::Command;
 use super::server::lifecycle::{Input, Next};
-use super::server::slot::{Slot, Wanted};
+use super::server::slot::Slot;
 use super::shared::Shared;
 use super::supervisor::Order;
 use super::{Fact, HostView, Record};
@@ -284,8 +284,8 @@ impl Host {
     }
 
     /// Registers what drafts answers for a person to approve; replaces the one before.
-    pub fn set_drafter(&self, drafter: impl Drafter) {
-        self.inner.deck.approvals.set_drafter(Some(Arc::new(drafter)));
+    pub fn set_drafter(&self, drafter: Arc<dyn Drafter>) {
+        self.inner.deck.approvals.set_drafter(drafter);
     }
 
     /// The name of what drafts answers, when something does.
@@ -690,7 +690,7 @@ impl Host {
         if !slot.subscriptions().iter().any(|known| **known == *uri) {
             self.ask(server, Request::Subscribe { uri: uri.into() }).await?;
         }
-        slot.subscribed(uri, Wanted::Yes);
+        slot.subscribed(uri, 1);
         Ok(())
     }
 
@@ -699,7 +699,7 @@ impl Host {
     /// # Errors
     /// As [`Host::call_tool_with`].
     pub async fn unsubscribe_resource(&self, server: &ServerName, uri: &str) -> Result<(), Error> {
-        if self.inner.deck.routes().server(server)?.subscribed(uri, Wanted::No) > 0 {
+        if self.inner.deck.routes().server(server)?.subscribed(uri, -1) > 0 {
             return Ok(());
         }
         self.ask(server, Request::Unsubscribe { uri: uri.into() }).await

@@ -150,8 +150,8 @@ impl ApprovalQueue {
     // Drafts of a registered model: asked for by a person, given to that person, sent to nobody.
 
     /// Registers what drafts answers.
-    pub fn set_drafter(&self, drafter: Option<Arc<dyn Drafter>>) {
-        *self.drafter.write() = drafter;
+    pub fn set_drafter(&self, drafter: Arc<dyn Drafter>) {
+        *self.drafter.write() = Some(drafter);
     }
 
     /// The name of what drafts answers, when something does.
@@ -196,10 +196,11 @@ impl ApprovalQueue {
         let now = Instant::now();
         let mut inner = self.inner.lock();
         let rules = inner.servers.entry(asked.server.clone()).or_default();
+        rules.rate.refill();
         let full = if rules.open >= rules.max_open {
             Some(Full::Open(rules.max_open))
-        } else if !asked.kind.is_own() && !rules.rate.admit(now) {
-            Some(Full::Minute(rules.rate.most))
+        } else if !asked.kind.is_own() && !rules.rate.take_one() {
+            Some(Full::Minute(rules.max_per_minute))
         } else {
             None
         };

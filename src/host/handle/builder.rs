@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use crate::base::{Clock, LogRecord, Ring};
 use crate::config::{Diagnostic, Environment, McpConfig};
 use crate::error::{Error, ErrorCode};
+use crate::host::approvals::RequestHandler;
 use crate::host::approvals::queue::{ApprovalQueue, Person};
-use crate::host::approvals::{Drafter, RequestHandler};
 use crate::host::dev::Crew;
 use crate::host::handle::{Host, Inner, Startup};
 use crate::host::server::connect::Connector;
@@ -40,7 +40,6 @@ pub struct HostBuilder {
     start_timeout: Option<Duration>,
     handler: Option<Arc<dyn RequestHandler>>,
     person: Person,
-    drafter: Option<Arc<dyn Drafter>>,
     connector: Option<Arc<dyn Connector>>,
     accounts: Option<Accounts>,
     poll_sources: Option<bool>,
@@ -102,13 +101,6 @@ impl HostBuilder {
     #[must_use]
     pub fn person_answers(mut self) -> Self {
         self.person = Person::Present;
-        self
-    }
-
-    /// Registers what drafts answers for a person to approve.
-    #[must_use]
-    pub fn drafter(mut self, drafter: impl Drafter) -> Self {
-        self.drafter = Some(Arc::new(drafter));
         self
     }
 
@@ -174,7 +166,6 @@ impl HostBuilder {
         let projection = projector::start(Clock::system(), logs.clone());
         let facts = projection.facts.clone();
         let approvals = Arc::new(ApprovalQueue::new(facts.clone(), self.handler, self.person));
-        approvals.set_drafter(self.drafter);
         let memory = self.memory.filter(|_| startup != Startup::All);
         let deck = Shared::new(facts, logs, Arc::clone(&approvals), connector, memory);
         let deck = Arc::new(deck);

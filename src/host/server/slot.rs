@@ -65,18 +65,8 @@ pub struct Busy<'a>(&'a Slot);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        let mut left = 0;
         self.0.used.store(self.0.now(), Relaxed);
-        self.0.busy.send_if_modified(|count| {
-            *count = count.saturating_sub(1);
-            left = *count;
-            false
-        });
-        // Telling nobody would cost more than all the rest. Whoever waits subscribed before they
-        // looked, so that either this sees them or they see the zero.
-        if left == 0 && self.0.busy.receiver_count() > 0 {
-            self.0.busy.send_modify(|_| ());
-        }
+        self.0.busy.send_modify(|count| *count = count.saturating_sub(1));
     }
 }
 
@@ -105,15 +95,6 @@ pub struct Live {
     pub capabilities: Arc<Capabilities>,
     /// Tools that the entry's filter hides.
     pub hidden: Arc<[Arc<str>]>,
-}
-
-/// Whether something is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// It is.
-    Yes,
-    /// Not any more.
-    No,
 }
 
 /// A call in flight.
@@ -212,11 +193,7 @@ impl Slot {
 
     /// A request of a caller goes to the server.
     pub fn enter(&self) -> Busy<'_> {
-        // Whoever waits wants to hear of the last that leaves, of nothing else.
-        self.busy.send_if_modified(|count| {
-            *count += 1;
-            false
-        });
+        self.busy.send_modify(|count| *count += 1);
         Busy(self)
     }
 
@@ -284,14 +261,11 @@ impl Slot {
         self.desired.lock().subscriptions.keys().cloned().collect()
     }
 
-    /// One more wants to hear of a resource, or one less; gives how many do now.
-    pub fn subscribed(&self, uri: &str, wanted: Wanted) -> usize {
+    /// One more wants to hear of a resource (`1`), or one less (`-1`); gives how many do now.
+    pub fn subscribed(&self, uri: &str, more: isize) -> usize {
         let mut desired = self.desired.lock();
         let count = desired.subscriptions.entry(uri.into()).or_default();
-        *count = match wanted {
-            Wanted::Yes => *count + 1,
-            Wanted::No => count.saturating_sub(1),
-        };
+        *count = count.saturating_add_signed(more);
         let now = *count;
         desired.subscriptions.retain(|_, count| *count > 0);
         now

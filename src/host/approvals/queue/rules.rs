@@ -1,12 +1,13 @@
 //! What holds for one server: rules of its entry and of the session, roots, and how many requests
 //! it may make.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::ApprovalQueue;
+use crate::base::allowance::Allowance;
 use crate::base::{SafeText, ServerName};
 use crate::config::{ApprovalRule, ApprovalRules, RootConfig, ServerConfig, WireLimits};
 use crate::host::Fact;
@@ -22,16 +23,11 @@ pub(super) struct Rules {
     pub(super) max_open: usize,
     pub(super) max_waiting: Duration,
     pub(super) open: usize,
-    pub(super) rate: Rate,
+    pub(super) max_per_minute: usize,
+    pub(super) rate: Allowance,
     pub(super) refused: Refused,
     /// Rules a person set while the deck runs; they come before the entry's.
     session: HashMap<RuleKind, SessionRule>,
-}
-
-/// Requests of the last minute.
-pub(super) struct Rate {
-    pub(super) most: usize,
-    seen: VecDeque<Instant>,
 }
 
 /// Requests that were refused because there were too many.
@@ -74,22 +70,12 @@ impl Full {
     }
 }
 
-const MINUTE: Duration = Duration::from_secs(60);
 /// A flood is told once in this time, with its count.
 const TELLING: Duration = Duration::from_secs(1);
 
-impl Rate {
-    /// Counts a request; `false` when the minute has had enough of them.
-    pub(super) fn admit(&mut self, now: Instant) -> bool {
-        while self.seen.front().is_some_and(|seen| now.duration_since(*seen) >= MINUTE) {
-            self.seen.pop_front();
-        }
-        let admitted = self.seen.len() < self.most;
-        if admitted {
-            self.seen.push_back(now);
-        }
-        admitted
-    }
+/// So many at once, and as many in a minute in the long run.
+fn per_minute(most: usize) -> Allowance {
+    Allowance::new(most as f64 / 60.0, most as f64)
 }
 
 impl Refused {
@@ -120,7 +106,8 @@ impl Default for Rules {
             max_open: limits.approvals,
             max_waiting: limits.max_waiting,
             open: 0,
-            rate: Rate { most: limits.approvals_per_minute, seen: VecDeque::new() },
+            max_per_minute: limits.approvals_per_minute,
+            rate: per_minute(limits.approvals_per_minute),
             refused: Refused::default(),
             session: HashMap::new(),
         }
@@ -136,7 +123,10 @@ impl ApprovalQueue {
         rules.approvals = config.approvals.clone();
         rules.max_open = config.wire.approvals;
         rules.max_waiting = config.wire.max_waiting;
-        rules.rate.most = config.wire.approvals_per_minute;
+        if rules.max_per_minute != config.wire.approvals_per_minute {
+            rules.max_per_minute = config.wire.approvals_per_minute;
+            rules.rate = per_minute(rules.max_per_minute);
+        }
         if rules.entry_roots == config.roots {
             return;
         }

@@ -395,7 +395,7 @@ async fn a_model_drafts_when_asked_and_answers_nothing() {
     let id = rig.pending(1).await.remove(0).id;
     let missing = rig.approvals.0.draft(id, None).await.expect_err("no drafter yet");
     assert_eq!(missing.code, ErrorCode::Configuration);
-    rig.approvals.0.set_drafter(Some(Arc::new(Model)));
+    rig.approvals.0.set_drafter(Arc::new(Model));
     let draft = rig.approvals.0.draft(id, None).await.expect("a draft");
     assert_eq!(draft.result, json!({"drafted": {}}));
     assert!(!draft.by.contains('\u{1b}'));
