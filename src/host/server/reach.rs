@@ -59,7 +59,13 @@ impl Connector for Reach {
             let is_http = matches!(request.config.transport, TransportConfig::Http(_));
             match Way::Url(endpoint, Box::new(http.clone())).open(&request).await {
                 Err(failure) if is_http && request.context.seen.refused_post() => {
-                    older(&request, http, failure).await
+                    // The same address as one of HTTP+SSE, which a server that takes no POST there
+                    // may speak (specification 2025-11-25, transports, backwards compatibility).
+                    let older = Endpoint::Sse(http);
+                    let connected = handshake(&request, older, &Attempt::Legacy(None)).await;
+                    connected
+                        .map(|connected| Opened { session: connected.session, process: None })
+                        .map_err(|_| failure)
                 }
                 opened => opened,
             }
@@ -87,7 +93,8 @@ impl Way {
     /// Makes one attempt after the other until one succeeds, or no other can.
     async fn open(self, request: &OpenRequest) -> Result<Opened, OpenError> {
         let tries = attempts(&request.config.protocol, request.remembered);
-        let mut outcome = no_attempt();
+        let none = Error::new(ErrorCode::Internal, "no protocol was left to try");
+        let mut outcome = OpenError::lasting(none);
         for (at, attempt) in tries.iter().enumerate() {
             let last = at + 1 == tries.len();
             let failure = match self.attempt(request, attempt).await {
@@ -256,20 +263,6 @@ fn signing_in(
     Ok(request)
 }
 
-/// The same address as one of HTTP+SSE, which a server that takes no POST there may speak
-/// (specification 2025-11-25, transports, backwards compatibility).
-async fn older(
-    request: &OpenRequest,
-    http: HttpConfig,
-    failure: OpenError,
-) -> Result<Opened, OpenError> {
-    let attempt = Attempt::Legacy(None);
-    let connected = handshake(request, Endpoint::Sse(http), &attempt).await;
-    connected
-        .map(|connected| Opened { session: connected.session, process: None })
-        .map_err(|_| failure)
-}
-
 /// One handshake within what is left of the time.
 async fn handshake(
     request: &OpenRequest,
@@ -320,10 +313,6 @@ fn too_late(request: &OpenRequest, attempt: &Attempt) -> ConnectError {
 /// The host, and not the server, ended the attempt.
 fn given_up(error: Error) -> ConnectError {
     ConnectError { error, retryable: false, unauthorized: false, closed: false }
-}
-
-fn no_attempt() -> OpenError {
-    OpenError::lasting(Error::new(ErrorCode::Internal, "no protocol was left to try"))
 }
 
 impl Process for Running {
