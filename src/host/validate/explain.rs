@@ -98,78 +98,40 @@ fn message(error: &ValidationError<'_>) -> String {
         Kind::Maximum { limit } => format!("must be at most {limit}, got {}", got()),
         Kind::ExclusiveMinimum { limit } => format!("must be more than {limit}, got {}", got()),
         Kind::ExclusiveMaximum { limit } => format!("must be less than {limit}, got {}", got()),
-        Kind::MultipleOf { multiple_of } => {
-            format!("must be a multiple of {multiple_of}, got {}", got())
-        }
         Kind::MinLength { limit } => least(*limit, "character"),
         Kind::MaxLength { limit } => most(*limit, "character"),
         Kind::MinItems { limit } => least(*limit, "item"),
         Kind::MaxItems { limit } => most(*limit, "item"),
         Kind::MinProperties { limit } => least(*limit, "entry"),
         Kind::MaxProperties { limit } => most(*limit, "entry"),
-        Kind::AdditionalItems { limit } => most(*limit as u64, "item"),
-        Kind::UnevaluatedItems { .. } => "has items that no rule allows".to_owned(),
-        Kind::UniqueItems => "all items must differ".to_owned(),
-        Kind::Contains => "holds too few or too many of the items it must contain".to_owned(),
         Kind::Pattern { pattern } => format!("{} does not match {}", got(), quoted(pattern)),
         Kind::Format { format } => format!("{} is not a valid {}", got(), format_name(format)),
-        Kind::ContentEncoding { content_encoding } => {
-            format!("is not valid {} text", short(content_encoding))
-        }
-        Kind::ContentMediaType { content_media_type } => {
-            format!("is not valid {}", short(content_media_type))
-        }
-        Kind::FromUtf8 { .. } => "does not decode to UTF-8 text".to_owned(),
-        Kind::FalseSchema => "no value is allowed here".to_owned(),
-        Kind::Not { .. } => format!("{} is what the schema excludes", got()),
-        Kind::PropertyNames { error } => {
-            format!("the name {} is not allowed: {}", preview(error.instance()), message(error))
-        }
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } => none_fits(context),
-        Kind::OneOfMultipleValid { context } => {
-            let fits: Vec<String> = context
-                .iter()
-                .enumerate()
-                .filter(|(_, errors)| errors.is_empty())
-                .map(|(i, _)| (i + 1).to_string())
-                .collect();
-            format!("must fit exactly one alternative, fits several ({})", fits.join(", "))
-        }
-        _ => error.to_string(),
+        _ => error.masked().to_string(),
     }
 }
 
-/// Names the alternative that came closest: the one that failed deepest, then with fewest errors.
+/// Names the alternative that came closest: the one of the right type with the fewest errors.
 fn none_fits(context: &[Vec<ValidationError<'static>>]) -> String {
-    let depth = |error: &ValidationError<'_>| error.instance_path().as_str().matches('/').count();
+    let is_of_another_type = |e: &ValidationError<'_>| {
+        e.instance_path().as_str().is_empty()
+            && matches!(e.kind(), Kind::Type { .. } | Kind::Constant { .. })
+    };
     let closest = context
         .iter()
         .enumerate()
         .filter(|(_, errors)| !errors.is_empty())
-        .max_by_key(|(i, errors)| {
-            let wrong_type = errors.iter().any(|e| {
-                depth(e) == 0 && matches!(e.kind(), Kind::Type { .. } | Kind::Constant { .. })
-            });
-            (!wrong_type, std::cmp::Reverse(errors.len()), std::cmp::Reverse(*i))
-        })
-        .map(|(i, errors)| (i, &errors[0]));
-    let Some((index, error)) = closest else {
+        .min_by_key(|(_, errors)| (errors.iter().any(is_of_another_type), errors.len()));
+    let Some((index, error)) = closest.and_then(|(i, errors)| Some((i, errors.first()?))) else {
         return "fits none of the alternatives".to_owned();
     };
     if let Some(expected) = only_types(context) {
         return format!("expected {expected}, got {}", preview(error.instance()));
     }
-    let first = violations(error).into_iter().next();
-    let Some(first) = first else { return "fits none of the alternatives".to_owned() };
-    let relative = first.pointer.trim_start_matches(error.instance_path().as_str());
-    let deep = !error.instance_path().as_str().is_empty() || !relative.is_empty();
-    let shown = if deep { format!("{}: ", first.pointer) } else { String::new() };
-    format!(
-        "fits none of the {} alternatives; closest is {}: {shown}{}",
-        context.len(),
-        index + 1,
-        first.message
-    )
+    let (all, first) = (context.len(), violations(error).into_iter().next());
+    let why = first.map(|first| format!("{}: {}", place(&first.pointer), first.message));
+    let why = why.unwrap_or_default();
+    format!("fits none of the {all} alternatives; closest is {}: {why}", index + 1)
 }
 
 /// When every alternative failed by its type alone, the types together say it better.

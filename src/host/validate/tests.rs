@@ -345,23 +345,23 @@ fn slow_runs_do_not_use_up_the_slots_for_ever() {
     }
 }
 
-#[test]
-fn the_cache_compiles_a_schema_once_and_tells_reused_addresses_apart() {
+#[tokio::test]
+async fn the_cache_compiles_a_schema_once_and_tells_reused_addresses_apart() {
     let cache = Validators::default();
     let schema = Arc::new(json!({"type": "string"}));
-    let first = cache.get(&schema, Limits::default());
-    assert!(Arc::ptr_eq(&first, &cache.get(&schema, Limits::default())));
+    let first = cache.get(&schema, Limits::default()).await;
+    assert!(Arc::ptr_eq(&first, &cache.get(&schema, Limits::default()).await));
     for i in 0..600 {
         let other = Arc::new(json!({"const": i}));
-        let compiled = cache.get(&other, Limits::default());
+        let compiled = cache.get(&other, Limits::default()).await;
         let validator = compiled.as_ref().as_ref().expect("compiles");
         assert!(validator.check(&json!(i)).is_valid());
     }
-    assert!(Arc::ptr_eq(&first, &cache.get(&schema, Limits::default())));
+    assert!(Arc::ptr_eq(&first, &cache.get(&schema, Limits::default()).await));
     let nested = Arc::new(json!({"items": {"items": {}}}));
-    assert!(cache.get(&nested, Limits::default()).is_ok());
+    assert!(cache.get(&nested, Limits::default()).await.is_ok());
     let shallow = Limits { depth: 1, ..Limits::default() };
-    assert!(cache.get(&nested, shallow).is_err(), "limits that changed count at once");
+    assert!(cache.get(&nested, shallow).await.is_err(), "limits that changed count at once");
 }
 
 #[tokio::test(start_paused = true)]
