@@ -3,7 +3,7 @@
 //! Globs are relative to the server's working directory; `*` stays within a folder, `**` does
 //! not, `!` in front takes files out again, a folder means everything in it. What `.gitignore`
 //! excludes, the temporary files of editors and folders nobody writes by hand (`node_modules`,
-//! `__pycache__` ...) never count; the latter do when a glob names them.
+//! `__pycache__`, hidden ones) never count; the latter do when a glob begins with them.
 //!
 //! What the file system reports is only a reason to look: all sources are compared with what is
 //! known of them. Where nothing is reported (network file systems, full watch tables) the clock is
@@ -32,18 +32,8 @@ use crate::config::environment::clean;
 /// Most folders that are looked into for one server.
 const MAX_FOLDERS: usize = 20_000;
 
-/// Folders that programs fill: a change in them is no edit.
-const FILLED: &[&str] = &[
-    ".git",
-    ".hg",
-    ".svn",
-    "node_modules",
-    "__pycache__",
-    ".venv",
-    ".mypy_cache",
-    ".pytest_cache",
-    ".ruff_cache",
-];
+/// Folders that programs fill, besides hidden ones: a change in them is no edit.
+const FILLED: [&str; 2] = ["node_modules", "__pycache__"];
 
 /// Decides which files are sources of a server.
 struct SourceMatcher {
@@ -51,8 +41,6 @@ struct SourceMatcher {
     unwanted: GlobSet,
     /// Where the globs begin: the parts of them without a wildcard.
     bases: BTreeSet<PathBuf>,
-    /// Folders of [`FILLED`] that a glob names.
-    named: Vec<&'static str>,
     root: PathBuf,
 }
 
@@ -94,15 +82,10 @@ impl SourceMatcher {
                 bases.insert(base);
             }
         }
-        let named = FILLED
-            .iter()
-            .copied()
-            .filter(|name| dev.watch.iter().any(|glob| glob.split('/').any(|part| part == *name)));
         Ok(Self {
             wanted: wanted.build().map_err(|e| e.to_string())?,
             unwanted: unwanted.build().map_err(|e| e.to_string())?,
             bases,
-            named: named.collect(),
             root: root.to_path_buf(),
         })
     }
@@ -118,9 +101,10 @@ impl SourceMatcher {
         if entry.file_type().is_none_or(|kind| !kind.is_dir()) {
             return self.matches(path);
         }
-        let is = |name: &&str| entry.file_name() == *name && !self.named.contains(name);
-        !FILLED.iter().any(is)
-            && self.bases.iter().any(|base| path.starts_with(base) || base.starts_with(path))
+        let name = entry.file_name().to_string_lossy();
+        let is_filled = name.starts_with('.') || FILLED.contains(&&*name);
+        let leads = |base: &PathBuf| base.starts_with(path);
+        self.bases.iter().any(|base| leads(base) || !is_filled && path.starts_with(base))
     }
 
     /// Whether an event can be about a source, an ignore rule or a folder.
@@ -137,13 +121,16 @@ impl SourceMatcher {
         for start in std::iter::once(&self.root).chain(outside) {
             let there = start.ancestors().find(|path| path.is_dir());
             found.folders.extend(there.map(Path::to_path_buf));
+            // Rules above hold as far as its repository goes.
+            let has_repository = start.ancestors().any(|folder| folder.join(".git").exists());
             let this = Arc::clone(self);
             let walk = WalkBuilder::new(start)
+                .parents(has_repository)
+                .require_git(has_repository)
                 .hidden(false)
                 .ignore(false)
                 .git_global(false)
                 .git_exclude(false)
-                .require_git(false)
                 .filter_entry(move |entry| this.takes(entry))
                 .build();
             for entry in walk.flatten() {
@@ -407,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_programs_fill_counts_when_a_glob_names_it() {
+    fn a_folder_that_programs_fill_counts_when_a_glob_begins_with_it() {
         let dir = tempfile::tempdir().expect("a folder");
         let root = &dir.path().join("node_modules/x");
         write(root, &["a.js", "node_modules/y/b.js"]);
