@@ -347,7 +347,11 @@ impl World {
                 Step::Disarm => self.timer = false,
                 Step::Announce { state, .. } => self.announced = Some(state),
                 Step::Finish => self.finished = true,
-                Step::Publish | Step::Unpublish(_) => {}
+                Step::Publish
+                | Step::Unpublish(_)
+                | Step::Crashed(_)
+                | Step::RestartPlanned { .. }
+                | Step::GivenUp(_) => {}
             }
         }
         let phase = self.rig.machine.phase();
