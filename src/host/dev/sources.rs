@@ -117,8 +117,9 @@ impl SourceMatcher {
     /// Looks at the disk. Blocks.
     fn survey(self: &Arc<Self>) -> Survey {
         let mut found = Survey::default();
-        let outside = self.bases.iter().filter(|base| !base.starts_with(&self.root));
-        for start in std::iter::once(&self.root).chain(outside) {
+        // Links that a glob begins with are followed, others are not.
+        let apart = |base: &&PathBuf| !base.starts_with(&self.root) || base.is_symlink();
+        for start in std::iter::once(&self.root).chain(self.bases.iter().filter(apart)) {
             let there = start.ancestors().find(|path| path.is_dir());
             found.folders.extend(there.map(Path::to_path_buf));
             // Rules above hold as far as its repository goes.
@@ -316,9 +317,13 @@ mod tests {
     /// The sources that are found, seen from `root`.
     fn found(root: &Path, globs: &[&str]) -> Vec<String> {
         let files = survey(root, globs).files.into_keys();
-        let shown = |path: PathBuf| match path.strip_prefix(root) {
-            Ok(below) => below.display().to_string().replace('\\', "/"),
-            Err(_) => format!("../{}", path.file_name().unwrap_or_default().to_string_lossy()),
+        let above = root.parent().expect("a folder");
+        let shown = |path: PathBuf| {
+            let below = path.strip_prefix(root).map(Path::to_path_buf);
+            let path = below.unwrap_or_else(|_| {
+                Path::new("..").join(path.strip_prefix(above).expect("beside the root"))
+            });
+            path.display().to_string().replace('\\', "/")
         };
         files.map(shown).collect()
     }
