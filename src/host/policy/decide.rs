@@ -97,17 +97,7 @@ impl Policy {
         if let Some(why) = self.closed.as_ref().filter(|_| !person) {
             return Decision::new(Effect::Deny, Reason::Closed, Some(Arc::clone(why)));
         }
-        let full: Cow<'_, str> = match target.kind {
-            TargetKind::Tool | TargetKind::Prompt => {
-                let mut full = String::with_capacity(target.server.len() + target.name.len() + 1);
-                full.push_str(target.server);
-                full.push('.');
-                full.push_str(target.name);
-                full.into()
-            }
-            TargetKind::Resource => rules::normalised(target.name).into(),
-            TargetKind::Server => target.server.into(),
-        };
+        let full = full_name(target);
         let own = self.rules.profiles.get(&*principal.profile);
         let own = own.map(|layer| layer.verdict(target, &full)).unwrap_or_default();
         // What is denied to the caller as such is decided first: it says nothing of the target.
@@ -289,7 +279,7 @@ impl Trifecta {
 
     /// What reading it adds to a run.
     pub(super) fn taint(&self, target: &Target<'_>) -> Taint {
-        let name = name(target);
+        let name = full_name(target);
         let (closed, open) = match target.kind {
             TargetKind::Tool => {
                 let open = target.hints.open_world.unwrap_or(true);
@@ -299,7 +289,7 @@ impl Trifecta {
             TargetKind::Prompt | TargetKind::Server => (false, false),
         };
         let says = |set: &GlobSet, otherwise| {
-            if set.is_empty() { otherwise } else { set.is_match(&name) }
+            if set.is_empty() { otherwise } else { set.is_match(&*name) }
         };
         Taint { private: says(&self.private, closed), untrusted: says(&self.untrusted, open) }
     }
@@ -307,16 +297,18 @@ impl Trifecta {
     /// Whether it sends outside.
     pub(super) fn sends(&self, target: &Target<'_>) -> bool {
         let says = target.hints.open_world.unwrap_or(true) && target.hints.read_only != Some(true);
-        let listed = || self.outbound.is_match(name(target));
+        let listed = || self.outbound.is_match(&*full_name(target));
         self.enabled
             && target.kind == TargetKind::Tool
             && if self.outbound.is_empty() { says } else { listed() }
     }
 }
 
-fn name(target: &Target<'_>) -> String {
+/// `server.name`, the URI in its one spelling, or the server: what rules are about.
+fn full_name<'a>(target: &Target<'a>) -> Cow<'a, str> {
     match target.kind {
-        TargetKind::Resource => rules::normalised(target.name),
-        _ => format!("{}.{}", target.server, target.name),
+        TargetKind::Tool | TargetKind::Prompt => [target.server, ".", target.name].concat().into(),
+        TargetKind::Resource => rules::normalised(target.name).into(),
+        TargetKind::Server => target.server.into(),
     }
 }

@@ -162,7 +162,8 @@ struct Compiled {
 }
 
 /// What the grants say, from the weakest to what decides over all others.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, strum::EnumDiscriminants)]
+#[strum_discriminants(derive(PartialOrd))]
 pub(super) enum GrantWord {
     /// Nothing is granted.
     Nothing,
@@ -258,20 +259,10 @@ impl Grants {
 }
 
 impl GrantWord {
-    const fn rank(&self) -> u8 {
-        match self {
-            Self::Nothing => 0,
-            Self::OtherScopes => 1,
-            Self::OtherTools => 2,
-            Self::Stale(_) => 3,
-            Self::Granted(_) => 4,
-            Self::Denied(_) => 5,
-        }
-    }
-
     /// The stronger of two; of equal ones the first.
     pub(super) fn or(self, other: Self) -> Self {
-        if other.rank() > self.rank() { other } else { self }
+        let rank = GrantWordDiscriminants::from;
+        if rank(&other) > rank(&self) { other } else { self }
     }
 }
 

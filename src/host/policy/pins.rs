@@ -100,15 +100,11 @@ impl Serialize for Digest {
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let mut out = [0; 32];
+        let byte = |at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
+        let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
+        let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
         let wrong = || serde::de::Error::custom("64 hexadecimal digits are expected");
-        if text.len() != 64 || !text.is_ascii() {
-            return Err(wrong());
-        }
-        for (at, byte) in out.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&text[at * 2..at * 2 + 2], 16).map_err(|_| wrong())?;
-        }
-        Ok(Self(out))
+        bytes.map(Self).ok_or_else(wrong)
     }
 }
 

@@ -33,19 +33,13 @@ pub(super) struct Layer {
 }
 
 /// What was found of tools, by their whole name: a list asks about the same ones again and again.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Memo<V>(RwLock<HashMap<Box<str>, V>>);
 
 /// Tools of which it is kept.
 const KNOWN: usize = 10_000;
 /// Longest name that is kept, in bytes; a caller may make up any.
 const LONGEST: usize = 256;
-
-impl<V> Default for Memo<V> {
-    fn default() -> Self {
-        Self(RwLock::default())
-    }
-}
 
 impl<V: Clone> Memo<V> {
     /// What is known of `full` and `fits`, else what is found now.
@@ -145,55 +139,36 @@ impl Rules {
         &self,
         catalogue: impl IntoIterator<Item = (&'c str, &'c Capabilities)>,
     ) -> Vec<Unmatched> {
-        let catalogue: Vec<_> = catalogue.into_iter().collect();
-        let full = |server: &str, name: &str| format!("{server}.{name}");
-        let of = |list: fn(&Capabilities) -> Vec<&str>| -> Vec<String> {
-            let names = |(server, all): &(&str, &Capabilities)| {
-                list(all).into_iter().map(|name| full(server, name)).collect::<Vec<_>>()
-            };
-            catalogue.iter().flat_map(names).collect()
-        };
-        let tools = of(|all| all.tools.iter().map(|tool| &*tool.name).collect());
-        let prompts = of(|all| all.prompts.iter().map(|prompt| &*prompt.name).collect());
-        let servers: Vec<String> = catalogue.iter().map(|(name, _)| (*name).to_owned()).collect();
-        let kinds = [
-            (TargetKind::Tool, &tools),
-            (TargetKind::Prompt, &prompts),
-            (TargetKind::Server, &servers),
-        ];
-        let mut matched: HashMap<Arc<str>, (bool, String)> = HashMap::new();
+        let mut names: [Vec<String>; 4] = Default::default();
+        for (server, all) in catalogue {
+            let full = |name: &str| format!("{server}.{name}");
+            names[TargetKind::Tool as usize].extend(all.tools.iter().map(|tool| full(&tool.name)));
+            names[TargetKind::Prompt as usize].extend(all.prompts.iter().map(|p| full(&p.name)));
+            names[TargetKind::Server as usize].push(server.to_owned());
+        }
+        let mut matched: BTreeMap<&Arc<str>, (bool, &str)> = BTreeMap::new();
         for layer in std::iter::once(&self.all).chain(self.profiles.values()) {
             for list in [&layer.allow, &layer.ask, &layer.deny] {
-                for (kind, names) in kinds {
-                    for entry in &list.of(kind).rules {
+                for (kind, (globs, names)) in list.0.iter().zip(&names).enumerate() {
+                    for entry in &globs.rules {
                         let glob = entry.glob.compile_matcher();
-                        let found = names.iter().any(|name| glob.is_match(name));
-                        let known = matched.entry(Arc::clone(&entry.rule)).or_default();
-                        known.0 |= found;
-                        if known.1.is_empty() {
-                            entry.glob.glob().clone_into(&mut known.1);
-                        }
+                        let known =
+                            matched.entry(&entry.rule).or_insert((false, entry.glob.glob()));
+                        // A server answers for addresses that it does not list.
+                        known.0 |= kind == TargetKind::Resource as usize
+                            || names.iter().any(|name| glob.is_match(name));
                     }
-                }
-                // A server answers for addresses that it does not list.
-                for entry in &list.of(TargetKind::Resource).rules {
-                    matched.insert(Arc::clone(&entry.rule), (true, String::new()));
                 }
             }
         }
         let unmatched = matched.into_iter().filter(|(_, (found, _))| !found);
         let unmatched = unmatched.map(|(rule, (_, glob))| {
-            let bare = tools
-                .iter()
-                .chain(&prompts)
-                .find(|name| name.split_once('.').is_some_and(|(_, tool)| tool == glob));
-            let names = tools.iter().chain(&prompts).chain(&servers);
-            let meant = bare.or_else(|| nearest(&glob, names, 0.8)).cloned();
-            Unmatched { rule, meant }
+            let names = || names.iter().flatten();
+            let is = |name: &&String| name.split_once('.').is_some_and(|(_, tool)| tool == glob);
+            let meant = names().find(is).or_else(|| nearest(glob, names(), 0.8)).cloned();
+            Unmatched { rule: Arc::clone(rule), meant }
         });
-        let mut out: Vec<Unmatched> = unmatched.collect();
-        out.sort_by(|a, b| a.rule.cmp(&b.rule));
-        out
+        unmatched.collect()
     }
 }
 
