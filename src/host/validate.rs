@@ -100,11 +100,10 @@ impl std::fmt::Debug for Validator {
 /// Every problem of a schema, for a report: limits, dialect, references and all places where it is
 /// against its dialect's meta-schema. Empty when it can be used. Blocks like [`Validator::check`].
 pub fn schema_problems(schema: &Value, limits: Limits) -> Vec<SchemaProblem> {
-    let audit = match audit::audit(schema, &limits) {
-        Ok(audit) => audit,
-        Err(problem) => return vec![problem],
-    };
-    let meta = budget::against_meta_schema(schema.clone(), audit.dialect, limits.time);
+    if let Err(problem) = audit::audit(schema, &limits) {
+        return vec![problem];
+    }
+    let meta = budget::against_meta_schema(schema.clone(), limits.time);
     match meta {
         Ok(problems) if !problems.is_empty() => problems,
         Err(problem) => vec![problem],

@@ -186,15 +186,9 @@ fn dialect(declared: Option<&Value>) -> Result<Draft, String> {
     let Some(uri) = declared.as_str() else {
         return Err("`$schema` must be text".to_owned());
     };
-    let bare = uri.trim_end_matches('#');
-    let bare = bare.strip_prefix("https://").or_else(|| bare.strip_prefix("http://"));
-    match bare.unwrap_or(uri) {
-        "json-schema.org/draft/2020-12/schema" | "json-schema.org/schema" => Ok(Draft::Draft202012),
-        "json-schema.org/draft/2019-09/schema" => Ok(Draft::Draft201909),
-        "json-schema.org/draft-07/schema" => Ok(Draft::Draft7),
-        "json-schema.org/draft-06/schema" => Ok(Draft::Draft6),
-        "json-schema.org/draft-04/schema" => Ok(Draft::Draft4),
-        _ => Err(format!("`$schema` names an unknown dialect: {uri}")),
+    match Draft::from_schema_uri(uri) {
+        Draft::Unknown => Err(format!("`$schema` names an unknown dialect: {uri}")),
+        known => Ok(known),
     }
 }
 

@@ -188,18 +188,11 @@ pub(super) fn compile(
 /// Every place where `schema` is against its meta-schema.
 pub(super) fn against_meta_schema(
     schema: Value,
-    dialect: Draft,
     time: Duration,
 ) -> Result<Vec<SchemaProblem>, SchemaProblem> {
-    run(time, move || {
-        let meta = match dialect {
-            Draft::Draft4 => jsonschema::draft4::meta::validator(),
-            Draft::Draft6 => jsonschema::draft6::meta::validator(),
-            Draft::Draft7 => jsonschema::draft7::meta::validator(),
-            Draft::Draft201909 => jsonschema::draft201909::meta::validator(),
-            _ => jsonschema::draft202012::meta::validator(),
-        };
-        meta.iter_errors(&schema).take(100).map(|error| problem(&error)).collect()
+    run(time, move || match jsonschema::meta::validator_for(&schema) {
+        Ok(meta) => meta.iter_errors(&schema).take(100).map(|error| problem(&error)).collect(),
+        Err(error) => vec![problem(&error)],
     })
     .map_err(slow)
 }
