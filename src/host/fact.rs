@@ -1,7 +1,6 @@
 //! Facts: what happened, in the past tense. Lossless; folded by [`crate::host::HostView::apply`],
 //! recorded as JSON lines, so that a session can be shown again from its record.
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +14,8 @@ use super::approvals::{PendingRequest, RuleKind, SessionRule, Settlement};
 use super::breaker::BreakerView;
 use super::dev::DevView;
 use super::view::{AccountView, ServerState, StartStep, StepStatus};
-use crate::base::{LogLevel, SafeText, ServerName, Timestamp};
+use crate::base::ring::Weighed;
+use crate::base::{LogLevel, Ring, SafeText, ServerName, Timestamp};
 use crate::config::{ConfigChange, ContentLimits, Diagnostic, RootConfig, TransportKind};
 use crate::mcp::auth::AuthStep;
 use crate::mcp::{ApprovalId, Capabilities, Finding, ListChanges, ListKind, SessionView};
@@ -344,17 +344,22 @@ impl Fact {
 //
 // Written by the projector alone; read by anybody. Never slows the projector down.
 
-/// Newest facts and subscribers.
-#[derive(Default)]
-pub struct Journal {
-    inner: Mutex<Inner>,
+impl Weighed for Record {
+    fn bytes(&self) -> usize {
+        self.fact.weight()
+    }
 }
 
-#[derive(Default)]
-struct Inner {
-    records: VecDeque<(usize, Arc<Record>)>,
-    bytes: usize,
-    subscribers: Vec<mpsc::Sender<Arc<Record>>>,
+/// Newest facts and subscribers.
+pub struct Journal {
+    records: Ring<Record>,
+    subscribers: Mutex<Vec<mpsc::Sender<Arc<Record>>>>,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self { records: Ring::new(Self::KEPT, Self::BYTES), subscribers: Mutex::default() }
+    }
 }
 
 impl Journal {
@@ -368,29 +373,20 @@ impl Journal {
 
     /// Keeps a fact and hands it to every subscriber.
     pub fn push(&self, record: Arc<Record>) {
-        let weight = record.fact.weight();
-        let mut inner = self.inner.lock();
-        inner.subscribers.retain(|subscriber| subscriber.try_send(Arc::clone(&record)).is_ok());
-        inner.bytes += weight;
-        inner.records.push_back((weight, record));
-        while inner.records.len() > Self::KEPT
-            || (inner.bytes > Self::BYTES && inner.records.len() > 1)
-        {
-            let Some((weight, _)) = inner.records.pop_front() else { break };
-            inner.bytes -= weight;
-        }
+        self.subscribers.lock().retain(|reader| reader.try_send(Arc::clone(&record)).is_ok());
+        self.records.push(record);
     }
 
     /// Facts from now on; the channel closes when its reader falls behind.
     pub fn subscribe(&self) -> mpsc::Receiver<Arc<Record>> {
         let (sender, receiver) = mpsc::channel(Self::WAITING);
-        self.inner.lock().subscribers.push(sender);
+        self.subscribers.lock().push(sender);
         receiver
     }
 
     /// The facts that are kept, oldest first.
     pub fn records(&self) -> Vec<Arc<Record>> {
-        self.inner.lock().records.iter().map(|(_, record)| Arc::clone(record)).collect()
+        self.records.tail(Self::KEPT)
     }
 }
 

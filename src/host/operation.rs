@@ -48,12 +48,6 @@ pub struct Operation {
     pub admission: Option<Admission>,
 }
 
-/// What one round with the server gave.
-struct Answered {
-    result: Payload,
-    waiting: Duration,
-}
-
 /// How one round ended that gave no result.
 struct Failure {
     error: Error,
@@ -85,9 +79,9 @@ impl Operation {
             Err(error) => Err(error),
         };
         let outcome = match result {
-            Ok((checked, answered, tool)) => {
-                self.keep(&live, &answered, version);
-                Ok(self.outcome((&live, tool.as_deref()), checked, answered, &flight).await)
+            Ok((checked, answer, tool)) => {
+                self.keep(&live, &answer, (flight.pending().waited(), version));
+                Ok(self.outcome((&live, tool.as_deref()), checked, answer, &flight).await)
             }
             Err(error) => Err(error.request(self.label()).server(&self.slot.name).advised()),
         };
@@ -134,19 +128,19 @@ impl Operation {
         &mut self,
         live: &Live,
         flight: &Flight,
-    ) -> Result<(Checked, Answered, Option<Arc<Tool>>), Error> {
+    ) -> Result<(Checked, Payload, Option<Arc<Tool>>), Error> {
         live.session()?;
         let tool = self.tool(live);
         let checked = self.check_arguments(live, tool.as_ref(), flight).await?;
         let permit = self.permitted(tool.as_ref(), flight).await?;
-        let answered = self.rounds(tool.as_deref(), flight).await?;
+        let answer = self.rounds(tool.as_deref(), flight).await?;
         drop(permit);
         self.has_read(tool.as_ref());
-        Ok((checked, answered, tool))
+        Ok((checked, answer, tool))
     }
 
     /// Asks, and asks again where that cannot do harm (requirement R5).
-    async fn rounds(&self, tool: Option<&Tool>, flight: &Flight) -> Result<Answered, Error> {
+    async fn rounds(&self, tool: Option<&Tool>, flight: &Flight) -> Result<Payload, Error> {
         let mut attempt = 0;
         loop {
             // It may have fallen asleep just now.
@@ -159,7 +153,7 @@ impl Operation {
                 && is_repeatable(tool)
                 && self.options.origin.is_person();
             let failure = match self.round(&live, flight, may_repeat).await {
-                Ok(answered) => return Ok(answered),
+                Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
             attempt += 1;
@@ -207,7 +201,7 @@ impl Operation {
         live: &Live,
         flight: &Flight,
         repeated: bool,
-    ) -> Result<Answered, Failure> {
+    ) -> Result<Payload, Failure> {
         let never = |error| Failure { error, is_unsent: true };
         let session = live.session().map_err(never)?;
         let admission = self.admit(live).await.map_err(never)?;
@@ -218,7 +212,7 @@ impl Operation {
         match result {
             Ok(result) => {
                 admission.answered(is_error(&result)).await;
-                Ok(Answered { result, waiting: pending.waited() })
+                Ok(result)
             }
             Err(error) => {
                 let error = match error.code {
@@ -291,15 +285,14 @@ impl Operation {
         &self,
         (live, tool): (&Live, Option<&Tool>),
         checked: Checked,
-        answered: Answered,
+        answer: Payload,
         flight: &Flight,
     ) -> CallOutcome {
-        let is_error = is_error(&answered.result);
+        let is_error = is_error(&answer);
         let output_violations = match tool {
-            Some(tool) if !is_error => self.check_output(live, tool, &answered.result).await,
+            Some(tool) if !is_error => self.check_output(live, tool, &answer).await,
             _ => Vec::new(),
         };
-        let waiting = answered.waiting;
         CallOutcome {
             is_error,
             output_violations,
@@ -307,8 +300,8 @@ impl Operation {
             forced: checked.forced,
             duration: flight.took(),
             findings: flight.pending().take_findings(),
-            waiting,
-            ..self.bare_outcome(live, answered.result, AnswerSource::Server)
+            waiting: flight.pending().waited(),
+            ..self.bare_outcome(live, answer, AnswerSource::Server)
         }
     }
 
@@ -508,12 +501,12 @@ impl Operation {
     }
 
     /// Keeps an answer, unless a person had a part in it.
-    fn keep(&self, live: &Live, answered: &Answered, version: u64) {
+    fn keep(&self, live: &Live, answer: &Payload, (waited, version): (Duration, u64)) {
         if let Some(key) = self.cache_key()
-            && answered.waiting == Duration::ZERO
+            && waited == Duration::ZERO
         {
             let label = SafeText::line(&self.target);
-            let keep = Keep { key, label, result: answered.result.clone(), version };
+            let keep = Keep { key, label, result: answer.clone(), version };
             self.deck.cache.keep(&live.config.cache, keep, self.deck.clock.now());
         }
     }

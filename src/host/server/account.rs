@@ -70,7 +70,7 @@ impl Account {
         http: &HttpConfig,
         asks: bool,
     ) -> Result<Option<Arc<Authorizer>>, AuthFailure> {
-        let (context, facts) = (request.context.clone(), request.steps.facts().clone());
+        let (context, facts) = (request.context.clone(), request.steps.facts.clone());
         let approvals = Arc::clone(&context.approvals);
         let (me, sink) = (Arc::downgrade(self), facts.clone());
         let accounts = accounts.clone().masked_by(&context.redactor);

@@ -137,8 +137,10 @@ pub struct ExitReport {
 /// Tells the steps of one start as facts, each with the time it took.
 #[derive(Clone)]
 pub struct Steps {
-    server: ServerName,
-    facts: Facts,
+    /// The server.
+    pub server: ServerName,
+    /// Where facts go.
+    pub facts: Facts,
 }
 
 /// A step that runs.
@@ -148,16 +150,6 @@ pub struct RunningStep {
 }
 
 impl Steps {
-    /// Steps of this server.
-    pub fn new(server: ServerName, facts: Facts) -> Self {
-        Self { server, facts }
-    }
-
-    /// Where facts go.
-    pub fn facts(&self) -> &Facts {
-        &self.facts
-    }
-
     /// A step begins.
     pub async fn begin(&self, step: StartStep) -> RunningStep {
         self.tell(step, StepStatus::Running, None, None).await;
@@ -178,11 +170,6 @@ impl Steps {
     /// A step that took this long, seen from outside.
     pub async fn passed(&self, step: StartStep, took: Duration, detail: Option<&str>) {
         self.tell(step, StepStatus::Ok, Some(took), detail).await;
-    }
-
-    /// A process exists.
-    pub async fn spawned(&self, pid: u32) {
-        self.facts.record(Fact::Spawned { server: self.server.clone(), pid }).await;
     }
 
     /// A process ended during the start: one era did not work, or the attempt failed.

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::base::LogSource;
 use crate::config::{HttpConfig, StdioConfig, TransportConfig};
 use crate::error::{Error, ErrorCode};
+use crate::host::Fact;
 use crate::host::server::actor::EXIT_FOLLOWS;
 use crate::host::server::connect::{
     Connector, ExitReport, OpenError, OpenRequest, Opened, Process, RunningStep, StopPlan,
@@ -186,7 +187,8 @@ async fn try_process(
             return Err(TryFailure { error, another_era: false });
         }
     };
-    request.steps.spawned(process.pid()).await;
+    let spawned = Fact::Spawned { server: session.server.clone(), pid: process.pid() };
+    request.steps.facts.record(spawned).await;
     request.steps.done(step, &format!("pid {}", process.pid())).await;
     let process = Running { process, container };
     let endpoint = Endpoint::Pipe { read: Box::new(stdout), write: Box::new(stdin) };

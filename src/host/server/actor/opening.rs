@@ -119,7 +119,7 @@ impl Actor {
     }
 
     fn steps(&self) -> Steps {
-        Steps::new(self.slot.name.clone(), self.deck.facts.clone())
+        Steps { server: self.slot.name.clone(), facts: self.deck.facts.clone() }
     }
 
     pub(super) async fn opened(&mut self, outcome: Result<Opening, OpenError>) {
