@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use governor::clock::{Clock as GovernorClock, Reference};
+use governor::clock::Clock as GovernorClock;
 use governor::middleware::NoOpMiddleware;
 use governor::nanos::Nanos;
 use governor::state::keyed::HashMapStateStore;
@@ -128,34 +128,14 @@ impl LimitRefusal {
     }
 }
 
-/// A moment of tokio's clock, since the limiter was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Moment(u64);
-
-impl std::ops::Add<Nanos> for Moment {
-    type Output = Self;
-    fn add(self, other: Nanos) -> Self {
-        Self(self.0.saturating_add(other.as_u64()))
-    }
-}
-
-impl Reference for Moment {
-    fn duration_since(&self, earlier: Self) -> Nanos {
-        self.0.saturating_sub(earlier.0).into()
-    }
-
-    fn saturating_sub(&self, duration: Nanos) -> Self {
-        Self(self.0.saturating_sub(duration.as_u64()))
-    }
-}
-
+/// Tokio's clock, since the limiter was made.
 #[derive(Clone, Debug)]
 struct Ticks(Instant);
 
 impl GovernorClock for Ticks {
-    type Instant = Moment;
-    fn now(&self) -> Moment {
-        Moment(self.0.elapsed().as_nanos() as u64)
+    type Instant = Nanos;
+    fn now(&self) -> Nanos {
+        self.0.elapsed().into()
     }
 }
 
@@ -182,7 +162,7 @@ pub trait SharedLimits: Send + Sync + 'static {
 }
 
 type Key = (Arc<str>, Arc<str>);
-type Rate = RateLimiter<Key, HashMapStateStore<Key>, Ticks, NoOpMiddleware<Moment>>;
+type Rate = RateLimiter<Key, HashMapStateStore<Key>, Ticks, NoOpMiddleware<Nanos>>;
 
 /// Counts calls and refuses what is too much.
 pub struct Limiter {
