@@ -180,13 +180,8 @@ impl Operation {
     }
 
     async fn unless_cancelled<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
-        tokio::select! {
-            biased;
-            () = self.options.cancel.cancelled() => {
-                Err(Error::new(ErrorCode::Cancelled, "cancelled by the caller"))
-            }
-            done = work => Ok(done),
-        }
+        let done = self.options.cancel.run_until_cancelled(work).await;
+        done.ok_or_else(|| Error::new(ErrorCode::Cancelled, "cancelled by the caller"))
     }
 
     /// Whether the request may be executed twice.

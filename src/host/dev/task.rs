@@ -62,11 +62,7 @@ impl Follower {
 
     /// Follows until `stop` is cancelled, and ends the build that runs then.
     pub(super) async fn run(mut self, poll_only: bool, stop: CancellationToken) {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => {}
-            () = self.follow(poll_only) => {}
-        }
+        stop.run_until_cancelled(self.follow(poll_only)).await;
         if let Some(build) = self.build {
             build.stop().await;
         }

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::command::Command;
 use crate::base::{SafeText, ServerName, Timestamp};
@@ -34,17 +34,9 @@ pub struct Account {
 #[derive(Default)]
 struct State {
     auth: Option<(Arc<Authorizer>, Arc<dyn Responder>, Facts)>,
-    asking: Option<JoinHandle<()>>,
+    asking: Option<AbortOnDropHandle<()>>,
     /// The person does not want to be asked, or was asked in vain.
     is_declined: bool,
-}
-
-impl Drop for State {
-    fn drop(&mut self) {
-        if let Some(asking) = &self.asking {
-            asking.abort();
-        }
-    }
 }
 
 impl Account {
@@ -105,9 +97,7 @@ impl Account {
 
     /// Takes back a request that is open: the server is not wanted any more.
     pub fn withdraw(&self) {
-        if let Some(asking) = self.state.lock().asking.take() {
-            asking.abort();
-        }
+        self.state.lock().asking = None;
     }
 
     /// Puts a request to sign in before a person, also when they said "not now" before.
@@ -125,10 +115,10 @@ impl Account {
             return;
         }
         let (me, server) = (Arc::downgrade(self), server.clone());
-        state.asking = Some(tokio::spawn(async move {
+        state.asking = Some(AbortOnDropHandle::new(tokio::spawn(async move {
             let done = auth.sign_in(&Inbox(approvals), Vec::new()).await;
             Self::settled(&me, done.map(drop), server, &facts);
-        }));
+        })));
     }
 
     fn settled(me: &Weak<Self>, done: Result<(), AuthFailure>, server: ServerName, facts: &Facts) {

@@ -27,10 +27,9 @@ pub(super) struct Attempt {
 
 impl Attempt {
     pub(super) async fn run(mut self) -> Result<Opening, OpenError> {
-        let _place = tokio::select! {
-            place = self.deck.starting.enter(&*self.deck.connector) => place,
-            () = self.request.cancel.cancelled() => return Err(OpenError::lasting(cancelled())),
-        };
+        let place = self.deck.starting.enter(&*self.deck.connector);
+        let place = self.request.cancel.run_until_cancelled(place).await;
+        let _place = place.ok_or_else(|| OpenError::lasting(cancelled()))?;
         // Waiting for the place is not the server's time.
         let config = Arc::clone(&self.request.config);
         let deadline = Instant::now() + config.startup_timeout;
