@@ -6,7 +6,7 @@
 
 mod sources;
 mod task;
-mod view;
+pub(in crate::host) mod view;
 
 use std::collections::HashMap;
 use std::sync::Arc;

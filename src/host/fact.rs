@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::approvals::{PendingRequest, RuleKind, SessionRule, Settlement};
 use super::breaker::BreakerView;
-use super::dev::DevView;
+use super::dev::view::DevView;
 use super::view::{AccountView, ServerState, StartStep, StepStatus};
 use crate::base::ring::Weighed;
 use crate::base::{LogLevel, Ring, SafeText, ServerName, Timestamp};

@@ -14,7 +14,7 @@ use strum::IntoStaticStr;
 
 use super::approvals::{PendingRequest, RuleKind, SessionRule};
 use super::breaker::BreakerView;
-use super::dev::DevView;
+use super::dev::view::DevView;
 use super::{Fact, Record};
 use crate::base::{SafeText, ServerName, Timestamp};
 use crate::config::{ConfigChange, ContentLimits, Diagnostic, RootConfig, TransportKind};
