@@ -83,9 +83,10 @@ pub struct SchemaProblem {
 }
 
 /// What a check found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Verdict {
     /// The value fits.
+    #[default]
     Valid,
     /// It does not; every place, at most [`Verdict::MOST`].
     Invalid(Vec<Violation>),

@@ -2,7 +2,7 @@
 //! (MCP 2025-11-25, client features, elicitation). Pure.
 
 use serde_json::{Value, json};
-use url::{Host, Url};
+use url::{Host, Position, Url};
 
 use crate::base::address::is_loopback;
 use crate::base::text::SafeText;
@@ -158,7 +158,10 @@ pub fn read_url(raw: &str) -> UrlReading {
     if let Some(port) = parsed.port() {
         warnings.push(format!("unusual port {port}"));
     }
-    let (before, host, after) = split(&parsed);
+    // The host of the parsed URL is drawn, which is what would be opened, not what was written.
+    let before = SafeText::line(&parsed[..Position::BeforeHost]);
+    let host = SafeText::line(&parsed[Position::BeforeHost..Position::AfterHost]);
+    let after = SafeText::line(&parsed[Position::AfterHost..]);
     let open = refusals.is_empty().then(|| parsed.to_string());
     let written = (parsed.as_str() != raw && parsed.as_str().trim_end_matches('/') != raw)
         .then(|| SafeText::line(raw));
@@ -195,21 +198,6 @@ fn check_host(url: &Url, raw: &str, refusals: &mut Vec<String>, warnings: &mut V
         }
         Some(_) => {}
     }
-}
-
-/// The text of the URL around its host. The host of the parsed URL is drawn, which is what would be
-/// opened, not what was written.
-fn split(url: &Url) -> (SafeText, SafeText, SafeText) {
-    let text = url.as_str();
-    let Some(host) = url.host_str().filter(|h| !h.is_empty()) else {
-        return (SafeText::line(text), SafeText::default(), SafeText::default());
-    };
-    let authority = text.find("://").map_or(0, |at| at + 3);
-    let userinfo =
-        text[authority..].find(['/', '?', '#']).map_or(text.len(), |end| authority + end);
-    let start = text[authority..userinfo].rfind('@').map_or(authority, |at| authority + at + 1);
-    let end = start + host.len();
-    (SafeText::line(&text[..start]), SafeText::line(host), SafeText::line(&text[end..]))
 }
 
 #[cfg(test)]

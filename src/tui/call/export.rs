@@ -94,10 +94,6 @@ impl Default for Start {
 }
 
 impl Written<'_> {
-    fn canonical(&self) -> String {
-        format!("{}.{}", self.subject.server, self.subject.wire)
-    }
-
     fn json_rpc(&self) -> String {
         let named = || json!({"name": &*self.subject.wire, "arguments": self.arguments});
         let (method, params) = match self.subject.kind {
@@ -195,7 +191,7 @@ impl Written<'_> {
         }
         let demo = self.origin.start == Start::Demo;
         // An embedded server is named after the program when it is alone.
-        let name = if demo { self.subject.wire.to_string() } else { self.canonical() };
+        let name = if demo { self.subject.wire.to_string() } else { self.subject.canonical() };
         match self.subject.kind {
             SubjectKind::Tool => {
                 if self.validation == Validation::Force {
@@ -238,7 +234,7 @@ impl Written<'_> {
         const FORCE: &str = "let options = mcpdeck::host::CallOptions {\n    \
                              validation: mcpdeck::host::Validation::Force,\n    \
                              ..Default::default()\n};\n";
-        let (name, value) = (self.canonical(), rust_value(self.arguments));
+        let (name, value) = (self.subject.canonical(), rust_value(self.arguments));
         let arguments = format!("let arguments = {value};\n");
         match (self.subject.kind, self.validation) {
             (SubjectKind::Tool, Validation::Enforce) => format!(

@@ -4,7 +4,6 @@
 use super::run::{Difference, Run};
 use super::screen::{CallScreen, Focus};
 use super::subject::{Subject, SubjectKind};
-use super::template;
 use crate::deck::history::HistoryRecord;
 use crate::error::Error;
 use crate::host::call::CallView;
@@ -113,10 +112,7 @@ impl CallScreen {
     pub(super) fn uri(&self) -> Option<String> {
         match self.subject.kind {
             SubjectKind::Resource => Some(self.subject.wire.to_string()),
-            SubjectKind::Template => {
-                let arguments = &self.run()?.arguments;
-                template::expand(&self.subject.wire, arguments).ok()
-            }
+            SubjectKind::Template => self.subject.expanded(&self.run()?.arguments).ok(),
             _ => None,
         }
     }

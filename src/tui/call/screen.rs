@@ -7,8 +7,7 @@ use crossterm::event::KeyEvent;
 use super::export::{Export, Origin, Written};
 use super::follow::Updates;
 use super::run::{Run, RunState};
-use super::subject::{METHODS, Subject, SubjectKind};
-use super::template;
+use super::subject::{Subject, SubjectKind};
 use crate::deck::history::{Draft, History, HistoryRecord};
 use crate::deck::saved::{SavedCall, SavedTarget};
 use crate::host::Validation;
@@ -26,15 +25,17 @@ use crate::tui::screen::{Help, Screen};
 use crate::tui::widget::KeyLine;
 
 /// Where the keys go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Focus {
     /// The form.
+    #[default]
     Form,
     /// The result.
     Result,
 }
 
 /// The call screen of one subject.
+#[derive(Default)]
 pub struct CallScreen {
     /// Its number among the call screens.
     pub number: usize,
@@ -103,33 +104,7 @@ impl CallScreen {
             }
             form.apply(Action::FirstField);
         }
-        let mut screen = Self {
-            number: 0,
-            seconds: None,
-            subject,
-            form,
-            runs: Vec::new(),
-            shown: 0,
-            focus: Focus::Form,
-            suggestions: Vec::new(),
-            subscribed: false,
-            changed: None,
-            dev: None,
-            asked: None,
-            completion: None,
-            ticket: 0,
-            records: BTreeMap::new(),
-            last_record: 0,
-            drafted,
-            draft_due: None,
-            updates: Updates::default(),
-            saving: None,
-            origin: Origin::default(),
-            filling: None,
-            call_when_checked: false,
-            pressed: None,
-            now,
-        };
+        let mut screen = Self { subject, form, drafted, now, ..Self::default() };
         // The field under the cursor may be chosen of what the server knows, before a key is typed.
         screen.typed();
         screen
@@ -243,11 +218,10 @@ impl CallScreen {
     pub(super) fn send(&mut self, arguments: Value, validation: Validation) -> Vec<Effect> {
         let wire = match self.subject.kind {
             SubjectKind::Tool | SubjectKind::Prompt | SubjectKind::Request => arguments.clone(),
-            SubjectKind::Template => match template::expand(&self.subject.wire, &arguments) {
+            _ => match self.subject.expanded(&arguments) {
                 Ok(uri) => Value::String(uri),
                 Err(reason) => return say(&format!("no URI template: {reason}")),
             },
-            SubjectKind::Resource => Value::String(self.subject.wire.to_string()),
         };
         if self.runs.len() >= RUNS
             && let Some(old) = self.runs.iter().position(|run| !run.is_running())
@@ -435,13 +409,6 @@ impl CallScreen {
     /// Something in the form changed: completions are due, later.
     pub(super) fn typed(&mut self) -> Vec<Effect> {
         self.suggestions.clear();
-        if self.subject.kind == SubjectKind::Request
-            && let Some((_, typed)) = self.field_text().filter(|(name, _)| name == "method")
-        {
-            let all = METHODS.split(' ');
-            let known = all.filter(|method| method.starts_with(&typed) && *method != typed);
-            self.suggestions = known.map(str::to_owned).collect();
-        }
         if self.subject.completes()
             && self.field_text().is_some()
             && self.field_text() != self.asked
@@ -456,7 +423,7 @@ impl CallScreen {
     fn field_text(&self) -> Option<(String, String)> {
         let row = self.form.current()?;
         let (parent, name) = pointer::split(&row.pointer)?;
-        let value = pointer::get(self.form.value(), &row.pointer);
+        let value = self.form.value().and_then(|value| value.pointer(&row.pointer));
         let text = value.and_then(Value::as_str).unwrap_or_default();
         (parent.is_empty() && row.field().is_some()).then(|| (name, text.to_owned()))
     }
@@ -639,21 +606,12 @@ impl CallScreen {
         }
     }
 
-    fn expanded(&self, arguments: &Value) -> String {
-        match self.subject.kind {
-            SubjectKind::Template => {
-                template::expand(&self.subject.wire, arguments).unwrap_or_default()
-            }
-            _ => self.subject.wire.to_string(),
-        }
-    }
-
     fn exported(&self, way: Export) -> String {
         let arguments = self.form.arguments();
         let blocked = self.form.blocking() > 0 && self.form.schema_problem().is_none();
         way.text(&Written {
             subject: &self.subject,
-            uri: &self.expanded(&arguments),
+            uri: &self.subject.expanded(&arguments).unwrap_or_default(),
             arguments: &arguments,
             validation: if blocked { Validation::Force } else { Validation::Enforce },
             origin: &self.origin,
@@ -662,7 +620,7 @@ impl CallScreen {
 
     /// The call as it is saved: without secrets.
     fn to_save(&self) -> SavedCall {
-        let canonical = format!("{}.{}", self.subject.server, self.subject.wire);
+        let canonical = self.subject.canonical();
         let arguments = self.form.without_secrets(self.form.arguments());
         let mut call = SavedCall::tool(canonical.clone(), &arguments);
         match self.subject.kind {
@@ -671,7 +629,7 @@ impl CallScreen {
             SubjectKind::Template | SubjectKind::Resource => {
                 call.arguments.clear();
                 call.target = SavedTarget::Resource {
-                    resource: self.expanded(&arguments),
+                    resource: self.subject.expanded(&arguments).unwrap_or_default(),
                     server: Some(self.subject.server.to_string()),
                 };
             }

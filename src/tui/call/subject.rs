@@ -9,9 +9,10 @@ use crate::mcp::{Prompt, Resource, Tool};
 use crate::tui::prelude::*;
 
 /// What kind of thing is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SubjectKind {
     /// `tools/call`
+    #[default]
     Tool,
     /// `prompts/get`
     Prompt,
@@ -23,14 +24,8 @@ pub enum SubjectKind {
     Request,
 }
 
-/// Methods of MCP that a client may request, for completion, in order.
-pub const METHODS: &str = "completion/complete logging/setLevel ping prompts/get prompts/list \
-    resources/list resources/read resources/subscribe resources/templates/list \
-    resources/unsubscribe server/discover tasks/cancel tasks/get tasks/list tasks/result \
-    tools/call tools/list";
-
 /// What is called.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Subject {
     /// Its server.
     pub server: ServerName,
@@ -102,13 +97,13 @@ impl Subject {
     /// A resource template; its variables are the fields.
     pub fn template(server: &ServerName, template: &Resource) -> Self {
         let mut properties = Map::new();
-        for (name, explodes) in template::variables(&template.uri).unwrap_or_default() {
-            let field = if explodes {
+        for variable in template::variables(&template.uri).unwrap_or_default() {
+            let field = if variable.explode {
                 json!({"type": ["array", "string"], "items": {"type": "string"}})
             } else {
                 json!({"type": "string"})
             };
-            properties.insert(name, field);
+            properties.insert(variable.name, field);
         }
         Self {
             title: template.title.clone().or_else(|| Some(template.name.clone())),
@@ -157,13 +152,9 @@ impl Subject {
             kind,
             wire: Arc::clone(wire),
             label: label.clone(),
-            title: None,
-            description: None,
             manner: "reads",
             schema: Arc::new(closed(Map::new(), &[])),
-            bytes: 0,
-            limits: ContentLimits::default(),
-            target: SafeText::default(),
+            ..Self::default()
         }
     }
 
@@ -195,11 +186,27 @@ impl Subject {
         self.target.starts_with("http://") || self.target.starts_with("https://")
     }
 
+    /// Its name among those of all servers.
+    pub fn canonical(&self) -> String {
+        format!("{}.{}", self.server, self.wire)
+    }
+
+    /// The URI that is read with these arguments.
+    ///
+    /// # Errors
+    /// A sentence when it is no template.
+    pub fn expanded(&self, arguments: &Value) -> Result<String, String> {
+        match self.kind {
+            SubjectKind::Template => template::expand(&self.wire, arguments),
+            _ => Ok(self.wire.to_string()),
+        }
+    }
+
     /// Name under which history and drafts are kept.
     pub fn key(&self) -> String {
         match self.kind {
-            SubjectKind::Tool => format!("{}.{}", self.server, self.wire),
-            SubjectKind::Prompt => format!("prompt:{}.{}", self.server, self.wire),
+            SubjectKind::Tool => self.canonical(),
+            SubjectKind::Prompt => format!("prompt:{}", self.canonical()),
             SubjectKind::Template | SubjectKind::Resource => {
                 format!("uri:{}:{}", self.server, self.wire)
             }

@@ -1,23 +1,90 @@
 //! URI templates (RFC 6570, levels 1 to 4): their variables, and what they expand to. Pure.
 
-use iri_string::spec::UriSpec;
-use iri_string::template::simple_context::{SimpleContext, Value as Filled};
-use iri_string::template::{Error, UriTemplateStr};
+use std::fmt::Write as _;
+
 use serde_json::Value;
 
 use crate::tui::form::pointer::plain;
 
-/// The variables of a template, in order; `true` for one whose list becomes several parts (`*`).
+/// One variable of a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// `*`: a list or object becomes several parts.
+    pub explode: bool,
+    /// `:n`: only the first n characters.
+    pub prefix: Option<usize>,
+}
+
+/// What stands between braces, with how its operator joins and encodes.
+struct Expression {
+    first: &'static str,
+    separator: &'static str,
+    named: bool,
+    if_empty: &'static str,
+    reserved: bool,
+    variables: Vec<Variable>,
+}
+
+/// Literal texts, each with the expression that follows it; none follows the last.
+fn parse(template: &str) -> Result<Vec<(&str, Option<Expression>)>, String> {
+    let mut parts = Vec::new();
+    let mut pieces = template.split('}').peekable();
+    while let Some(piece) = pieces.next() {
+        parts.push(match (piece.split_once('{'), pieces.peek()) {
+            (Some((literal, body)), Some(_)) => (literal, Some(expression(body)?)),
+            (None, None) => (piece, None),
+            (Some(_), None) => return Err("a `{` without its `}`".to_owned()),
+            (None, Some(_)) => return Err("a `}` without its `{`".to_owned()),
+        });
+    }
+    Ok(parts)
+}
+
+/// RFC 6570, appendix A.
+fn expression(body: &str) -> Result<Expression, String> {
+    let sign = body.chars().next().ok_or("an empty `{}`")?;
+    let (first, separator, named, if_empty, reserved) = match sign {
+        '+' => ("", ",", false, "", true),
+        '#' => ("#", ",", false, "", true),
+        '.' => (".", ".", false, "", false),
+        '/' => ("/", "/", false, "", false),
+        ';' => (";", ";", true, "", false),
+        '?' => ("?", "&", true, "=", false),
+        '&' => ("&", "&", true, "=", false),
+        _ if sign.is_ascii_alphanumeric() || matches!(sign, '_' | '%') => {
+            ("", ",", false, "", false)
+        }
+        _ => return Err(format!("`{sign}` is not an operator")),
+    };
+    let list = body.strip_prefix(['+', '#', '.', '/', ';', '?', '&']).unwrap_or(body);
+    let variables = list.split(',').map(variable).collect::<Result<_, _>>()?;
+    Ok(Expression { first, separator, named, if_empty, reserved, variables })
+}
+
+fn variable(text: &str) -> Result<Variable, String> {
+    let bare = text.strip_suffix('*').unwrap_or(text);
+    let (name, prefix) = match bare.split_once(':') {
+        Some((name, length)) => {
+            let length = length.parse().map_err(|_| format!("`{length}` is not a length"))?;
+            (name, Some(length))
+        }
+        None => (bare, None),
+    };
+    if name.is_empty() {
+        return Err("a variable without a name".to_owned());
+    }
+    Ok(Variable { name: name.to_owned(), explode: bare != text, prefix })
+}
+
+/// The variables of a template, in order.
 ///
 /// # Errors
 /// A sentence when it is no template.
-pub fn variables(template: &str) -> Result<Vec<(String, bool)>, String> {
-    let names = UriTemplateStr::new(template).map_err(words)?.variables();
-    let explodes = |name: &str| {
-        let mut pieces = template.split(|c: char| "{}+#./;?&,".contains(c));
-        pieces.any(|piece| piece.strip_suffix('*') == Some(name))
-    };
-    Ok(names.map(|name| (name.as_str().to_owned(), explodes(name.as_str()))).collect())
+pub fn variables(template: &str) -> Result<Vec<Variable>, String> {
+    let expressions = parse(template)?.into_iter().filter_map(|(_, expression)| expression);
+    Ok(expressions.flat_map(|expression| expression.variables).collect())
 }
 
 /// The URI of a template with these values; an unset variable leaves nothing behind.
@@ -25,24 +92,65 @@ pub fn variables(template: &str) -> Result<Vec<(String, bool)>, String> {
 /// # Errors
 /// A sentence when it is no template.
 pub fn expand(template: &str, values: &Value) -> Result<String, String> {
-    let mut filled = SimpleContext::new();
-    for (name, value) in values.as_object().into_iter().flatten() {
-        let value = match value {
-            Value::Null => continue,
-            Value::Array(items) => Filled::List(items.iter().map(plain).collect()),
-            Value::Object(map) => {
-                Filled::Assoc(map.iter().map(|(key, value)| (key.clone(), plain(value))).collect())
-            }
-            scalar => Filled::String(plain(scalar)),
-        };
-        filled.insert(name.as_str(), value);
+    let mut out = String::new();
+    for (literal, expression) in parse(template)? {
+        out += &encode(literal, true);
+        let Some(expression) = expression else { continue };
+        let pieces = expression.variables.iter();
+        let pieces = pieces.flat_map(|one| pieces_of(&expression, one, values.get(&one.name)));
+        for (at, piece) in pieces.enumerate() {
+            out += if at == 0 { expression.first } else { expression.separator };
+            out += &piece;
+        }
     }
-    let template = UriTemplateStr::new(template).map_err(words)?;
-    Ok(template.expand::<UriSpec, _>(&filled).map_err(words)?.to_string())
+    Ok(out)
 }
 
-fn words(error: Error) -> String {
-    error.to_string()
+fn pieces_of(of: &Expression, variable: &Variable, value: Option<&Value>) -> Vec<String> {
+    let encoded = |text: &str| encode(text, of.reserved);
+    let members: Vec<(Option<String>, String)> = match value {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(items)) => items.iter().map(|v| (None, encoded(&plain(v)))).collect(),
+        Some(Value::Object(map)) => {
+            map.iter().map(|(key, v)| (Some(encoded(key)), encoded(&plain(v)))).collect()
+        }
+        Some(scalar) => {
+            let length = variable.prefix.unwrap_or(usize::MAX);
+            vec![(None, encoded(&plain(scalar).chars().take(length).collect::<String>()))]
+        }
+    };
+    let named = |text: String| match encode(&variable.name, true) {
+        _ if !of.named => text,
+        name if text.is_empty() => name + of.if_empty,
+        name => format!("{name}={text}"),
+    };
+    if members.is_empty() || variable.explode {
+        let member = |(key, text): (Option<String>, String)| match key {
+            Some(key) => format!("{key}={text}"),
+            None => named(text),
+        };
+        return members.into_iter().map(member).collect();
+    }
+    let flat = members.into_iter().flat_map(|(key, text)| key.into_iter().chain([text]));
+    vec![named(flat.collect::<Vec<_>>().join(","))]
+}
+
+/// Percent-encodes what is not allowed; with `reserved`, what has a meaning in URIs stays.
+fn encode(text: &str, reserved: bool) -> String {
+    let bytes = text.as_bytes();
+    let hex = |i: usize| bytes.get(i).is_some_and(u8::is_ascii_hexdigit);
+    let mut out = String::with_capacity(text.len());
+    for (at, byte) in bytes.iter().enumerate() {
+        let unreserved = byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
+        let kept =
+            b":/?#[]@!$&'()*+,;=".contains(byte) || (*byte == b'%' && hex(at + 1) && hex(at + 2));
+        if unreserved || reserved && kept {
+            out.push(*byte as char);
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
 }
 
 #[cfg(test)]
@@ -62,7 +170,7 @@ mod tests {
             text: String, list in prop::collection::vec(any::<String>(), 0..3),
         ) {
             let names = variables(&template);
-            let names = names.iter().flatten().map(|(name, _)| name.clone());
+            let names = names.iter().flatten().map(|variable| variable.name.clone());
             let values = [json!(text), json!(list), json!({text.clone(): list}), json!(7)];
             let values = names.zip(values.into_iter().cycle()).collect();
             if let Ok(uri) = expand(&template, &Value::Object(values)) {

@@ -30,6 +30,7 @@ fn compile(schema: &Value, limits: Limits) -> Pair {
 }
 
 /// What is known of the value of a form.
+#[derive(Default)]
 pub(super) struct Checks {
     pub(super) limits: Limits,
     compiled: Option<Arc<Pair>>,
@@ -104,12 +105,8 @@ impl Checks {
         Self {
             limits,
             compiled: small.then(|| Arc::new(compile(document.raw(), limits))),
-            verdict: Verdict::Valid,
-            notes: Vec::new(),
             revision: 1,
-            checked: 0,
-            in_flight: false,
-            mine: Arc::default(),
+            ..Self::default()
         }
     }
 
@@ -183,7 +180,7 @@ impl Checks {
 pub struct HalfTyped {
     /// As typed.
     pub text: String,
-    /// Why it is no value; empty when it is only half an intention, such as a key being named.
+    /// Why it is no value.
     pub message: String,
 }
 
@@ -230,7 +227,6 @@ pub fn collect(
     };
     let mut all: Vec<Problem> = drafts
         .iter()
-        .filter(|(_, draft)| !draft.message.is_empty())
         .map(|(pointer, draft)| at(pointer, SafeText::line(&draft.message), Weight::Draft))
         .collect();
     let violations = match verdict {
@@ -239,7 +235,7 @@ pub fn collect(
     };
     for violation in violations {
         // What is being typed there is already said to be wrong.
-        if drafts.get(&violation.pointer).is_some_and(|d| !d.message.is_empty()) {
+        if drafts.contains_key(&violation.pointer) {
             continue;
         }
         let missing = missing_below(rows, value, violation);
@@ -276,7 +272,7 @@ fn missing_below<'a>(
         .filter(|row| pointer::is_within(&row.pointer, &violation.pointer))
         .filter(|row| row.required && row.pointer != violation.pointer)
         .filter(|row| matches!(row.kind, RowKind::Field { .. }))
-        .filter(|row| pointer::get(value, &row.pointer).is_none())
+        .filter(|row| value.and_then(|value| value.pointer(&row.pointer)).is_none())
         .map(|row| row.pointer.as_str())
         .collect()
 }
@@ -296,7 +292,7 @@ fn shown(rows: &[Row]) -> HashMap<&str, usize> {
             // The field line of a place is better than its choice line.
             RowKind::Field { .. } => _ = shown.insert(row.pointer.as_str(), i),
             RowKind::Choice { .. } => _ = shown.entry(row.pointer.as_str()).or_insert(i),
-            RowKind::Add { .. } | RowKind::More { .. } => {}
+            _ => {}
         }
     }
     shown

@@ -7,7 +7,7 @@ use crate::tui::form::check::Weight;
 use crate::tui::form::editor::{Editor, Edits, JsonView, Popup, pretty};
 use crate::tui::form::pointer::{self, plain};
 use crate::tui::form::row::{Field, FieldKind, OF_TYPES, Row, RowKind};
-use crate::tui::form::schema::{Node, Types};
+use crate::tui::form::schema::Types;
 use crate::tui::form::state::FormState;
 use crate::tui::prelude::*;
 use crate::tui::widget::Pen;
@@ -206,18 +206,7 @@ fn popup_top(popup: &Popup, outer: Rect) -> usize {
     popup.selected.saturating_sub(usize::from(outer.height).saturating_sub(3))
 }
 
-/// What is laid over a screen: a rule with its title above, a rule below, and nothing shines
-/// through.
-pub fn popup_frame(look: &Look, title: &str, outer: Rect, buf: &mut Buffer) {
-    Clear.render(outer, buf);
-    buf.set_style(outer, look.text);
-    let rule = look.sign("─", "-").repeat(usize::from(outer.width));
-    put(buf, outer.x, outer.y, outer.width, &rule, look.rule);
-    put(buf, outer.x, outer.bottom() - 1, outer.width, &rule, look.rule);
-    let room = outer.width.saturating_sub(4);
-    put(buf, outer.x + 2, outer.y, room, &format!(" {title} "), look.accent);
-}
-
+/// Nothing shines through it: a rule with its title above, a rule below.
 fn draw_popup(state: &FormState, popup: &Popup, look: &Look, outer: Rect, buf: &mut Buffer) {
     let narrowed = popup.narrowed();
     let Rect { x, y, width, height } = outer;
@@ -225,7 +214,13 @@ fn draw_popup(state: &FormState, popup: &Popup, look: &Look, outer: Rect, buf: &
     let title = if many { "space marks, enter closes" } else { "enter chooses" };
     let head =
         if popup.filter.is_empty() { title.to_owned() } else { format!("/ {}", popup.filter) };
-    popup_frame(look, &SafeText::line(&head), outer, buf);
+    Clear.render(outer, buf);
+    buf.set_style(outer, look.text);
+    let rule = look.sign("─", "-").repeat(usize::from(width));
+    put(buf, x, y, width, &rule, look.rule);
+    put(buf, x, outer.bottom() - 1, width, &rule, look.rule);
+    let head = format!(" {} ", SafeText::line(&head));
+    put(buf, x + 2, y, width.saturating_sub(4), &head, look.accent);
     let rows = usize::from(height).saturating_sub(2);
     let top = popup_top(popup, outer);
     for (line, index) in narrowed.iter().skip(top).take(rows).enumerate() {
@@ -404,7 +399,8 @@ pub(super) fn ghost(row: &Row, edits: Edits) -> String {
 }
 
 fn placeholder(field: &Field) -> String {
-    let example = || field.merged.nodes.iter().find_map(|n| n.examples.first());
+    let examples = || field.merged.first(|node| node.value("examples")?.get(0));
+    let example = || examples().or_else(|| field.merged.first(|node| node.value("example")));
     match (field.default(), example()) {
         (Some(default), _) => cut(&format!("default {}", plain(default))),
         (None, Some(example)) => cut(&format!("e.g. {}", plain(example))),
@@ -427,8 +423,8 @@ pub(super) fn shown(
             let title = titles.get(*active).map_or("", SafeText::as_str);
             (format!("{title} {}", look.sign("▾", "v")), look.accent)
         }
-        RowKind::Add { keyed } => {
-            let what = if *keyed { "entry" } else { "item" };
+        kind @ (RowKind::AddItem | RowKind::AddKey) => {
+            let what = if matches!(kind, RowKind::AddKey) { "entry" } else { "item" };
             // Lists within lists end on lines that would look alike.
             let place = pointer::split(&row.pointer).map(|(_, name)| cut(&name));
             let place = place.filter(|name| name.parse::<usize>().is_err());
@@ -495,14 +491,14 @@ pub fn hint(field: &Field) -> String {
     match &field.kind {
         FieldKind::Text { format: Some(format), .. } => parts.push(cut(format)),
         FieldKind::Text { .. } => parts.push("text".to_owned()),
-        FieldKind::Number { integer, minimum, maximum, .. } => {
-            parts.push(if *integer { "whole number" } else { "number" }.to_owned());
-            let bound = |word: &str, strict: &str, bound: &Option<(f64, bool)>| {
+        FieldKind::Number => {
+            parts.push(if field.merged.integer { "whole number" } else { "number" }.to_owned());
+            let bound = |word: &str, strict: &str, bound: Option<(f64, bool)>| {
                 bound.map(|(n, exclusive)| format!("{} {n}", if exclusive { strict } else { word }))
             };
-            parts.extend(bound("at least", "more than", minimum));
-            parts.extend(bound("at most", "less than", maximum));
-            if let Some(step) = field.merged.nodes.iter().find_map(|n| n.multiple_of) {
+            parts.extend(bound("at least", "more than", field.merged.minimum()));
+            parts.extend(bound("at most", "less than", field.merged.maximum()));
+            if let Some(step) = field.merged.nodes.iter().find_map(|n| n.multiple_of()) {
                 parts.push(format!("multiple of {step}"));
             }
         }
@@ -517,7 +513,7 @@ pub fn hint(field: &Field) -> String {
         FieldKind::Json(Some(reason)) => parts.push(format!("JSON: {reason}")),
     }
     parts.extend(ranges(field));
-    if let Some(pattern) = field.merged.first(|n| n.pattern.as_deref()) {
+    if let Some(pattern) = field.merged.first(|n| n.text("pattern")) {
         parts.push(cut(&format!("matches {pattern}")));
     }
     if field.nullable && field.merged.types != Types::NULL {
@@ -526,8 +522,12 @@ pub fn hint(field: &Field) -> String {
     if field.is_secret() {
         parts.push("secret: never written to disk".to_owned());
     }
-    for note in field.merged.nodes.iter().flat_map(|n| &n.notes) {
-        parts.push((*note).to_owned());
+    for (keyword, note) in
+        [("readOnly", "read-only"), ("deprecated", "deprecated"), ("nullable", "nullable")]
+    {
+        if field.merged.nodes.iter().any(|node| node.flag(keyword)) {
+            parts.push(note.to_owned());
+        }
     }
     parts.join(" · ")
 }
@@ -549,12 +549,12 @@ fn ranges(field: &Field) -> Vec<String> {
         (None, Some(high)) => Some(format!("at most {}", count(high, what))),
         (Some(low), Some(high)) => Some(format!("{low} to {}", count(high, what))),
     };
-    let tightest = |of: fn(&Node) -> (Option<u64>, Option<u64>), what: &'static str| {
-        let low = nodes.iter().filter_map(|node| of(node).0).max();
-        range(low, nodes.iter().filter_map(|node| of(node).1).min(), what)
+    let tightest = |least: &str, most: &str, what: &'static str| {
+        let low = nodes.iter().filter_map(|node| node.count(least)).max();
+        range(low, nodes.iter().filter_map(|node| node.count(most)).min(), what)
     };
-    let length = tightest(|node| node.length, "character");
-    length.into_iter().chain(tightest(|node| node.items_range, "item")).collect()
+    let length = tightest("minLength", "maxLength", "character");
+    length.into_iter().chain(tightest("minItems", "maxItems", "item")).collect()
 }
 
 /// What the row is, in words, for the line of help below the form.
@@ -565,8 +565,8 @@ fn describe(row: &Row) -> String {
         }
         RowKind::Choice { titles, .. } => format!("one of {} alternatives", titles.len()),
         RowKind::Field { field, .. } => hint(field),
-        RowKind::Add { keyed: true } => "adds an entry: type its name".to_owned(),
-        RowKind::Add { keyed: false } => "adds an item".to_owned(),
+        RowKind::AddKey => "adds an entry: type its name".to_owned(),
+        RowKind::AddItem => "adds an item".to_owned(),
         RowKind::More { hidden } => format!("{hidden} more; edit them as JSON"),
     }
 }

@@ -7,30 +7,13 @@ use serde_json::Map;
 
 use crate::tui::form::check::Weight;
 use crate::tui::form::editor::{Editor, Edits, area};
-use crate::tui::form::merge::{fits, merge, same};
+use crate::tui::form::merge::{Merged, fits, merge, same};
 use crate::tui::form::pointer::{self, join};
-use crate::tui::form::row::{Alternative, FieldKind, Row, RowKind, item_conj, picks};
+use crate::tui::form::row::{Field, FieldKind, Row, RowKind, item_conj, picks};
 use crate::tui::form::schema::Node;
 use crate::tui::form::seed::{Defaults, empty, seed};
 use crate::tui::form::state::FormState;
 use crate::tui::prelude::*;
-
-/// Up or down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Towards the start; less.
-    Up,
-    /// Towards the end; more.
-    Down,
-}
-
-impl Direction {
-    /// The next of `count`, in a circle.
-    fn next_of(self, at: usize, count: usize) -> usize {
-        let step = if self == Self::Down { 1 } else { count.saturating_sub(1) };
-        (at + step) % count.max(1)
-    }
-}
 
 impl FormState {
     /// Sets a place, making the objects above it. Refused when a parent is of another kind.
@@ -167,17 +150,11 @@ impl FormState {
         Some(new)
     }
 
-    /// Moves an item within its list; gives its new pointer.
-    pub fn move_item(&mut self, at: &str, direction: Direction) -> Option<String> {
+    /// Moves an item within its list by so many places; gives its new pointer.
+    pub fn move_item(&mut self, at: &str, by: isize) -> Option<String> {
         self.remember();
         let (parent, index, items) = self.list_of(at)?;
-        let to = match direction {
-            Direction::Up => index.checked_sub(1)?,
-            Direction::Down => index + 1,
-        };
-        if to >= items.len() {
-            return None;
-        }
+        let to = index.checked_add_signed(by).filter(|to| *to < items.len())?;
         items.swap(index, to);
         self.items_moved(&parent, |at| match at {
             _ if at == index => to,
@@ -206,24 +183,24 @@ impl FormState {
     /// what does not comes back when the old alternative is chosen again.
     pub fn choose(&mut self, row: usize, choice: usize) {
         let Some(row) = self.rows.get(row) else { return };
-        let RowKind::Choice { slot, active, alternatives, .. } = &row.kind else { return };
-        let (slot, before, at) = (*slot, *active, row.pointer.clone());
-        let Some(wanted) = alternatives.get(choice).cloned() else { return };
-        if choice == before {
+        let RowKind::Choice { slot, active, titles, variants } = &row.kind else { return };
+        if choice == *active || choice >= titles.len() {
             return;
         }
+        let (slot, before, at) = (*slot, *active, row.pointer.clone());
+        let variant = variants.get(choice).cloned();
         self.remember();
         self.drop_drafts(&at);
         let current = self.at(&at).cloned();
         let decided = self.decisions.entry(at.clone()).or_default();
         decided.stash.insert((slot, before), current.clone());
         let stashed = decided.stash.remove(&(slot, choice));
-        let new = match wanted {
-            Alternative::Type(wanted) => {
-                decided.of_type = Some(wanted);
+        let new = match variant {
+            None => {
+                decided.of_type = Some(choice);
                 stashed.flatten()
             }
-            Alternative::Variant(node) => {
+            Some(node) => {
                 decided.picks.resize(slot + 1, None);
                 decided.picks[slot] = Some(choice);
                 stashed.unwrap_or_else(|| self.as_variant(&node, current))
@@ -263,22 +240,22 @@ impl FormState {
     }
 
     /// Steps a number by its `multipleOf` within its limits, a choice by one, of a date or time the
-    /// part under the cursor.
-    pub fn step(&mut self, row: usize, direction: Direction) {
+    /// part under the cursor; up, which is negative, is more.
+    pub fn step(&mut self, row: usize, by: isize) {
         let Some(found) = self.rows.get(row) else { return };
         let value = self.at(&found.pointer);
         if let Some(FieldKind::Text { format: Some(format), .. }) = found.field().map(|f| &f.kind) {
             let column = self.editor.as_ref().map_or(usize::MAX, |editor| editor.area.cursor().1);
             let text = value.and_then(Value::as_str);
-            if let Some(text) = stepped_moment(format, text, column, direction, self.now) {
+            if let Some(text) = stepped_moment(format, text, column, by, self.now) {
                 self.set_row(row, Value::String(text));
                 self.move_cursor_to(column);
             }
             return;
         }
         if let RowKind::Choice { titles, active, .. } = &found.kind {
-            self.choose(row, direction.next_of(*active, titles.len()));
-        } else if let Some(new) = found.field().and_then(|f| stepped(&f.kind, value, direction)) {
+            self.choose(row, around(*active, by, titles.len()));
+        } else if let Some(new) = found.field().and_then(|field| stepped(field, value, by)) {
             self.set_row(row, new);
         }
     }
@@ -301,7 +278,7 @@ impl FormState {
     }
 
     /// Everything that holds at the container `at`, as its row has it.
-    fn merged_at(&self, at: &str) -> Option<super::merge::Merged> {
+    fn merged_at(&self, at: &str) -> Option<Merged> {
         if let Some(field) = self.field_at(at) {
             return Some(field.merged.clone());
         }
@@ -334,11 +311,11 @@ impl FormState {
                 return self.item_here().and_then(|at| self.duplicate(&at)).is_some();
             }
             Action::MoveUp | Action::MoveDown => {
-                let to = if action == Action::MoveUp { Direction::Up } else { Direction::Down };
-                return self.item_here().and_then(|at| self.move_item(&at, to)).is_some();
+                let by = if action == Action::MoveUp { -1 } else { 1 };
+                return self.item_here().and_then(|at| self.move_item(&at, by)).is_some();
             }
-            Action::StepUp => self.step(self.cursor, Direction::Up),
-            Action::StepDown => self.step(self.cursor, Direction::Down),
+            Action::StepUp => self.step(self.cursor, -1),
+            Action::StepDown => self.step(self.cursor, 1),
             Action::Left => self.fold(self.cursor, true),
             Action::Right => self.fold(self.cursor, false),
             Action::Rename => return self.begin_rename(),
@@ -381,7 +358,7 @@ impl FormState {
     fn unfold(&mut self) -> Option<bool> {
         let row = self.current()?;
         match &row.kind {
-            RowKind::Add { keyed: false } => {
+            RowKind::AddItem => {
                 let at = row.pointer.clone();
                 return Some(self.add_item(&at).is_some());
             }
@@ -402,7 +379,7 @@ impl FormState {
     fn enter(&mut self) -> bool {
         let Some(row) = self.current() else { return false };
         let renames = self.editor.as_ref().is_some_and(|e| e.edits == Edits::Rename);
-        if matches!(row.kind, RowKind::Add { keyed: true }) || renames {
+        if matches!(row.kind, RowKind::AddKey) || renames {
             return self.finish_key();
         }
         if let Some(done) = self.unfold() {
@@ -427,7 +404,7 @@ impl FormState {
             return false;
         };
         match &field.kind {
-            FieldKind::Bool => self.step(self.cursor, Direction::Up),
+            FieldKind::Bool => self.step(self.cursor, -1),
             FieldKind::Const(fixed) => {
                 let (at, fixed) = (row.pointer.clone(), fixed.clone());
                 if self.at(&at).is_some() {
@@ -448,7 +425,9 @@ impl FormState {
         let mut at = row.pointer.clone();
         loop {
             let adds = |form: &Self| {
-                let adds = |r: &Row| r.pointer == at && matches!(r.kind, RowKind::Add { .. });
+                let adds = |r: &Row| {
+                    r.pointer == at && matches!(r.kind, RowKind::AddItem | RowKind::AddKey)
+                };
                 form.rows.iter().position(adds)
             };
             let here = self.rows.iter().find(|row| row.pointer == at).and_then(Row::field);
@@ -460,7 +439,7 @@ impl FormState {
                 self.refresh();
             }
             match adds(self) {
-                Some(row) if matches!(self.rows[row].kind, RowKind::Add { keyed: true }) => {
+                Some(row) if matches!(self.rows[row].kind, RowKind::AddKey) => {
                     self.select(row);
                     return true;
                 }
@@ -520,57 +499,55 @@ impl FormState {
     /// Edits a place as JSON, or as fields again; not while something stands there that is no value:
     /// it would be lost.
     fn as_json(&mut self, at: &str) {
-        if self.drafts.get(at).is_some_and(|draft| !draft.message.is_empty()) {
+        if self.drafts.contains_key(at) {
             return;
         }
         let decided = self.decisions.entry(at.to_owned()).or_default();
         decided.as_json = !decided.as_json;
-        self.drafts.remove(at);
         self.editor = None;
         self.refresh();
         self.focus();
     }
 }
 
-fn stepped(kind: &FieldKind, value: Option<&Value>, direction: Direction) -> Option<Value> {
-    match kind {
-        FieldKind::Number { integer, step, minimum, maximum } => {
-            let number =
-                next_number(value.and_then(Value::as_f64), *step, direction, (*minimum, *maximum));
-            if *integer || (number.fract() == 0.0 && step.fract() == 0.0) {
+/// The place so many steps on, in a circle of `count`.
+fn around(at: usize, by: isize, count: usize) -> usize {
+    (at + count).saturating_add_signed(by) % count.max(1)
+}
+
+fn stepped(field: &Field, value: Option<&Value>, by: isize) -> Option<Value> {
+    match &field.kind {
+        FieldKind::Number => {
+            let number = next_number(&field.merged, value.and_then(Value::as_f64), by);
+            let whole = number.fract() == 0.0 && field.merged.step().fract() == 0.0;
+            if field.merged.integer || whole {
                 return (number.abs() < 9e15).then(|| Value::from(number as i64));
             }
             // Steps such as 0.1 do not add up exactly; what is shown is what was meant.
             let rounded = format!("{number:.10}").parse::<f64>().ok()?;
             serde_json::Number::from_f64(rounded).map(Value::Number)
         }
-        FieldKind::Choice(options) if !options.is_empty() => {
+        FieldKind::Choice(options) => {
             let at = value.and_then(|v| options.iter().position(|o| same(o, v)));
-            let next = at.map_or(0, |at| direction.next_of(at, options.len()));
-            options.get(next).cloned()
+            options.get(at.map_or(0, |at| around(at, by, options.len()))).cloned()
         }
         FieldKind::Bool => Some(Value::Bool(!value.and_then(Value::as_bool).unwrap_or_default())),
         _ => None,
     }
 }
 
-type Bound = Option<(f64, bool)>;
-
-fn next_number(now: Option<f64>, step: f64, direction: Direction, limits: (Bound, Bound)) -> f64 {
-    let (minimum, maximum) = limits;
-    let lowest = minimum.map(|(m, exclusive)| {
+fn next_number(merged: &Merged, now: Option<f64>, by: isize) -> f64 {
+    let step = merged.step();
+    let lowest = merged.minimum().map(|(m, exclusive)| {
         let first = (m / step - 1e-9).ceil() * step;
         if exclusive && first <= m { first + step } else { first }
     });
-    let highest = maximum.map(|(m, exclusive)| {
+    let highest = merged.maximum().map(|(m, exclusive)| {
         let last = (m / step + 1e-9).floor() * step;
         if exclusive && last >= m { last - step } else { last }
     });
-    let next = match (now, direction) {
-        (None, _) => lowest.unwrap_or(0.0).max(0.0_f64.min(highest.unwrap_or(0.0))),
-        (Some(now), Direction::Up) => now + step,
-        (Some(now), Direction::Down) => now - step,
-    };
+    let first = || lowest.unwrap_or(0.0).max(0.0_f64.min(highest.unwrap_or(0.0)));
+    let next = now.map_or_else(first, |now| now - step * by as f64);
     let next = lowest.map_or(next, |low| next.max(low));
     highest.map_or(next, |high| next.min(high))
 }
@@ -585,10 +562,10 @@ pub(super) fn stepped_moment(
     format: &str,
     text: Option<&str>,
     column: usize,
-    direction: Direction,
+    by: isize,
     now: Timestamp,
 ) -> Option<String> {
-    let one = if direction == Direction::Up { 1 } else { -1 };
+    let more = -by as i64;
     let Some(text) = text.filter(|text| !text.is_empty()) else {
         let pattern = match format {
             "date" => "%Y-%m-%d",
@@ -605,15 +582,15 @@ pub(super) fn stepped_moment(
     let next = match format {
         "date" => {
             let date: Date = moment.parse().ok()?;
-            date.checked_add(part(column.min(9)) * one).ok()?.to_string()
+            date.checked_add(part(column.min(9)) * more).ok()?.to_string()
         }
         "time" => {
             let time: Time = moment.parse().ok()?;
-            time.wrapping_add(part(column.saturating_add(11)) * one).to_string()
+            time.wrapping_add(part(column.saturating_add(11)) * more).to_string()
         }
         "date-time" => {
             let moment: DateTime = moment.parse().ok()?;
-            moment.checked_add(part(column) * one).ok()?.to_string()
+            moment.checked_add(part(column) * more).ok()?.to_string()
         }
         _ => return None,
     };
@@ -638,11 +615,11 @@ mod moment_tests {
     use super::*;
 
     fn up(format: &str, text: &str, column: usize) -> Option<String> {
-        stepped_moment(format, Some(text), column, Direction::Up, Timestamp(0))
+        stepped_moment(format, Some(text), column, -1, Timestamp(0))
     }
 
     fn down(format: &str, text: &str, column: usize) -> Option<String> {
-        stepped_moment(format, Some(text), column, Direction::Down, Timestamp(0))
+        stepped_moment(format, Some(text), column, 1, Timestamp(0))
     }
 
     #[test]
@@ -667,10 +644,10 @@ mod moment_tests {
         {
             assert_eq!(up(format, text, 0), None);
         }
-        let now = stepped_moment("date-time", None, 0, Direction::Up, Timestamp(0)).expect("now");
+        let now = stepped_moment("date-time", None, 0, -1, Timestamp(0)).expect("now");
         assert_eq!(now, "1970-01-01T00:00:00+00:00");
         assert!(up("date-time", &now, 12).is_some(), "{now}");
-        let time = stepped_moment("time", None, 0, Direction::Down, Timestamp(0)).expect("now");
+        let time = stepped_moment("time", None, 0, 1, Timestamp(0)).expect("now");
         assert!(up("time", &time, 0).is_some(), "{time}");
     }
 }

@@ -34,7 +34,7 @@ impl Edits {
         match kind {
             FieldKind::Text { multiline: true, .. } => Some(Self::Lines),
             FieldKind::Text { .. } => Some(Self::Text),
-            FieldKind::Number { .. } => Some(Self::Number),
+            FieldKind::Number => Some(Self::Number),
             FieldKind::Json(_) => Some(Self::Json),
             _ => None,
         }
@@ -118,20 +118,21 @@ pub(super) fn text_of(kind: &FieldKind, value: Option<&Value>) -> Option<String>
     Some(match (kind, value) {
         // Null is shown as a hint, so that typing replaces it.
         (
-            FieldKind::Text { .. } | FieldKind::Number { .. } | FieldKind::Json(_),
+            FieldKind::Text { .. } | FieldKind::Number | FieldKind::Json(_),
             None | Some(Value::Null),
         ) => String::new(),
         (FieldKind::Text { .. }, Some(Value::String(text))) => text.clone(),
-        (FieldKind::Number { .. }, Some(Value::Number(n))) => n.to_string(),
+        (FieldKind::Number, Some(Value::Number(n))) => n.to_string(),
         (FieldKind::Json(_), Some(value)) => serde_json::to_string_pretty(value).ok()?,
         _ => return None,
     })
 }
 
 /// How the whole value is shown as JSON beside the fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JsonView {
     /// Only where there is room for it.
+    #[default]
     Closed,
     /// Always.
     Open,

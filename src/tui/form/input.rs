@@ -33,7 +33,8 @@ impl FormState {
 
     /// Puts the cursor on a place.
     pub fn select_place(&mut self, at: &str) {
-        let exact = |r: &Row| r.pointer == at && !matches!(r.kind, RowKind::Add { .. });
+        let exact =
+            |r: &Row| r.pointer == at && !matches!(r.kind, RowKind::AddItem | RowKind::AddKey);
         if let Some(row) = self.rows.iter().position(exact) {
             // A container is entered at its first field, where typing can begin.
             let inner = self.rows[row..].iter().position(|r| {
@@ -61,7 +62,7 @@ impl FormState {
 
     fn editor_of(&self, row: &Row) -> Option<Editor> {
         let (edits, text) = match &row.kind {
-            RowKind::Add { keyed: true } => (Edits::NewKey, Some(String::new())),
+            RowKind::AddKey => (Edits::NewKey, Some(String::new())),
             RowKind::Field { field, .. } => {
                 (Edits::of(&field.kind)?, text_of(&field.kind, self.at(&row.pointer)))
             }
@@ -155,7 +156,7 @@ impl FormState {
         let at = row.pointer.clone();
         match &row.kind {
             RowKind::Choice { .. } => self.open_popup(c.to_string()),
-            RowKind::Add { keyed: false } => _ = self.add_item(&at),
+            RowKind::AddItem => _ = self.add_item(&at),
             RowKind::Field { field, .. } => match &field.kind {
                 FieldKind::Array { open: true } => _ = self.add_item(&at),
                 FieldKind::Object { .. } => self.enter_object(&at),
@@ -177,8 +178,7 @@ impl FormState {
         self.decisions.entry(at.to_owned()).or_default().folded = Some(false);
         self.refresh();
         let inside = |row: &Row| row.pointer != at && pointer::is_within(&row.pointer, at);
-        let named =
-            |row: &Row| row.pointer == at && matches!(row.kind, RowKind::Add { keyed: true });
+        let named = |row: &Row| row.pointer == at && matches!(row.kind, RowKind::AddKey);
         let first = self.rows.iter().position(inside);
         if let Some(row) = first.or_else(|| self.rows.iter().position(named)) {
             self.select(row);
@@ -268,8 +268,8 @@ impl FormState {
     /// it is sent as it is written.
     fn number_at(&self, at: &str, text: &str) -> Result<Value, String> {
         let number = number(text)?;
-        match self.field_at(at).map(|field| &field.kind) {
-            Some(FieldKind::Number { integer: true, .. }) if number.is_f64() => {
+        match self.field_at(at) {
+            Some(field) if field.merged.integer && number.is_f64() => {
                 Err("an integer: write it without `-0`, a decimal point or an exponent".to_owned())
             }
             _ => Ok(number),
@@ -309,8 +309,8 @@ impl FormState {
         let known = |value: &Value| {
             let root = &self.document.root;
             value.as_object().is_some_and(|map| {
-                map.keys().any(|key| root.properties.contains_key(key))
-                    || root.properties.is_empty()
+                root.part("properties").is_none()
+                    || map.keys().any(|key| root.property(key).is_some())
             })
         };
         let into_json = self.editor.as_ref().is_some_and(|e| e.edits == Edits::Json);
@@ -371,8 +371,8 @@ impl FormState {
         let field = self.current().and_then(Row::field);
         field.is_some_and(|field| {
             field.merged.nodes.iter().any(|node| {
-                node.encoding.as_deref() == Some("base64")
-                    || matches!(node.format.as_deref(), Some("byte" | "base64" | "binary"))
+                node.text("contentEncoding") == Some("base64")
+                    || matches!(node.text("format"), Some("byte" | "base64" | "binary"))
             })
         })
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
-use crate::tui::form::schema::{Document, Node, Schema, Types, sole};
+use crate::tui::form::schema::{Document, Node, Schema, Types, sole, strings};
 
 /// Sub-schemas that all hold at one place.
 pub type Conj = Vec<Node>;
@@ -77,7 +77,7 @@ pub fn merge(
         value,
         picks,
         seen: HashSet::new(),
-        out: Merged { types: Types::ALL, ..Merged::default() },
+        out: Merged { types: Types::all(), ..Merged::default() },
     };
     for node in conj {
         merger.add(node);
@@ -108,19 +108,20 @@ impl Merger<'_> {
         }
         self.add_scalars(node);
         self.add_members(node);
-        if let Some(reference) = &node.reference {
+        if let Some(reference) = node.reference() {
             match self.document.resolve(reference) {
                 Some(target) => self.add(&Arc::clone(target)),
                 None => self.degrade("a reference leads out of the schema"),
             }
         }
-        for part in &node.all_of {
+        for part in node.parts("allOf") {
             self.add(part);
         }
         self.add_conditions(node);
-        for list in [&node.one_of, &node.any_of] {
+        for keyword in ["oneOf", "anyOf"] {
+            let list: Vec<Node> = node.parts(keyword).cloned().collect();
             if !list.is_empty() {
-                self.add_union(node, list);
+                self.add_union(node, &list);
             }
         }
     }
@@ -132,7 +133,7 @@ impl Merger<'_> {
     fn add_scalars(&mut self, node: &Schema) {
         let out = &mut self.out;
         if let Some(types) = node.types {
-            out.types = out.types.and(types);
+            out.types &= types;
             out.typed = true;
             out.integer |= node.integer;
         }
@@ -144,7 +145,7 @@ impl Merger<'_> {
                 ),
             });
         }
-        if let Some(fixed) = &node.fixed {
+        if let Some(fixed) = node.value("const") {
             out.fixed.get_or_insert_with(|| fixed.clone());
         }
         if node.types.is_some() && out.types.is_empty() {
@@ -154,16 +155,16 @@ impl Merger<'_> {
 
     fn add_members(&mut self, node: &Schema) {
         let out = &mut self.out;
-        for (name, property) in &node.properties {
+        for (name, property) in node.named("properties") {
             out.properties.entry(name.clone()).or_default().push(Arc::clone(property));
         }
-        out.required.extend(node.required.iter().cloned());
-        for (name, needed) in &node.dependent_required {
+        out.required.extend(node.required().map(str::to_owned));
+        for (name, needed) in node.dependent_required() {
             if self.value.is_some_and(|v| v.get(name).is_some()) {
-                out.required.extend(needed.iter().cloned());
+                out.required.extend(strings(Some(needed)).map(str::to_owned));
             }
         }
-        if let Some(additional) = &node.additional {
+        if let Some(additional) = node.additional() {
             out.speaks_of_others = true;
             if additional.never {
                 out.closed = true;
@@ -171,41 +172,42 @@ impl Merger<'_> {
                 out.additional.push(Arc::clone(additional));
             }
         }
-        out.patterns.extend(node.patterns.iter().cloned());
-        for (i, item) in node.prefix.iter().enumerate() {
+        let patterns = node.named("patternProperties");
+        out.patterns.extend(patterns.map(|(name, node)| (name.clone(), Arc::clone(node))));
+        for (i, item) in node.parts("prefixItems").enumerate() {
             if out.prefix.len() <= i {
                 out.prefix.push(Vec::new());
             }
             out.prefix[i].push(Arc::clone(item));
         }
-        out.items.extend(node.items.iter().cloned());
+        out.items.extend(node.items().cloned());
     }
 
     fn add_conditions(&mut self, node: &Schema) {
         let empty = Value::Object(Map::new());
         let value = self.value.unwrap_or(&empty);
-        if let Some((test, then, otherwise)) = &node.condition {
-            let branch = if fits(self.document, test, value) { then } else { otherwise };
-            if let Some(branch) = branch {
+        if let Some(test) = node.part("if") {
+            let branch = if fits(self.document, test, value) { "then" } else { "else" };
+            if let Some(branch) = node.part(branch) {
                 self.add(branch);
             }
         }
-        for (name, dependent) in &node.dependent_schemas {
-            if value.get(name).is_some() {
-                self.add(dependent);
+        for keyword in ["dependentSchemas", "dependencies"] {
+            for (_, node) in node.named(keyword).filter(|(name, _)| value.get(name).is_some()) {
+                self.add(node);
             }
         }
     }
 
     fn add_union(&mut self, owner: &Schema, list: &[Node]) {
         let is_null = |node: &Node| {
-            node.types == Some(Types::NULL) || node.fixed.as_ref().is_some_and(Value::is_null)
+            node.types == Some(Types::NULL) || node.value("const").is_some_and(Value::is_null)
         };
         let variants: Vec<Node> = list.iter().filter(|n| !is_null(n)).cloned().collect();
         let nullable = variants.len() < list.len();
         let value = self.value;
         if variants.is_empty() {
-            self.out.types = self.out.types.and(Types::NULL);
+            self.out.types &= Types::NULL;
             self.out.typed = true;
             return;
         }
@@ -230,13 +232,13 @@ impl Merger<'_> {
             self.out.unions.push(Union {
                 variants: variants.clone(),
                 active,
-                discriminator: owner.discriminator.clone(),
+                discriminator: owner.discriminator().map(str::to_owned),
             });
             active
         };
         self.add(&variants[active]);
-        if nullable && before.has(Types::NULL) {
-            self.out.types = self.out.types.or(Types::NULL);
+        if nullable && before.contains(Types::NULL) {
+            self.out.types |= Types::NULL;
         }
     }
 }
@@ -245,7 +247,7 @@ impl Merger<'_> {
 fn constants(document: &Document, list: &[Node]) -> Option<Vec<Value>> {
     list.iter()
         .map(|node| {
-            let node = node.reference.as_deref().and_then(|r| document.resolve(r)).unwrap_or(node);
+            let node = node.reference().and_then(|r| document.resolve(r)).unwrap_or(node);
             let null = (node.types == Some(Types::NULL)).then_some(Value::Null);
             node.only().cloned().or(null)
         })
@@ -276,14 +278,20 @@ impl Merged {
         self.nodes.iter().find_map(|node| say(node))
     }
 
+    /// What one step of a number adds.
+    pub fn step(&self) -> f64 {
+        let mut steps = self.nodes.iter().filter_map(|node| node.multiple_of());
+        steps.find(|step| *step >= 1e-9).unwrap_or(1.0)
+    }
+
     /// The tightest lower bound, and whether it is exclusive.
     pub fn minimum(&self) -> Option<(f64, bool)> {
-        self.nodes.iter().filter_map(|n| n.minimum).max_by(|a, b| a.0.total_cmp(&b.0))
+        self.nodes.iter().filter_map(|n| n.minimum()).max_by(|a, b| a.0.total_cmp(&b.0))
     }
 
     /// The tightest upper bound, and whether it is exclusive.
     pub fn maximum(&self) -> Option<(f64, bool)> {
-        self.nodes.iter().filter_map(|n| n.maximum).min_by(|a, b| a.0.total_cmp(&b.0))
+        self.nodes.iter().filter_map(|n| n.maximum()).min_by(|a, b| a.0.total_cmp(&b.0))
     }
 
     /// What a key that is no property holds; `None` when it is refused.
@@ -332,17 +340,17 @@ impl Judge<'_> {
     fn fits_inside(&mut self, schema: &Schema, value: &Value, depth: u32) -> bool {
         match value {
             Value::Object(map) => {
-                schema.required.iter().all(|name| map.contains_key(name))
-                    && map.iter().all(|(name, v)| match schema.properties.get(name) {
+                schema.required().all(|name| map.contains_key(name))
+                    && map.iter().all(|(name, v)| match schema.property(name) {
                         Some(node) => self.fits(node, v, depth + 1),
-                        None if schema.patterns.is_empty() => {
-                            schema.additional.as_ref().is_none_or(|node| !node.never)
+                        None if schema.part("patternProperties").is_none() => {
+                            schema.additional().is_none_or(|node| !node.never)
                         }
                         None => true,
                     })
             }
             Value::Array(items) => items.iter().take(64).enumerate().all(|(i, v)| {
-                let node = schema.prefix.get(i).or(schema.items.as_ref());
+                let node = schema.parts("prefixItems").nth(i).or_else(|| schema.items());
                 node.is_none_or(|node| self.fits(node, v, depth + 1))
             }),
             _ => true,
@@ -351,35 +359,33 @@ impl Judge<'_> {
 
     fn fits_combined(&mut self, schema: &Schema, value: &Value, depth: u32) -> bool {
         let next = depth + 1;
-        if let Some(reference) = &schema.reference
+        if let Some(reference) = schema.reference()
             && let Some(target) = self.document.resolve(reference)
             && !self.fits(target, value, next)
         {
             return false;
         }
-        let any = |judge: &mut Self, list: &[super::schema::Node]| {
-            list.is_empty() || list.iter().any(|node| judge.fits(node, value, next))
+        let mut any = |keyword: &str| {
+            let mut list = schema.parts(keyword).peekable();
+            list.peek().is_none() || list.any(|node| self.fits(node, value, next))
         };
-        schema.all_of.iter().all(|node| self.fits(node, value, next))
-            && any(self, &schema.any_of)
-            && any(self, &schema.one_of)
-            && !schema
-                .not
-                .as_ref()
-                .is_some_and(|node| self.left > 0 && self.fits(node, value, next))
+        any("anyOf")
+            && any("oneOf")
+            && schema.parts("allOf").all(|node| self.fits(node, value, next))
+            && !schema.part("not").is_some_and(|node| self.left > 0 && self.fits(node, value, next))
     }
 
     /// How well `value` fits: more is better. Used to choose among variants none of which fits.
     fn likeness(&mut self, schema: &Schema, value: &Value) -> u32 {
         let mut score = 0;
-        let resolved = schema.reference.as_deref().and_then(|r| self.document.resolve(r));
+        let resolved = schema.reference().and_then(|r| self.document.resolve(r));
         for node in std::iter::once(schema).chain(resolved.map(|node| &**node)) {
-            if node.types.is_some_and(|types| types.has(Types::of(value))) {
+            if node.types.is_some_and(|types| types.contains(Types::of(value))) {
                 score += 1;
             }
             let Value::Object(map) = value else { continue };
             for (name, v) in map.iter().take(256) {
-                if let Some(property) = node.properties.get(name) {
+                if let Some(property) = node.property(name) {
                     // A fixed value that agrees is what a discriminator is.
                     score += match property.only() {
                         Some(only) if same(only, v) => 100,
@@ -394,21 +400,21 @@ impl Judge<'_> {
 }
 
 fn fits_itself(schema: &Schema, value: &Value) -> bool {
-    schema.types.is_none_or(|types| types.has(Types::of(value)))
-        && schema.fixed.as_ref().is_none_or(|fixed| same(fixed, value))
+    schema.types.is_none_or(|types| types.contains(Types::of(value)))
+        && schema.value("const").is_none_or(|fixed| same(fixed, value))
         && schema.options.as_ref().is_none_or(|options| options.iter().any(|o| same(o, value)))
         && match value {
             Value::Number(_) => {
                 let n = value.as_f64().unwrap_or_default();
                 (!schema.integer || n.fract() == 0.0)
-                    && schema.minimum.is_none_or(|(min, ex)| if ex { n > min } else { n >= min })
-                    && schema.maximum.is_none_or(|(max, ex)| if ex { n < max } else { n <= max })
+                    && schema.minimum().is_none_or(|(min, ex)| if ex { n > min } else { n >= min })
+                    && schema.maximum().is_none_or(|(max, ex)| if ex { n < max } else { n <= max })
             }
             Value::String(text) => {
                 let length = text.chars().take(10_000).count() as u64;
-                schema.length.0.is_none_or(|min| length >= min)
-                    && schema.length.1.is_none_or(|max| length <= max)
-                    && schema.pattern.as_deref().is_none_or(|pattern| matches(pattern, text))
+                schema.count("minLength").is_none_or(|min| length >= min)
+                    && schema.count("maxLength").is_none_or(|max| length <= max)
+                    && schema.text("pattern").is_none_or(|pattern| matches(pattern, text))
             }
             _ => true,
         }

@@ -20,11 +20,6 @@ pub fn is_within(pointer: &str, base: &str) -> bool {
     pointer.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The value at `pointer`, when it is set.
-pub fn get<'a>(root: Option<&'a Value>, pointer: &str) -> Option<&'a Value> {
-    root?.pointer(pointer)
-}
-
 /// Sets the value at `pointer`, making the objects above it where nothing is. Gives whether it
 /// could: a parent of another kind is never overwritten, and a list has no gaps.
 pub fn set(root: &mut Option<Value>, pointer: &str, value: Value) -> bool {
@@ -32,7 +27,8 @@ pub fn set(root: &mut Option<Value>, pointer: &str, value: Value) -> bool {
         *root = Some(value);
         return true;
     };
-    if get(root.as_ref(), parent).is_none() && !set(root, parent, Value::Object(Map::new())) {
+    let above = root.as_ref().and_then(|root| root.pointer(parent));
+    if above.is_none() && !set(root, parent, Value::Object(Map::new())) {
         return false;
     }
     match root.as_mut().and_then(|root| root.pointer_mut(parent)) {

@@ -14,7 +14,7 @@ const MAX_ROWS: usize = 20_000;
 const MAX_DEPTH: u16 = 48;
 
 /// One visible line of the form.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Row {
     /// JSON pointer of the place within the value.
     pub pointer: String,
@@ -31,7 +31,7 @@ pub struct Row {
 }
 
 /// What a row is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub enum RowKind {
     /// A choice among variants (`oneOf`, `anyOf`) or types of the same place.
     Choice {
@@ -41,8 +41,8 @@ pub enum RowKind {
         titles: Vec<SafeText>,
         /// The one that is shown.
         active: usize,
-        /// What each is.
-        alternatives: Vec<Alternative>,
+        /// The sub-schema of each; none for types.
+        variants: Vec<Node>,
     },
     /// A field; for a container, the line above its members.
     Field {
@@ -51,11 +51,11 @@ pub enum RowKind {
         /// Whether it is folded; `None` for what has no members.
         folded: Option<bool>,
     },
-    /// Adds an item to a list, or a key to an object.
-    Add {
-        /// Whether a key is to be typed.
-        keyed: bool,
-    },
+    /// Adds an item to a list.
+    #[default]
+    AddItem,
+    /// Adds a key to an object: it is typed here.
+    AddKey,
     /// Members that are not shown; edited as JSON.
     More {
         /// How many.
@@ -66,22 +66,13 @@ pub enum RowKind {
 /// The slot of a choice among types: no variants have it.
 pub const OF_TYPES: usize = usize::MAX;
 
-/// What a place may be.
-#[derive(Clone, Debug)]
-pub enum Alternative {
-    /// This sub-schema; it seeds a value when it is chosen.
-    Variant(Node),
-    /// This type.
-    Type(Types),
-}
-
 /// What a person decided about a place, apart from the value.
 #[derive(Clone, Debug, Default)]
 pub struct Decision {
     /// Variants, by slot.
     pub picks: Vec<Option<usize>>,
-    /// Its type.
-    pub of_type: Option<Types>,
+    /// Its type, among those it may have.
+    pub of_type: Option<usize>,
     /// Folded or not.
     pub folded: Option<bool>,
     /// It is edited as JSON because a person wants it so.
@@ -102,17 +93,8 @@ pub(super) fn picks<'a>(decisions: &'a Decisions, pointer: &str) -> &'a [Option<
 pub fn rows(document: &Document, value: Option<&Value>, decisions: &Decisions) -> Vec<Row> {
     let mut builder = Builder { document, decisions, rows: Vec::new(), path: Vec::new() };
     let root = vec![Arc::clone(&document.root)];
-    builder.place(Place { required: true, ..Place::default() }, &root, value);
+    builder.place(Row { required: true, ..Row::default() }, &root, value);
     builder.rows
-}
-
-#[derive(Clone, Default)]
-struct Place {
-    pointer: String,
-    depth: u16,
-    label: SafeText,
-    required: bool,
-    removable: bool,
 }
 
 struct Builder<'a> {
@@ -124,7 +106,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn place(&mut self, mut place: Place, conj: &Conj, value: Option<&Value>) {
+    fn place(&mut self, mut place: Row, conj: &Conj, value: Option<&Value>) {
         if self.rows.len() >= MAX_ROWS {
             return;
         }
@@ -170,53 +152,51 @@ impl Builder<'_> {
         self.path.truncate(entered);
     }
 
-    fn push(&mut self, place: Place, kind: RowKind) {
-        let Place { pointer, depth, label, required, removable } = place;
-        self.rows.push(Row { pointer, depth, label, required, removable, kind });
+    fn push(&mut self, place: Row, kind: RowKind) {
+        self.rows.push(Row { kind, ..place });
     }
 
     /// The line that follows a choice belongs to the same place; only the first carries its name.
-    fn choice_row(&mut self, place: &mut Place, kind: RowKind) {
+    fn choice_row(&mut self, place: &mut Row, kind: RowKind) {
         self.push(place.clone(), kind);
         place.label = SafeText::default();
     }
 
-    fn variant_rows(&mut self, place: &mut Place, merged: &Merged) {
+    fn variant_rows(&mut self, place: &mut Row, merged: &Merged) {
         for (slot, union) in merged.unions.iter().enumerate() {
             let discriminator = union.discriminator.as_deref();
             let shown = union.variants.iter().take(MAX_MEMBERS);
             let titles = shown
                 .map(|v| SafeText::line(&variant_title(self.document, v, discriminator)))
                 .collect();
-            let alternatives = union.variants.iter().cloned().map(Alternative::Variant).collect();
-            let active = union.active;
-            self.choice_row(place, RowKind::Choice { slot, titles, active, alternatives });
+            let (active, variants) = (union.active, union.variants.clone());
+            self.choice_row(place, RowKind::Choice { slot, titles, active, variants });
         }
     }
 
-    fn type_row(&mut self, place: &mut Place, merged: &mut Merged, value: Option<&Value>) {
-        let types = merged.types.without(Types::NULL);
+    fn type_row(&mut self, place: &mut Row, merged: &mut Merged, value: Option<&Value>) {
+        let types = merged.types - Types::NULL;
         let closed =
             merged.options.is_some() || merged.fixed.is_some() || merged.degraded.is_some();
-        if !merged.typed || types.count() < 2 || closed || merged.types == Types::ALL {
+        if !merged.typed || types.iter().count() < 2 || closed || merged.types.is_all() {
             return;
         }
         let all = [Types::STRING, Types::NUMBER, Types::BOOLEAN, Types::OBJECT, Types::ARRAY];
-        let choices: Vec<Types> = all.into_iter().filter(|t| types.has(*t)).collect();
-        let decided = self.decisions.get(&place.pointer);
-        let wanted = match value.filter(|v| !v.is_null()) {
-            Some(value) => Types::of(value),
-            None => decided.and_then(|decision| decision.of_type).unwrap_or(choices[0]),
+        let choices: Vec<Types> = all.into_iter().filter(|t| types.contains(*t)).collect();
+        let decided = self.decisions.get(&place.pointer).and_then(|decision| decision.of_type);
+        let active = match value.filter(|v| !v.is_null()) {
+            Some(value) => choices.iter().position(|t| *t == Types::of(value)),
+            None => Some(decided.filter(|at| *at < choices.len()).unwrap_or(0)),
         };
-        let Some(active) = choices.iter().position(|t| *t == wanted) else { return };
-        let null = merged.types.and(Types::NULL);
-        merged.types = choices[active].or(null);
+        let Some(active) = active else { return };
+        let null = merged.types & Types::NULL;
+        merged.types = choices[active] | null;
         let titles = choices.iter().map(|t| SafeText::line(&type_words(*t, false))).collect();
-        let alternatives = choices.into_iter().map(Alternative::Type).collect();
-        self.choice_row(place, RowKind::Choice { slot: OF_TYPES, titles, active, alternatives });
+        let variants = Vec::new();
+        self.choice_row(place, RowKind::Choice { slot: OF_TYPES, titles, active, variants });
     }
 
-    fn is_folded(&self, place: &Place, field: &Field, value: Option<&Value>) -> bool {
+    fn is_folded(&self, place: &Row, field: &Field, value: Option<&Value>) -> bool {
         if let Some(decided) = self.decisions.get(&place.pointer).and_then(|d| d.folded) {
             return decided;
         }
@@ -242,7 +222,7 @@ impl Builder<'_> {
         self.missing(of);
         self.tail(of, hidden);
         if of.wants_keys() {
-            self.push(of.line(), RowKind::Add { keyed: true });
+            self.push(of.line(), RowKind::AddKey);
         }
     }
 
@@ -253,7 +233,7 @@ impl Builder<'_> {
             members.filter(|(name, _)| !of.merged.properties.contains_key(name.as_str()));
         for (name, member) in others.by_ref().take(MAX_MEMBERS) {
             let conj = of.merged.other(name).unwrap_or_default();
-            let place = Place { removable: true, ..of.member(name, SafeText::line(name)) };
+            let place = Row { removable: true, ..of.member(name, SafeText::line(name)) };
             self.place(place, &conj, Some(member));
         }
         others.count()
@@ -274,18 +254,19 @@ impl Builder<'_> {
         for (i, item) in items.iter().enumerate().take(MAX_MEMBERS) {
             let (number, named) = ((i + 1).to_string(), of.merged.prefix.get(i));
             let title = named.and_then(|conj| merge_title(self.document, conj));
-            let place = Place {
+            let place = Row {
                 pointer: format!("{}/{i}", of.pointer),
                 depth: of.depth,
                 label: SafeText::line(title.unwrap_or(&number)),
                 required: true,
                 removable: true,
+                ..Row::default()
             };
             self.place(place, &item_conj(of.merged, i), Some(item));
         }
         self.tail(of, items.len().saturating_sub(MAX_MEMBERS));
         if of.open {
-            self.push(of.line(), RowKind::Add { keyed: false });
+            self.push(of.line(), RowKind::AddItem);
         }
     }
 
@@ -312,19 +293,19 @@ impl Container<'_> {
         self.value.and_then(|value| value.get(name))
     }
 
-    fn member(&self, name: &str, label: SafeText) -> Place {
-        Place {
+    fn member(&self, name: &str, label: SafeText) -> Row {
+        Row {
             pointer: join(&self.pointer, name),
             depth: self.depth,
             label,
             required: self.merged.required.contains(name),
-            removable: false,
+            ..Row::default()
         }
     }
 
     /// A line among the members that is about the container itself.
-    fn line(&self) -> Place {
-        Place { pointer: self.pointer.clone(), depth: self.depth, ..Place::default() }
+    fn line(&self) -> Row {
+        Row { pointer: self.pointer.clone(), depth: self.depth, ..Row::default() }
     }
 
     /// An object that describes all its keys rarely wants more, though the schema may not say so;
@@ -337,10 +318,10 @@ impl Container<'_> {
 }
 
 fn merge_title<'a>(document: &'a Document, conj: &'a Conj) -> Option<&'a str> {
-    let titled = |node: &'a Node| node.title.as_deref();
+    let titled = |node: &'a Node| node.text("title");
     conj.iter().find_map(titled).or_else(|| {
         let node = conj.first()?;
-        document.resolve(node.reference.as_deref()?).and_then(titled)
+        document.resolve(node.reference()?).and_then(titled)
     })
 }
 
@@ -377,16 +358,7 @@ pub enum FieldKind {
         format: Option<String>,
     },
     /// A number.
-    Number {
-        /// Whether it must be whole.
-        integer: bool,
-        /// What one step adds.
-        step: f64,
-        /// Lower bound, exclusive or not.
-        minimum: Option<(f64, bool)>,
-        /// Upper bound, exclusive or not.
-        maximum: Option<(f64, bool)>,
-    },
+    Number,
     /// `true` or `false`.
     Bool,
     /// One of some values of any type.
@@ -427,8 +399,9 @@ pub struct Field {
 impl Field {
     /// Decides the field for `merged`, given the value that stands there.
     pub fn new(merged: Merged, value: Option<&Value>, document: &Document) -> Self {
-        let nullable = merged.types.has(Types::NULL) && merged.typed && merged.types != Types::NULL
-            || merged.options.as_ref().is_some_and(|o| o.contains(&Value::Null));
+        let nullable =
+            merged.types.contains(Types::NULL) && merged.typed && merged.types != Types::NULL
+                || merged.options.as_ref().is_some_and(|o| o.contains(&Value::Null));
         let mut kind = kind_of(&merged, value, document);
         if !shows(&kind, value) {
             let reason = "its value is of another kind than the schema says".to_owned();
@@ -452,25 +425,25 @@ impl Field {
 
     /// Whether it is secret (`writeOnly`, `format: password`): drawn as dots.
     pub fn is_secret(&self) -> bool {
-        self.merged.nodes.iter().any(|node| node.secret)
+        self.merged.nodes.iter().any(|node| node.is_secret())
     }
 
     /// `description`
     pub fn description(&self) -> Option<&str> {
-        self.merged.first(|node| node.description.as_deref())
+        self.merged.first(|node| node.text("description"))
     }
 
     /// `default`
     pub fn default(&self) -> Option<&Value> {
-        self.merged.first(|node| node.default.as_ref())
+        self.merged.first(|node| node.value("default"))
     }
 
     /// A name for one of the values of a choice, when the schema gives it one.
     pub fn option_name(&self, index: usize, option: &Value) -> Option<&str> {
-        let titled =
-            self.naming.iter().find(|node| node.title.is_some() && node.only() == Some(option));
-        let listed = || self.naming.iter().find_map(|node| node.option_names.get(index));
-        titled.and_then(|node| node.title.as_deref()).or_else(|| listed().map(String::as_str))
+        let mut alike = self.naming.iter().filter(|node| node.only() == Some(option));
+        let mut lists = self.naming.iter().filter_map(|node| node.value("enumNames"));
+        let titled = alike.find_map(|node| node.text("title"));
+        titled.or_else(|| lists.find_map(|names| names.get(index)?.as_str()))
     }
 }
 
@@ -483,7 +456,7 @@ fn shows(kind: &FieldKind, value: Option<&Value>) -> bool {
     }
     match kind {
         FieldKind::Text { .. } => value.is_string(),
-        FieldKind::Number { .. } => value.is_number(),
+        FieldKind::Number => value.is_number(),
         FieldKind::Bool => value.is_boolean(),
         FieldKind::Object { .. } => value.is_object(),
         FieldKind::Array { .. } => value.is_array(),
@@ -505,18 +478,18 @@ fn kind_of(merged: &Merged, value: Option<&Value>, document: &Document) -> Field
     if let Some(options) = &merged.options {
         return FieldKind::Choice(Arc::clone(options));
     }
-    let types = merged.types.without(Types::NULL);
+    let types = merged.types - Types::NULL;
     let types = if merged.typed { types } else { inferred(merged) };
     match types {
         _ if merged.typed && merged.types == Types::NULL => FieldKind::Null,
         Types::STRING => text(merged),
-        Types::NUMBER => number(merged),
+        Types::NUMBER => FieldKind::Number,
         Types::BOOLEAN => FieldKind::Bool,
         Types::OBJECT => FieldKind::Object { open: !merged.closed || !merged.patterns.is_empty() },
         Types::ARRAY => array(merged, value, document),
         // Several types: show the one the value has, or let it be typed.
         _ => match value.map(Types::of) {
-            Some(one) if merged.typed && types.has(one) => {
+            Some(one) if merged.typed && types.contains(one) => {
                 let mut narrowed = merged.clone();
                 narrowed.types = one;
                 kind_of(&narrowed, value, document)
@@ -528,49 +501,32 @@ fn kind_of(merged: &Merged, value: Option<&Value>, document: &Document) -> Field
 
 /// The type that keywords speak of where `type` is missing.
 fn inferred(merged: &Merged) -> Types {
-    let any = |test: fn(&super::schema::Schema) -> bool| merged.nodes.iter().any(|n| test(n));
-    if any(|n| {
-        !n.properties.is_empty()
-            || !n.required.is_empty()
-            || n.additional.is_some()
-            || !n.patterns.is_empty()
-            || n.names.is_some()
-    }) {
-        Types::OBJECT
-    } else if any(|n| !n.prefix.is_empty() || n.items.is_some() || n.contains.is_some() || n.unique)
-    {
-        Types::ARRAY
-    } else if any(|n| n.pattern.is_some() || n.format.is_some() || n.length != (None, None)) {
-        Types::STRING
-    } else if any(|n| n.minimum.is_some() || n.maximum.is_some() || n.multiple_of.is_some()) {
-        Types::NUMBER
-    } else {
-        Types::ALL
-    }
+    const WORDS: [(Types, &str); 4] = [
+        (
+            Types::OBJECT,
+            "properties required additionalProperties unevaluatedProperties patternProperties \
+             propertyNames",
+        ),
+        (Types::ARRAY, "prefixItems items contains uniqueItems"),
+        (Types::STRING, "pattern format minLength maxLength"),
+        (Types::NUMBER, "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf"),
+    ];
+    let has = |keyword| merged.nodes.iter().any(|node| node.has(keyword));
+    let spoken = WORDS.into_iter().find(|(_, keywords)| keywords.split(' ').any(has));
+    spoken.map_or(Types::all(), |(types, _)| types)
 }
 
 fn text(merged: &Merged) -> FieldKind {
-    let format = merged
-        .first(|n| n.format.as_deref())
-        .or_else(|| merged.first(|n| n.encoding.as_deref()))
-        .map(str::to_owned);
-    let single = format.is_some() || merged.nodes.iter().any(|n| n.pattern.is_some());
-    let longest = merged.nodes.iter().filter_map(|n| n.length.1).min().unwrap_or(u64::MAX);
+    let format =
+        merged.first(|n| n.text("format").or_else(|| n.text("contentEncoding"))).map(str::to_owned);
+    let single = format.is_some() || merged.nodes.iter().any(|n| n.text("pattern").is_some());
+    let longest =
+        merged.nodes.iter().filter_map(|n| n.count("maxLength")).min().unwrap_or(u64::MAX);
     FieldKind::Text { multiline: !single && longest > 120, format }
 }
 
-fn number(merged: &Merged) -> FieldKind {
-    let step = merged.nodes.iter().filter_map(|n| n.multiple_of).find(|m| *m >= 1e-9);
-    FieldKind::Number {
-        integer: merged.integer,
-        step: step.unwrap_or(1.0),
-        minimum: merged.minimum(),
-        maximum: merged.maximum(),
-    }
-}
-
 fn array(merged: &Merged, value: Option<&Value>, document: &Document) -> FieldKind {
-    let unique = merged.nodes.iter().any(|n| n.unique);
+    let unique = merged.nodes.iter().any(|n| n.flag("uniqueItems"));
     if !merged.items.is_empty() && merged.prefix.is_empty() {
         let items = merge(document, &merged.items, None, &[]);
         if let Some(options) = items.options.filter(|_| unique || items.fixed.is_none()) {
@@ -588,7 +544,7 @@ fn array(merged: &Merged, value: Option<&Value>, document: &Document) -> FieldKi
         }
     }
     let length = value.and_then(Value::as_array).map_or(0, Vec::len) as u64;
-    let most = merged.nodes.iter().filter_map(|n| n.items_range.1).min().unwrap_or(u64::MAX);
+    let most = merged.nodes.iter().filter_map(|n| n.count("maxItems")).min().unwrap_or(u64::MAX);
     let ends = merged.items.iter().any(|n| n.never);
     let open = length < most && (!ends || length < merged.prefix.len() as u64);
     FieldKind::Array { open }
@@ -601,40 +557,37 @@ pub fn item_conj(merged: &Merged, index: usize) -> Conj {
 
 /// A short name for a variant, from what tells it apart.
 pub fn variant_title(document: &Document, node: &Node, discriminator: Option<&str>) -> String {
-    let target = node.reference.as_deref().and_then(|r| document.resolve(r));
-    if let Some(title) = node.title.as_deref().or_else(|| target.and_then(|t| t.title.as_deref())) {
+    let target = node.reference().and_then(|r| document.resolve(r));
+    if let Some(title) = node.text("title").or_else(|| target.and_then(|t| t.text("title"))) {
         return title.to_owned();
     }
     let shape = target.unwrap_or(node);
-    let tag = shape.properties.iter().find_map(|(name, property)| {
+    let tag = shape.named("properties").find_map(|(name, property)| {
         property.only().filter(|_| discriminator.is_none_or(|d| d == name))
     });
     if let Some(tag) = tag {
         return plain(tag);
     }
-    if let Some(name) = node.reference.as_deref().and_then(|r| r.rsplit('/').next()) {
+    if let Some(name) = node.reference().and_then(|r| r.rsplit('/').next()) {
         return unescaped(name);
     }
-    if let Some(fixed) = &shape.fixed {
+    if let Some(fixed) = shape.value("const") {
         return plain(fixed);
     }
-    if let Some(types) = shape.types {
-        let word = type_words(types, shape.integer);
-        let names: Vec<&str> = shape.properties.keys().take(3).map(String::as_str).collect();
-        let item = shape.items.as_ref().and_then(|i| i.types);
-        return match (names.is_empty(), item) {
-            (false, _) => format!("{word} ({})", names.join(", ")),
-            (true, Some(item)) if types == Types::ARRAY => {
-                format!("{word} of {}", type_words(item, false))
-            }
-            _ => word,
-        };
+    let names: Vec<&str> =
+        shape.named("properties").map(|(name, _)| name.as_str()).take(3).collect();
+    let word = shape.types.map(|types| type_words(types, shape.integer));
+    let item = shape.items().and_then(|item| item.types).map(|item| type_words(item, false));
+    match (word, item) {
+        (Some(word), _) if !names.is_empty() => format!("{word} ({})", names.join(", ")),
+        (Some(word), Some(item)) => format!("{word} of {item}"),
+        (Some(word), None) => word,
+        (None, _) if !names.is_empty() => names.join(", "),
+        (None, _) if shape.has("required") => {
+            format!("with {}", shape.required().collect::<Vec<_>>().join(", "))
+        }
+        (None, _) => "anything".to_owned(),
     }
-    if !shape.required.is_empty() {
-        return format!("with {}", shape.required.join(", "));
-    }
-    let names: Vec<&str> = shape.properties.keys().take(3).map(String::as_str).collect();
-    if names.is_empty() { "anything".to_owned() } else { names.join(", ") }
 }
 
 /// Types in words.
@@ -647,6 +600,7 @@ pub fn type_words(types: Types, integer: bool) -> String {
         (Types::OBJECT, "object"),
         (Types::NULL, "null"),
     ];
-    let words: Vec<&str> = all.iter().filter(|(t, _)| types.has(*t)).map(|(_, w)| *w).collect();
+    let words: Vec<&str> =
+        all.iter().filter(|(t, _)| types.contains(*t)).map(|(_, w)| *w).collect();
     words.join(" or ")
 }

@@ -7,26 +7,28 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
-/// JSON types as a set of bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Types(u8);
+use super::pointer::join;
+
+bitflags::bitflags! {
+    /// JSON types.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Types: u8 {
+        /// `null`
+        const NULL = 1;
+        /// `boolean`
+        const BOOLEAN = 2;
+        /// `number`; whole numbers are distinguished by [`Schema::integer`].
+        const NUMBER = 4;
+        /// `string`
+        const STRING = 8;
+        /// `array`
+        const ARRAY = 16;
+        /// `object`
+        const OBJECT = 32;
+    }
+}
 
 impl Types {
-    /// Every type.
-    pub const ALL: Self = Self(0b11_1111);
-    /// `null`
-    pub const NULL: Self = Self(1);
-    /// `boolean`
-    pub const BOOLEAN: Self = Self(2);
-    /// `number`; whole numbers are distinguished by [`Schema::integer`].
-    pub const NUMBER: Self = Self(4);
-    /// `string`
-    pub const STRING: Self = Self(8);
-    /// `array`
-    pub const ARRAY: Self = Self(16);
-    /// `object`
-    pub const OBJECT: Self = Self(32);
-
     /// The type of a value.
     pub const fn of(value: &Value) -> Self {
         match value {
@@ -38,47 +40,13 @@ impl Types {
             Value::Object(_) => Self::OBJECT,
         }
     }
-
-    /// Those in both.
-    #[must_use]
-    pub const fn and(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-
-    /// Those in either.
-    #[must_use]
-    pub const fn or(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Those in `self` but not in `other`.
-    #[must_use]
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    /// Whether every type of `other` is in it.
-    pub const fn has(self, other: Self) -> bool {
-        self.0 & other.0 == other.0 && other.0 != 0
-    }
-
-    /// Whether there is none.
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// How many there are.
-    pub const fn count(self) -> u32 {
-        self.0.count_ones()
-    }
 }
 
 /// A sub-schema, shared.
 pub type Node = Arc<Schema>;
 
-/// One sub-schema; only what a form needs, by name as in the specification.
+/// One sub-schema: its keywords as they are written, and the sub-schemas in it.
 #[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "keywords that are there or not")]
 pub struct Schema {
     /// JSON pointer of this sub-schema within the whole.
     pub at: String,
@@ -88,83 +56,127 @@ pub struct Schema {
     pub types: Option<Types>,
     /// Whether numbers must be whole (`integer` without `number`).
     pub integer: bool,
-    /// `title`
-    pub title: Option<String>,
-    /// `description`
-    pub description: Option<String>,
-    /// `default`
-    pub default: Option<Value>,
-    /// `examples`
-    pub examples: Vec<Value>,
-    /// `writeOnly`, or `format: password`: shown as dots, never kept on disk.
-    pub secret: bool,
-    /// `readOnly`, `deprecated`
-    pub notes: Vec<&'static str>,
     /// `enum`
     pub options: Option<Arc<Vec<Value>>>,
-    /// `enumNames`, titles for `options`.
-    pub option_names: Vec<String>,
-    /// `const`
-    pub fixed: Option<Value>,
-    /// `format`, `pattern`, `contentEncoding`, `contentMediaType`
-    pub format: Option<String>,
-    /// `pattern`
-    pub pattern: Option<String>,
-    /// `contentEncoding`
-    pub encoding: Option<String>,
-    /// `minimum` or `exclusiveMinimum`; whether it is exclusive.
-    pub minimum: Option<(f64, bool)>,
-    /// `maximum` or `exclusiveMaximum`; whether it is exclusive.
-    pub maximum: Option<(f64, bool)>,
-    /// `multipleOf`
-    pub multiple_of: Option<f64>,
-    /// `minLength`, `maxLength`
-    pub length: (Option<u64>, Option<u64>),
-    /// `minItems`, `maxItems`
-    pub items_range: (Option<u64>, Option<u64>),
-    /// `uniqueItems`
-    pub unique: bool,
-    /// `properties`
-    pub properties: IndexMap<String, Node>,
-    /// `patternProperties`
-    pub patterns: Vec<(String, Node)>,
-    /// `additionalProperties` (or `unevaluatedProperties`)
-    pub additional: Option<Node>,
-    /// `propertyNames`
-    pub names: Option<Node>,
-    /// `required`
-    pub required: Vec<String>,
-    /// `dependentRequired` and the array form of `dependencies`.
-    pub dependent_required: Vec<(String, Vec<String>)>,
-    /// `dependentSchemas` and the schema form of `dependencies`.
-    pub dependent_schemas: Vec<(String, Node)>,
-    /// `prefixItems`, or `items` as an array.
-    pub prefix: Vec<Node>,
-    /// `items`, or `additionalItems` beside an array.
-    pub items: Option<Node>,
-    /// `contains`
-    pub contains: Option<Node>,
-    /// `allOf`
-    pub all_of: Vec<Node>,
-    /// `anyOf`
-    pub any_of: Vec<Node>,
-    /// `oneOf`
-    pub one_of: Vec<Node>,
-    /// `if`, `then`, `else`
-    pub condition: Option<(Node, Option<Node>, Option<Node>)>,
-    /// `not`
-    pub not: Option<Node>,
-    /// `$ref` (or `$dynamicRef`, `$recursiveRef`), as written.
-    pub reference: Option<String>,
-    /// `discriminator.propertyName` (of `OpenAPI`, seen in the wild).
-    pub discriminator: Option<String>,
+    keywords: Map<String, Value>,
+    /// By keyword; by name or index where a keyword holds several.
+    parts: HashMap<String, IndexMap<String, Node>>,
 }
 
 impl Schema {
+    /// The value of a keyword that holds no sub-schema.
+    pub fn value(&self, keyword: &str) -> Option<&Value> {
+        self.keywords.get(keyword)
+    }
+
+    /// The same, where it is text.
+    pub fn text(&self, keyword: &str) -> Option<&str> {
+        self.value(keyword)?.as_str()
+    }
+
+    /// The same, where it is a count.
+    pub fn count(&self, keyword: &str) -> Option<u64> {
+        self.value(keyword)?.as_u64()
+    }
+
+    /// Whether a keyword is `true`.
+    pub fn flag(&self, keyword: &str) -> bool {
+        self.value(keyword) == Some(&Value::Bool(true))
+    }
+
+    /// Whether a keyword is there.
+    pub fn has(&self, keyword: &str) -> bool {
+        self.keywords.contains_key(keyword) || self.parts.contains_key(keyword)
+    }
+
+    /// The sub-schemas of a keyword that has several, by name or index.
+    pub fn named(&self, keyword: &str) -> impl Iterator<Item = (&String, &Node)> {
+        self.parts.get(keyword).into_iter().flatten()
+    }
+
+    /// The same without their names.
+    pub fn parts(&self, keyword: &str) -> impl Iterator<Item = &Node> {
+        self.named(keyword).map(|(_, node)| node)
+    }
+
+    /// The sub-schema of a keyword that has one.
+    pub fn part(&self, keyword: &str) -> Option<&Node> {
+        self.parts(keyword).next()
+    }
+
+    /// One of `properties`.
+    pub fn property(&self, name: &str) -> Option<&Node> {
+        self.parts.get("properties")?.get(name)
+    }
+
+    /// What items behind a tuple are.
+    pub fn items(&self) -> Option<&Node> {
+        self.part("items").or_else(|| self.part("additionalItems"))
+    }
+
+    /// What properties are that are not described.
+    pub fn additional(&self) -> Option<&Node> {
+        self.part("additionalProperties").or_else(|| self.part("unevaluatedProperties"))
+    }
+
+    /// `required`
+    pub fn required(&self) -> impl Iterator<Item = &str> {
+        strings(self.value("required"))
+    }
+
+    /// `dependentRequired` and the array form of `dependencies`.
+    pub fn dependent_required(&self) -> impl Iterator<Item = (&String, &Value)> {
+        let both = ["dependentRequired", "dependencies"].into_iter();
+        both.filter_map(|keyword| self.value(keyword)?.as_object()).flatten()
+    }
+
+    /// Where it refers to.
+    pub fn reference(&self) -> Option<&str> {
+        let recursive = || self.value("$recursiveRef").map(|_| "#");
+        self.text("$ref").or_else(|| self.text("$dynamicRef")).or_else(recursive)
+    }
+
+    /// `discriminator.propertyName` (of `OpenAPI`, seen in the wild).
+    pub fn discriminator(&self) -> Option<&str> {
+        self.value("discriminator")?["propertyName"].as_str()
+    }
+
+    /// `multipleOf`
+    pub fn multiple_of(&self) -> Option<f64> {
+        self.value("multipleOf")?.as_f64().filter(|step| *step > 0.0)
+    }
+
+    /// `minimum` or `exclusiveMinimum`; whether it is exclusive.
+    pub fn minimum(&self) -> Option<(f64, bool)> {
+        self.limit("minimum", "exclusiveMinimum")
+    }
+
+    /// `maximum` or `exclusiveMaximum`; whether it is exclusive.
+    pub fn maximum(&self) -> Option<(f64, bool)> {
+        self.limit("maximum", "exclusiveMaximum")
+    }
+
+    /// In draft-04 the exclusive one is a flag beside the other.
+    fn limit(&self, plain: &str, exclusive: &str) -> Option<(f64, bool)> {
+        let number = |keyword| self.value(keyword).and_then(Value::as_f64);
+        let strict = number(exclusive).map(|limit| (limit, true));
+        strict.or_else(|| Some((number(plain)?, self.flag(exclusive))))
+    }
+
+    /// `writeOnly`, or `format: password`: shown as dots, never kept on disk.
+    pub fn is_secret(&self) -> bool {
+        self.flag("writeOnly") || self.text("format") == Some("password")
+    }
+
     /// The only value there can be: its `const`, or the one of its `enum`.
     pub fn only(&self) -> Option<&Value> {
-        self.fixed.as_ref().or_else(|| sole(self.options.as_ref()))
+        self.value("const").or_else(|| sole(self.options.as_ref()))
     }
+}
+
+/// The strings of a list; none where no list stands.
+pub fn strings(value: Option<&Value>) -> impl Iterator<Item = &str> {
+    value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
 /// The value of an `enum` that has one.
@@ -173,7 +185,7 @@ pub fn sole(options: Option<&Arc<Vec<Value>>>) -> Option<&Value> {
 }
 
 /// A whole schema, with its places by pointer and anchor.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Document {
     /// The root.
     pub root: Node,
@@ -189,9 +201,9 @@ const MAX_DEPTH: usize = 64;
 impl Document {
     /// Reads a schema.
     pub fn new(raw: &Arc<Value>) -> Self {
-        let mut reader = Reader { places: HashMap::new(), anchors: HashMap::new() };
-        let root = reader.read(raw, String::new(), 0);
-        Self { root, raw: Arc::clone(raw), places: reader.places, anchors: reader.anchors }
+        let mut document = Self { raw: Arc::clone(raw), ..Self::default() };
+        document.root = document.read(raw, String::new(), 0);
+        document
     }
 
     /// The sub-schema a `$ref` names, when it is within this document.
@@ -214,7 +226,7 @@ impl Document {
 
     /// Whether any place is secret (`writeOnly`, `format: password`).
     pub fn has_secrets(&self) -> bool {
-        self.places.values().any(|node| node.secret)
+        self.places.values().any(|node| node.is_secret())
     }
 
     /// How many sub-schemas there are.
@@ -223,183 +235,67 @@ impl Document {
     }
 }
 
-struct Reader {
-    places: HashMap<String, Node>,
-    anchors: HashMap<String, String>,
-}
+/// Keywords that hold sub-schemas by name, in a list, or one that may be a boolean; and those whose
+/// object is data. Any other object is read as a sub-schema: a reference may point at it.
+const BY_NAME: [&str; 6] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
+const LISTS: [&str; 5] = ["allOf", "anyOf", "oneOf", "prefixItems", "items"];
+const ONE: [&str; 4] =
+    ["additionalProperties", "unevaluatedProperties", "items", "additionalItems"];
+const DATA: [&str; 5] = ["default", "const", "example", "discriminator", "dependentRequired"];
 
-impl Reader {
+impl Document {
     fn read(&mut self, raw: &Value, at: String, depth: usize) -> Node {
         let mut schema = Schema { at: at.clone(), ..Schema::default() };
         match raw {
             Value::Bool(false) => schema.never = true,
             Value::Object(map) if depth < MAX_DEPTH && self.places.len() < MAX_NODES => {
-                self.fill(&mut schema, map, depth);
+                for (keyword, value) in map {
+                    self.fill(&mut schema, keyword, value, depth);
+                }
             }
             _ => {}
+        }
+        for anchor in ["$anchor", "$dynamicAnchor"].into_iter().filter_map(|key| schema.text(key)) {
+            self.anchors.insert(anchor.to_owned(), at.clone());
         }
         let node = Arc::new(schema);
         self.places.insert(at, Arc::clone(&node));
         node
     }
 
-    fn fill(&mut self, out: &mut Schema, map: &Map<String, Value>, depth: usize) {
-        for (key, value) in map {
-            if !fill_plain(out, key, value) {
-                self.fill_nested(out, map, key, value, depth);
-            }
-        }
-        if let Some(Value::Array(prefix)) = map.get("items") {
-            // Before 2020-12 a tuple was an array under `items`, its rest under `additionalItems`.
-            out.prefix = self.list(out, "items", prefix, depth);
-            out.items =
-                map.get("additionalItems").map(|v| self.one(out, "additionalItems", v, depth));
-        }
-        if let Some(test) = map.get("if") {
-            let test = self.one(out, "if", test, depth);
-            let then = map.get("then").map(|v| self.one(out, "then", v, depth));
-            let otherwise = map.get("else").map(|v| self.one(out, "else", v, depth));
-            out.condition = Some((test, then, otherwise));
-        }
-    }
-
-    fn fill_nested(
-        &mut self,
-        out: &mut Schema,
-        map: &Map<String, Value>,
-        key: &str,
-        value: &Value,
-        depth: usize,
-    ) {
-        match (key, value) {
-            (
-                "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
-                | "dependencies",
-                Value::Object(members),
-            ) => {
-                for (name, v) in members {
-                    if key.starts_with("depend") && v.is_array() {
-                        out.dependent_required.push((name.clone(), strings(v)));
-                        continue;
-                    }
-                    let at = super::pointer::join(&format!("{}/{key}", out.at), name);
-                    let node = self.read(v, at, depth + 1);
-                    match key {
-                        "properties" => _ = out.properties.insert(name.clone(), node),
-                        "patternProperties" => out.patterns.push((name.clone(), node)),
-                        "dependentSchemas" | "dependencies" => {
-                            out.dependent_schemas.push((name.clone(), node));
-                        }
-                        _ => {}
-                    }
+    fn fill(&mut self, out: &mut Schema, keyword: &str, value: &Value, depth: usize) {
+        let at = format!("{}/{keyword}", out.at);
+        let mut part = |name: &str, at: String, value: &Value| {
+            let node = self.read(value, at, depth + 1);
+            // Before 2020-12 a tuple was an array under `items`.
+            let tuple = keyword == "items" && !name.is_empty();
+            let keyword = if tuple { "prefixItems" } else { keyword };
+            out.parts.entry(keyword.to_owned()).or_default().insert(name.to_owned(), node);
+        };
+        match value {
+            Value::Object(map) if BY_NAME.contains(&keyword) => {
+                for (name, member) in map.iter().filter(|(_, member)| !member.is_array()) {
+                    part(name, join(&at, name), member);
                 }
             }
-            ("additionalProperties", v) => out.additional = Some(self.one(out, key, v, depth)),
-            ("unevaluatedProperties", v) if !map.contains_key("additionalProperties") => {
-                out.additional = Some(self.one(out, key, v, depth));
+            Value::Array(list) if LISTS.contains(&keyword) => {
+                for (index, member) in list.iter().enumerate() {
+                    part(&index.to_string(), format!("{at}/{index}"), member);
+                }
             }
-            ("propertyNames", v) => out.names = Some(self.one(out, key, v, depth)),
-            ("contains", v) => out.contains = Some(self.one(out, key, v, depth)),
-            ("not", v) => out.not = Some(self.one(out, key, v, depth)),
-            ("items", v) if !v.is_array() => out.items = Some(self.one(out, key, v, depth)),
-            ("prefixItems", Value::Array(list)) => out.prefix = self.list(out, key, list, depth),
-            ("allOf", Value::Array(list)) => out.all_of = self.list(out, key, list, depth),
-            ("anyOf", Value::Array(list)) => out.any_of = self.list(out, key, list, depth),
-            ("oneOf", Value::Array(list)) => out.one_of = self.list(out, key, list, depth),
-            ("$anchor" | "$dynamicAnchor", Value::String(name)) => {
-                self.anchors.insert(name.clone(), out.at.clone());
-            }
-            ("items" | "additionalItems" | "if" | "then" | "else", _) => {}
-            // What references point at may stand under keywords that are not known.
-            (_, Value::Object(_)) => _ = self.one(out, key, value, depth),
+            Value::Object(_) if !DATA.contains(&keyword) => part("", at, value),
+            Value::Bool(_) if ONE.contains(&keyword) => part("", at, value),
             _ => {}
         }
-    }
-
-    fn one(&mut self, out: &Schema, key: &str, value: &Value, depth: usize) -> Node {
-        self.read(value, format!("{}/{key}", out.at), depth + 1)
-    }
-
-    fn list(&mut self, out: &Schema, key: &str, list: &[Value], depth: usize) -> Vec<Node> {
-        let at = &out.at;
-        list.iter()
-            .enumerate()
-            .map(|(i, v)| self.read(v, format!("{at}/{key}/{i}"), depth + 1))
-            .collect()
-    }
-}
-
-/// The strings of a list; none where no list stands.
-fn strings(value: &Value) -> Vec<String> {
-    let values = value.as_array().into_iter().flatten();
-    values.filter_map(|v| v.as_str().map(str::to_owned)).collect()
-}
-
-/// Keywords that hold no sub-schema. Gives whether `key` was one of them.
-fn fill_plain(out: &mut Schema, key: &str, value: &Value) -> bool {
-    let text = || value.as_str().map(str::to_owned);
-    match key {
-        "type" => (out.types, out.integer) = types(value),
-        "title" => out.title = text(),
-        "description" => out.description = text(),
-        "default" => out.default = Some(value.clone()),
-        "examples" => out.examples = value.as_array().cloned().unwrap_or_default(),
-        "example" => out.examples = vec![value.clone()],
-        "readOnly" if value == &Value::Bool(true) => out.notes.push("read-only"),
-        "deprecated" if value == &Value::Bool(true) => out.notes.push("deprecated"),
-        "enum" => out.options = value.as_array().cloned().map(Arc::new),
-        "enumNames" => out.option_names = strings(value),
-        "const" => out.fixed = Some(value.clone()),
-        "format" => {
-            out.format = text();
-            out.secret |= out.format.as_deref() == Some("password");
-        }
-        "writeOnly" => out.secret |= value == &Value::Bool(true),
-        "pattern" => out.pattern = text(),
-        "contentEncoding" => out.encoding = text(),
-        "multipleOf" => out.multiple_of = value.as_f64().filter(|m| *m > 0.0),
-        "minLength" => out.length.0 = value.as_u64(),
-        "maxLength" => out.length.1 = value.as_u64(),
-        "minItems" => out.items_range.0 = value.as_u64(),
-        "maxItems" => out.items_range.1 = value.as_u64(),
-        "uniqueItems" => out.unique = value.as_bool().unwrap_or_default(),
-        "required" => out.required = strings(value),
-        "$ref" | "$dynamicRef" => out.reference = text(),
-        "$recursiveRef" => out.reference = Some("#".to_owned()),
-        "discriminator" => {
-            let name = value.get("propertyName").and_then(Value::as_str);
-            out.discriminator = name.map(str::to_owned);
-        }
-        "dependentRequired" => {
-            for (name, needed) in value.as_object().into_iter().flatten() {
-                out.dependent_required.push((name.clone(), strings(needed)));
+        match keyword {
+            "type" => (out.types, out.integer) = types(value),
+            "enum" => out.options = value.as_array().cloned().map(Arc::new),
+            "dependencies" => _ = out.keywords.insert(keyword.to_owned(), value.clone()),
+            _ if !out.parts.contains_key(keyword) => {
+                out.keywords.insert(keyword.to_owned(), value.clone());
             }
-        }
-        "minimum" | "exclusiveMinimum" | "maximum" | "exclusiveMaximum" => limit(out, key, value),
-        "nullable" if value == &Value::Bool(true) => out.notes.push("nullable"),
-        _ => return false,
-    }
-    true
-}
-
-fn limit(out: &mut Schema, key: &str, value: &Value) {
-    let exclusive = key.starts_with("exclusive");
-    let side = if key.to_ascii_lowercase().ends_with("minimum") {
-        &mut out.minimum
-    } else {
-        &mut out.maximum
-    };
-    match value {
-        // Draft-04: a flag beside `minimum`.
-        Value::Bool(true) if exclusive => {
-            if let Some((_, is_exclusive)) = side {
-                *is_exclusive = true;
-            }
-        }
-        _ => {
-            if let Some(n) = value.as_f64() {
-                *side = Some((n, exclusive));
-            }
+            _ => {}
         }
     }
 }
@@ -407,16 +303,16 @@ fn limit(out: &mut Schema, key: &str, value: &Value) {
 fn types(value: &Value) -> (Option<Types>, bool) {
     let names = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
     let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
-    let set = names.iter().fold(Types(0), |set, name| {
-        set.or(match *name {
+    let set = names.iter().fold(Types::empty(), |set, name| {
+        set | match *name {
             "null" => Types::NULL,
             "boolean" => Types::BOOLEAN,
             "number" | "integer" => Types::NUMBER,
             "string" => Types::STRING,
             "array" => Types::ARRAY,
             "object" => Types::OBJECT,
-            _ => Types(0),
-        })
+            _ => Types::empty(),
+        }
     });
     let integer = names.contains(&"integer") && !names.contains(&"number");
     ((!set.is_empty()).then_some(set), integer)

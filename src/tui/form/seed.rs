@@ -24,7 +24,7 @@ pub fn seed(document: &Document, conj: &[Node], defaults: Defaults) -> Option<Va
 
 fn seed_at(document: &Document, conj: &[Node], defaults: Defaults, depth: u32) -> Option<Value> {
     let merged = merge(document, conj, None, &[]);
-    let default = || merged.first(|node| node.default.as_ref());
+    let default = || merged.first(|node| node.value("default"));
     if let Some(value) = merged.only().or_else(default) {
         return Some(value.clone());
     }
@@ -39,7 +39,7 @@ fn seed_at(document: &Document, conj: &[Node], defaults: Defaults, depth: u32) -
         let seeded = if merged.required.contains(name) {
             seed_at(document, property, defaults, depth + 1)
         } else if defaults == Defaults::All {
-            merge(document, property, None, &[]).first(|node| node.default.as_ref()).cloned()
+            merge(document, property, None, &[]).first(|node| node.value("default")).cloned()
         } else {
             None
         };
@@ -62,7 +62,7 @@ pub fn constants(document: &Document, merged: &Merged) -> Map<String, Value> {
 
 /// An empty value of the kind a place wants: what "empty" means beside unset and null.
 pub fn empty(merged: &Merged) -> Option<Value> {
-    let types = merged.types.without(Types::NULL);
+    let types = merged.types - Types::NULL;
     match types {
         Types::STRING => Some(Value::String(String::new())),
         Types::ARRAY => Some(Value::Array(Vec::new())),
@@ -92,16 +92,13 @@ struct Stripper<'a> {
 impl Stripper<'_> {
     /// Whether the place itself is secret; goes on inside when it is not. Every alternative of a
     /// union counts, shown or not: better a value too few on disk than a secret too many.
-    fn is_secret(&self, conj: &[Node], depth: usize) -> bool {
-        depth < MAX_DEPTH
-            && conj.iter().any(|node| {
-                let target = node.reference.as_deref().and_then(|r| self.document.resolve(r));
-                node.secret
-                    || target.is_some_and(|t| self.is_secret(std::slice::from_ref(t), depth + 1))
-                    || [&node.all_of, &node.any_of, &node.one_of]
-                        .iter()
-                        .any(|list| self.is_secret(list, depth + 1))
-            })
+    fn is_secret(&self, node: &Node, depth: usize) -> bool {
+        let mut inner = node
+            .reference()
+            .and_then(|reference| self.document.resolve(reference))
+            .into_iter()
+            .chain(["allOf", "anyOf", "oneOf"].into_iter().flat_map(|list| node.parts(list)));
+        node.is_secret() || depth < MAX_DEPTH && inner.any(|node| self.is_secret(node, depth + 1))
     }
 
     fn inside(&self, conj: &Conj, at: String, value: &mut Value, depth: usize) {
@@ -115,7 +112,7 @@ impl Stripper<'_> {
                 for name in names {
                     let known = merged.properties.get(&name).cloned();
                     let conj = known.or_else(|| merged.other(&name)).unwrap_or_default();
-                    if self.is_secret(&conj, 0) {
+                    if conj.iter().any(|node| self.is_secret(node, 0)) {
                         map.shift_remove(&name);
                     } else if let Some(member) = map.get_mut(&name) {
                         self.inside(&conj, join(&at, &name), member, depth + 1);
@@ -125,7 +122,7 @@ impl Stripper<'_> {
             Value::Array(items) => {
                 for (i, item) in items.iter_mut().enumerate() {
                     let conj = item_conj(&merged, i);
-                    if self.is_secret(&conj, 0) {
+                    if conj.iter().any(|node| self.is_secret(node, 0)) {
                         *item = Value::Null;
                     } else {
                         self.inside(&conj, format!("{at}/{i}"), item, depth + 1);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use crate::base::text::json::weigh;
 use crate::config::ContentLimits;
 use crate::deck::history::Draft;
 use crate::host::Verdict;
@@ -18,6 +19,7 @@ use crate::tui::form::schema::Document;
 use crate::tui::form::seed::{Defaults, constants, seed};
 
 /// A form over one JSON value.
+#[derive(Default)]
 pub struct FormState {
     pub(crate) document: Arc<Document>,
     pub(super) value: Option<Value>,
@@ -39,8 +41,8 @@ pub struct FormState {
 }
 
 const UNDO: usize = 64;
-/// Values larger than this are not kept for undo, roughly in JSON nodes.
-const UNDO_NODES: usize = 20_000;
+/// Values larger than this are not kept for undo, in bytes of their JSON.
+const UNDO_BYTES: usize = 1 << 20;
 
 impl FormState {
     /// A form for `schema`, starting with what must be there.
@@ -60,17 +62,7 @@ impl FormState {
             checks: Checks::new(&document, Limits::default()),
             document,
             value,
-            drafts: BTreeMap::new(),
-            decisions: Decisions::default(),
-            rows: Vec::new(),
-            cursor: 0,
-            editor: None,
-            popup: None,
-            json: JsonView::Closed,
-            undo: Vec::new(),
-            typing: None,
-            now: crate::base::Timestamp::default(),
-            problems: Vec::new(),
+            ..Self::default()
         };
         form.refresh();
         form.select(0);
@@ -184,7 +176,7 @@ impl FormState {
         let (before, drafts) = (self.value.clone(), self.drafts.clone());
         self.set_value(value);
         for (place, draft) in drafts {
-            if self.at(&place) == pointer::get(before.as_ref(), &place) {
+            if self.at(&place) == before.as_ref().and_then(|before| before.pointer(&place)) {
                 self.drafts.insert(place, draft);
             }
         }
@@ -228,8 +220,7 @@ impl FormState {
     pub(super) fn remember(&mut self) {
         self.typing = None;
         let known = |(value, drafts): &(_, _)| *value == self.value && *drafts == self.drafts;
-        if self.undo.last().is_some_and(known) || self.value.as_ref().map_or(0, nodes) > UNDO_NODES
-        {
+        if self.undo.last().is_some_and(known) || weigh(&self.value) > UNDO_BYTES {
             return;
         }
         if self.undo.len() == UNDO {
@@ -266,7 +257,7 @@ impl FormState {
         self.check();
     }
 
-    fn find(&self, pointer: &str, rank: u8) -> usize {
+    fn find(&self, pointer: &str, rank: usize) -> usize {
         let exact =
             self.rows.iter().position(|r| r.pointer == pointer && kind_rank(&r.kind) == rank);
         exact
@@ -391,11 +382,8 @@ impl FormState {
 
     /// What was typed and is no value, by the JSON pointer of its field.
     pub fn half_typed(&self) -> BTreeMap<String, String> {
-        let half = |(at, half): (&String, &HalfTyped)| {
-            (!half.message.is_empty() && !half.text.is_empty())
-                .then(|| (at.clone(), half.text.clone()))
-        };
-        self.drafts.iter().filter_map(half).collect()
+        let typed = self.drafts.iter().filter(|(_, half)| !half.text.is_empty());
+        typed.map(|(at, half)| (at.clone(), half.text.clone())).collect()
     }
 
     /// Types what was typed before; fields that are gone, or take something else now, stay as they
@@ -497,21 +485,12 @@ impl FormState {
 }
 
 /// Lines of one place are distinguished by this.
-const fn kind_rank(kind: &RowKind) -> u8 {
+const fn kind_rank(kind: &RowKind) -> usize {
     match kind {
-        RowKind::Choice { slot, .. } => 10 + *slot as u8 % 200,
-        RowKind::Field { .. } => 2,
-        RowKind::Add { .. } => 3,
-        RowKind::More { .. } => 4,
-    }
-}
-
-fn nodes(value: &Value) -> usize {
-    1 + match value {
-        Value::Array(items) => items.iter().take(UNDO_NODES).map(nodes).sum(),
-        Value::Object(map) => map.values().take(UNDO_NODES).map(nodes).sum(),
-        Value::String(text) => text.len() / 64,
-        _ => 0,
+        RowKind::Field { .. } => 0,
+        RowKind::AddItem | RowKind::AddKey => 1,
+        RowKind::More { .. } => 2,
+        RowKind::Choice { slot, .. } => slot.saturating_add(3),
     }
 }
 

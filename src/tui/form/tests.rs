@@ -123,7 +123,7 @@ fn what_the_schema_does_not_describe_is_kept_shown_and_removable() {
     let schema = json!({"properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "integer"}});
     let mut form = FormState::with_value(&Arc::new(schema), Some(json!({"a": "x", "k": 1})));
     assert!(form.rows().iter().any(|row| row.pointer == "/k"));
-    let add = form.rows().iter().position(|row| matches!(row.kind, RowKind::Add { keyed: true }));
+    let add = form.rows().iter().position(|row| matches!(row.kind, RowKind::AddKey));
     form.select(add.expect("entries can be added"));
     press(&mut form, "new<enter>7");
     assert_eq!(form.arguments(), json!({"a": "x", "k": 1, "new": 7}));

@@ -67,7 +67,7 @@ fn list() -> FormState {
 #[test]
 fn it_goes_with_its_item() {
     let mut form = list();
-    form.move_item("/list/1", edit::Direction::Up);
+    form.move_item("/list/1", -1);
     assert_eq!(shown(&mut form, "/list/0"), "2x");
     assert_eq!(shown(&mut form, "/list/1"), "1");
     let mut form = list();
