@@ -12,6 +12,10 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 
 #[cfg(unix)]
+use futures::FutureExt as _;
+#[cfg(unix)]
+use futures::future::{BoxFuture, Shared};
+#[cfg(unix)]
 use tokio::sync::oneshot;
 
 #[cfg(unix)]
@@ -66,49 +70,36 @@ impl FromIterator<Row> for Table {
     }
 }
 
-/// Who waits for a reading. `Some` while a thread reads.
+/// A reading that has not begun yet, for everybody who asks until then.
 #[cfg(unix)]
-static WAITING: Mutex<Option<Vec<oneshot::Sender<Arc<Table>>>>> = Mutex::new(None);
+static NEXT: Mutex<Option<Shared<BoxFuture<'static, Arc<Table>>>>> = Mutex::new(None);
 
 /// A reading that begins after this call. Empty when no thread can be had for it.
 #[cfg(unix)]
 pub(super) async fn take() -> Arc<Table> {
-    let (sender, table) = oneshot::channel();
-    let idle = {
-        let mut waiting = WAITING.lock();
-        let idle = waiting.is_none();
-        waiting.get_or_insert_default().push(sender);
-        idle
-    };
-    if idle {
-        // A thread, not the runtime's pool: a runtime that is dropped with the job still queued
-        // would leave every later caller waiting.
-        let thread = std::thread::Builder::new().name("mcpdeck-census".into());
-        if thread.spawn(serve).is_err() {
-            *WAITING.lock() = None;
-        }
-    }
-    table.await.unwrap_or_default()
-}
-
-/// Reads as long as somebody waits.
-#[cfg(unix)]
-fn serve() {
-    loop {
-        let asked = {
-            let mut waiting = WAITING.lock();
-            match &mut *waiting {
-                Some(list) if !list.is_empty() => std::mem::take(list),
-                _ => {
-                    *waiting = None;
-                    return;
-                }
+    static READING: Mutex<()> = Mutex::new(());
+    let table = {
+        let mut next = NEXT.lock();
+        if next.is_none() {
+            let (sender, table) = oneshot::channel();
+            let read = move || {
+                let _one_at_a_time = READING.lock();
+                *NEXT.lock() = None;
+                let _ = sender.send(Arc::new(read()));
+            };
+            // A thread, not the runtime's pool: a runtime that is dropped with the job still queued
+            // would leave every later caller waiting.
+            let thread = std::thread::Builder::new().name("mcpdeck-census".into());
+            if thread.spawn(read).is_err() {
+                return Arc::default();
             }
-        };
-        let table = Arc::new(read());
-        for sender in asked {
-            let _ = sender.send(Arc::clone(&table));
+            *next = Some(table.map(Result::unwrap_or_default).boxed().shared());
         }
+        next.clone()
+    };
+    match table {
+        Some(table) => table.await,
+        None => Arc::default(),
     }
 }
 
@@ -235,8 +226,10 @@ fn mark_of(pid: u32) -> Option<Arc<str>> {
     env.split(|b| *b == 0).find_map(value)
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
+    #![cfg(target_os = "linux")]
+
     use super::*;
 
     #[test]

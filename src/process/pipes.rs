@@ -217,8 +217,10 @@ impl AsyncRead for ServerStdout {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
+    #![cfg(target_os = "linux")]
+
     use std::process::Stdio;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -5,10 +5,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::{fmt, fs, io};
+use std::{fs, io};
 
 use super::environment;
 use crate::base::SafeText;
+use crate::base::text::nearest;
 use crate::config::{ProcessLimits, StdioConfig};
 use crate::error::{Error, ErrorCode};
 use SpawnErrorKind as Kind;
@@ -57,7 +58,7 @@ impl SpawnError {
     }
 
     pub(super) fn help(mut self, help: impl AsRef<str>) -> Self {
-        self.error = self.error.help(SafeText::line(help.as_ref()).as_str());
+        self.error.help = Some(SafeText::line(help.as_ref()).to_string()).filter(|h| !h.is_empty());
         self
     }
 
@@ -90,17 +91,6 @@ impl Launch {
                 folder.is_relative() && self.program.parent() == Some(&*self.cwd.join(folder))
             })
         })
-    }
-}
-
-impl fmt::Debug for Launch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Launch")
-            .field("program", &self.program)
-            .field("args", &self.args)
-            .field("cwd", &self.cwd)
-            .field("env", &self.env.iter().map(|(name, _)| name).collect::<Vec<_>>())
-            .finish_non_exhaustive()
     }
 }
 
@@ -256,51 +246,47 @@ fn interpreter(file: &Path) -> Option<&'static str> {
 
 /// What to do about a command that is not there.
 fn suggestion(command: &str, path: Option<&OsStr>, cwd: &Path) -> String {
-    if let Some((first, rest)) = command.split_once(char::is_whitespace) {
-        return format!(
-            "put the program in `command` ({first:?}) and the rest ({rest:?}) in `args`: no shell \
-             splits them"
-        );
+    /// Most directory entries looked at: a help must not take longer than the error is worth.
+    const ENTRIES: usize = 20_000;
+    if let Some(help) = command_line(command, |first| !first.contains(char::is_whitespace)) {
+        return help;
     }
-    let beside = cwd.join(command);
-    if fs::metadata(&beside).is_ok_and(|meta| meta.is_file()) {
+    if cwd.join(command).is_file() {
         return format!("write \"./{command}\" to start the file in the working directory");
     }
     let name = Path::new(command).file_stem().and_then(OsStr::to_str).unwrap_or(command);
     let known = match name {
         "npx" | "npm" | "node" => {
-            Some("install Node.js, or add its `bin` directory to PATH in the entry's `env`")
+            "install Node.js, or add its `bin` directory to PATH in the entry's `env`"
         }
-        "uvx" | "uv" => Some("install uv, or add its directory to PATH in the entry's `env`"),
-        "python" => Some("try \"python3\", or the python of the server's virtual environment"),
-        "pipx" | "python3" | "pip" => Some("install Python 3, or give the interpreter's full path"),
-        "docker" | "podman" => Some("install the container engine, or give its full path"),
-        "bun" | "bunx" => Some("install Bun, or add its directory to PATH in the entry's `env`"),
-        "deno" => Some("install Deno, or add its directory to PATH in the entry's `env`"),
-        _ => None,
+        "uvx" | "uv" => "install uv, or add its directory to PATH in the entry's `env`",
+        "python" => "try \"python3\", or the python of the server's virtual environment",
+        "pipx" | "python3" | "pip" => "install Python 3, or give the interpreter's full path",
+        "docker" | "podman" => "install the container engine, or give its full path",
+        "bun" | "bunx" => "install Bun, or add its directory to PATH in the entry's `env`",
+        "deno" => "install Deno, or add its directory to PATH in the entry's `env`",
+        _ => "",
     };
-    if let Some(known) = known {
+    if !known.is_empty() {
         return known.to_owned();
     }
-    match nearest(command, path) {
+    let entries = folders(path).filter_map(|dir| fs::read_dir(dir).ok()).flatten().take(ENTRIES);
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    match nearest(command, names, 0.9) {
         Some(near) => format!("did you mean {near:?}?"),
         None => "install it, give its full path, or set PATH in the entry's `env`".to_owned(),
     }
 }
 
-/// The command on PATH that looks most like `command`.
-fn nearest(command: &str, path: Option<&OsStr>) -> Option<String> {
-    /// Most directory entries looked at: a help must not take longer than the error is worth.
-    const ENTRIES: usize = 20_000;
-    folders(path)
-        .filter_map(|dir| fs::read_dir(dir).ok())
-        .flatten()
-        .take(ENTRIES)
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .map(|name| (strsim::normalized_damerau_levenshtein(command, &name), name))
-        .filter(|(likeness, _)| *likeness >= 0.75)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| name)
+/// What to do about a whole command line in `command`, the beginning of which is a program.
+fn command_line(command: &str, is_program: impl Fn(&str) -> bool) -> Option<String> {
+    let mut split = command.match_indices(char::is_whitespace).map(|(at, _)| command.split_at(at));
+    let (first, rest) = split.rfind(|(first, _)| is_program(first))?;
+    let rest = rest.trim();
+    Some(format!(
+        "put the program in `command` ({first:?}) and the rest ({rest:?}) in `args`: no shell \
+         splits them"
+    ))
 }
 
 // A look at the file that is to be executed, because the operating system's own words for what is
@@ -355,17 +341,9 @@ fn missing(command: &str, cwd: &Path) -> String {
             "no shell reads this, so `~` means nothing: write \"${{userHome}}/{rest}\""
         );
     }
-    let mut split = command.match_indices(char::is_whitespace).map(|(at, _)| command.split_at(at));
     // A path may have spaces of its own: only where a file stands before one is it a command line.
-    let line = split.rfind(|(first, _)| cwd.join(first).is_file());
-    match line {
-        Some((first, rest)) => format!(
-            "put the program in `command` ({first:?}) and the rest ({:?}) in `args`: no shell \
-             splits them",
-            rest.trim()
-        ),
-        None => "correct `command` or `cwd` of the entry".to_owned(),
-    }
+    command_line(command, |first| cwd.join(first).is_file())
+        .unwrap_or_else(|| "correct `command` or `cwd` of the entry".to_owned())
 }
 
 fn no_exec(program: &Path) -> SpawnError {
@@ -404,8 +382,11 @@ fn check_format(program: &Path, path: Option<&OsStr>) -> Result<(), SpawnError> 
         return Err(bad(format!("{name} is an empty file")));
     }
     let Some(rest) = head.strip_prefix(b"#!") else {
-        if looks_binary(&head) {
-            return check_binary(program, &head);
+        let is_text = std::str::from_utf8(&head).map_or_else(|e| e.error_len().is_none(), |_| true);
+        if head.contains(&0) || !is_text {
+            let foreign = bad(format!("{name} is not in a format this machine can execute"));
+            let help = "install the program for this machine, or name its interpreter in `command`";
+            return if is_foreign(&head) { Err(foreign.help(help)) } else { Ok(()) };
         }
         return Err(bad(format!("{name} is a text file without a shebang line"))
             .help("begin it with a line such as #!/bin/sh, or name the interpreter in `command`"));
@@ -442,51 +423,25 @@ fn on_path(command: &str, path: Option<&OsStr>) -> bool {
     has_separator(command) || folders(path).any(|dir| executable(&dir.join(command)))
 }
 
-/// Anything that no text file has.
-#[cfg(unix)]
-fn looks_binary(head: &[u8]) -> bool {
-    head.starts_with(ELF)
-        || head.contains(&0)
-        || std::str::from_utf8(head).is_err_and(|e| e.error_len().is_some())
-}
-
-#[cfg(unix)]
-const ELF: &[u8] = b"\x7fELF";
-
-/// A binary must be one the kernel knows: `execvp` of the C library hands any other file to a shell,
-/// which would run garbage and report a syntax error.
+/// Whether a binary is one that the kernel does not know: `execvp` of the C library hands such a file
+/// to a shell, which would run garbage and report a syntax error.
 #[cfg(target_os = "linux")]
-fn check_binary(program: &Path, head: &[u8]) -> Result<(), SpawnError> {
-    /// Class, byte order and machine of an ELF header: what must equal our own.
-    fn kind(head: &[u8]) -> Option<(&[u8], &[u8])> {
-        head.starts_with(ELF).then_some((head.get(4..6)?, head.get(18..20)?))
-    }
+fn is_foreign(head: &[u8]) -> bool {
+    // Magic number, class, byte order and machine of an ELF header.
+    let kind = |head: &[u8]| Some((head.get(..6)?.to_vec(), head.get(18..20)?.to_vec()));
     let mut own = [0; 20];
     let read = fs::File::open("/proc/self/exe").and_then(|mut file| file.read_exact(&mut own));
-    if read.is_err() || kind(head) == kind(&own) || foreign_formats() {
-        return Ok(());
-    }
-    let what = if kind(head).is_some() {
-        "is built for another kind of machine"
-    } else {
-        "is not in a format this machine can execute"
-    };
-    Err(SpawnError::new(Kind::Format, format!("{} {what}", program.display()))
-        .help("install the program for this machine, or name its interpreter in `command`"))
+    // The kernel may have been taught more formats: emulators, Java, Wine.
+    let taught = fs::read_dir("/proc/sys/fs/binfmt_misc").is_ok_and(|mut dir| {
+        let own = |name: &OsStr| name == "register" || name == "status";
+        dir.any(|entry| entry.is_ok_and(|entry| !own(&entry.file_name())))
+    });
+    read.is_ok() && kind(head) != kind(&own) && !taught
 }
 
 #[cfg(all(unix, not(target_os = "linux")))]
-#[expect(clippy::unnecessary_wraps, reason = "Linux says more")]
-fn check_binary(_: &Path, _: &[u8]) -> Result<(), SpawnError> {
-    Ok(())
-}
-
-/// Whether the kernel was taught more formats (`binfmt_misc`: emulators, Java, Wine).
-#[cfg(target_os = "linux")]
-fn foreign_formats() -> bool {
-    fs::read_dir("/proc/sys/fs/binfmt_misc").is_ok_and(|dir| {
-        dir.flatten().any(|entry| entry.file_name() != "register" && entry.file_name() != "status")
-    })
+fn is_foreign(_: &[u8]) -> bool {
+    false
 }
 
 // Words for what the operating system says when it will not start a program.
@@ -532,8 +487,7 @@ pub(super) fn refused(launch: &Launch, error: &io::Error) -> SpawnError {
             Errno::NOMEM => (Busy, "there is no memory for a new process".to_owned(), ""),
             _ => (Kind::Os, format!("{name} could not be started: {error}"), ""),
         };
-        let known = SpawnError::new(kind, message);
-        return if help.is_empty() { known } else { known.help(help) };
+        return SpawnError::new(kind, message).help(help);
     }
     #[cfg(windows)]
     if let Some(known) = windows(launch, error) {

@@ -40,20 +40,14 @@ pub(super) async fn start(
     })
     .await
     .map_err(|error| SpawnError::new(super::resolve::SpawnErrorKind::Busy, error.to_string()))?;
-    let (leader, pipes) = result.map_err(|error| refused(&launch, &error))?;
-    let convert = || -> io::Result<_> {
-        let missing = || io::Error::other("a pipe of the child is missing");
-        Ok((
-            ChildStdin::from_std(pipes.0.ok_or_else(missing)?)?,
-            ChildStdout::from_std(pipes.1.ok_or_else(missing)?)?,
-            ChildStderr::from_std(pipes.2.ok_or_else(missing)?)?,
-        ))
+    let convert = |(leader, (stdin, stdout, stderr)): (Leader, Pipes)| {
+        let stdin = ChildStdin::from_std(stdin)?;
+        Ok((leader, (stdin, ChildStdout::from_std(stdout)?, ChildStderr::from_std(stderr)?)))
     };
-    Ok((leader, convert().map_err(|error| refused(&launch, &error))?))
+    result.and_then(convert).map_err(|error| refused(&launch, &error))
 }
 
-type Pipes =
-    (Option<process::ChildStdin>, Option<process::ChildStdout>, Option<process::ChildStderr>);
+type Pipes = (process::ChildStdin, process::ChildStdout, process::ChildStderr);
 
 /// Runs on the spawner thread. When nobody waits for the result any more, its drop ends the child.
 fn fork(launch: &Launch, guardian: &mut Guardian) -> io::Result<(Leader, Pipes)> {
@@ -76,12 +70,12 @@ fn fork(launch: &Launch, guardian: &mut Guardian) -> io::Result<(Leader, Pipes)>
     let mut child = command.spawn()?;
     guardian.guard(child.id());
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let leader = Leader {
-        pid: Pid::from_child(&child),
-        family: Family::new(child.id(), &mark),
-        child: Some(child),
+    let (pid, family) = (Pid::from_child(&child), Family::new(child.id(), &mark));
+    let leader = Leader { pid, family, child: Some(child) };
+    let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+        return Err(io::Error::other("a pipe of the child is missing"));
     };
-    Ok((leader, pipes))
+    Ok((leader, (stdin, stdout, stderr)))
 }
 
 /// The limits to set, never above what the host itself may have: asking for more is an error, and

@@ -118,7 +118,7 @@ fn a_script_is_refused_when_nothing_can_run_it() {
         (b"#!/bin/sh\r\necho\r\n", "Windows line endings"),
         (b"#!\necho\n", "shebang line of"),
         (b"#!/usr/bin/env -S FOO=1 no-such-runtime --flag\n", "needs no-such-runtime"),
-        (b"\x7fELF\x01\x02\x01\0\0\0\0\0\0\0\0\0\0\0\xff\xff\0\0", "another kind of machine"),
+        (b"\x7fELF\x01\x02\x01\0\0\0\0\0\0\0\0\0\0\0\xff\xff\0\0", "not in a format this machine"),
         (b"\xca\xfe\xba\xbe\0\0\0\x02", "not in a format this machine"),
     ] {
         let path = file(dir.path(), "script", content);
