@@ -5,6 +5,8 @@ use std::io;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
+
 use super::script::Spawn;
 
 /// Starts a process: a program, or this one performing actions.
@@ -16,11 +18,14 @@ pub(crate) fn spawn(spawn: &Spawn, command: &[String]) -> io::Result<Child> {
             process
         }
         ([], actions) => {
-            let script = serde_json::json!({
-                "on": {"start": [actions, {"exit": 0}]},
-            });
+            let mut start = match actions {
+                Some(Value::Array(several)) => several.clone(),
+                one => one.iter().cloned().collect(),
+            };
+            start.push(json!({"exit": 0}));
+            let script = json!({"on": {"start": start}});
             let mut process = Command::new(std::env::current_exe()?);
-            process.args(["mock", "--script"]).arg(flat(script).to_string());
+            process.args(["mock", "--script"]).arg(script.to_string());
             process
         }
     };
@@ -29,21 +34,6 @@ pub(crate) fn spawn(spawn: &Spawn, command: &[String]) -> io::Result<Child> {
     process.stdout(keep(spawn.keep_stdout));
     process.stderr(keep(spawn.keep_stderr));
     process.spawn()
-}
-
-/// `on.start` may be one action or a list; a list inside the list becomes part of it.
-fn flat(mut script: serde_json::Value) -> serde_json::Value {
-    if let Some(start) = script["on"]["start"].as_array_mut() {
-        let items = std::mem::take(start);
-        for item in items {
-            match item {
-                serde_json::Value::Array(inner) => start.extend(inner),
-                serde_json::Value::Null => {}
-                other => start.push(other),
-            }
-        }
-    }
-    script
 }
 
 /// Keeps a processor busy.
