@@ -34,7 +34,7 @@ mod values;
 use clap::Parser;
 
 use self::args::{Cli, OneServer, Verb};
-use crate::telemetry::{LogOptions, Payloads, Telemetry};
+use crate::telemetry::{LogOptions, Telemetry};
 use output::Exit;
 
 /// Runs the program; gives its exit code.
@@ -132,7 +132,7 @@ fn log_options(cli: &Cli) -> LogOptions {
     LogOptions {
         file: cli.common.log_file.clone(),
         filter: cli.common.log_level.clone(),
-        payloads: if cli.common.log_payloads { Payloads::Include } else { Payloads::Omit },
+        payloads: cli.common.log_payloads,
     }
 }
 

@@ -7,9 +7,7 @@ mod file;
 mod format;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use parking_lot::RwLock;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
@@ -32,23 +30,13 @@ pub struct LogOptions {
     pub file: Option<PathBuf>,
     /// A level or filter; [`DEFAULT_FILTER`] without one.
     pub filter: Option<String>,
-    /// Whether arguments and results are logged.
-    pub payloads: Payloads,
-}
-
-/// Whether arguments and results go into the log file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Payloads {
-    /// Left out.
-    #[default]
-    Omit,
-    /// Included, secrets masked.
-    Include,
+    /// Whether arguments and results are logged, secrets masked.
+    pub payloads: bool,
 }
 
 /// Changes the level of the running log. Cheap to clone; outlives nothing.
 #[derive(Clone)]
-pub struct LogControl(reload::Handle<EnvFilter, Registry>, Payloads);
+pub struct LogControl(reload::Handle<EnvFilter, Registry>, bool);
 
 impl LogControl {
     /// Changes the filter while running (requirement O1).
@@ -66,19 +54,8 @@ impl LogControl {
 /// The running log. Dropping it writes what is left.
 pub struct Telemetry {
     control: LogControl,
-    redactor: Arc<RwLock<Redactor>>,
+    redactor: Redactor,
     _writer: Option<WorkerGuard>,
-}
-
-/// Replaces the values that are masked in the log.
-#[derive(Clone)]
-pub struct LogMasks(Arc<RwLock<Redactor>>);
-
-impl LogMasks {
-    /// Masks these values, and no others, in every later line.
-    pub fn set(&self, redactor: Redactor) {
-        *self.0.write() = redactor;
-    }
 }
 
 /// Why logging could not start.
@@ -103,7 +80,7 @@ impl Telemetry {
     pub fn start(options: &LogOptions) -> Result<Self, LogError> {
         let filter = parse_filter(options.filter.as_deref(), options.payloads)?;
         let (filter, handle) = reload::Layer::new(filter);
-        let redactor = Arc::new(RwLock::new(Redactor::default()));
+        let redactor = Redactor::default();
         let mut writer = None;
         let layer = match &options.file {
             None => None,
@@ -115,7 +92,7 @@ impl Telemetry {
                     .lossy(true)
                     .finish(file);
                 writer = Some(guard);
-                let (redactor, payloads) = (Arc::clone(&redactor), options.payloads);
+                let (redactor, payloads) = (redactor.clone(), options.payloads);
                 Some(format::JsonLines { queue, redactor, payloads })
             }
         };
@@ -129,14 +106,9 @@ impl Telemetry {
         self.control.clone()
     }
 
-    /// Masks these values in every later line.
-    pub fn mask(&self, redactor: Redactor) {
-        *self.redactor.write() = redactor;
-    }
-
-    /// The same for those who learn of secrets later, such as the ones of a changed configuration.
-    pub fn masks(&self) -> LogMasks {
-        LogMasks(Arc::clone(&self.redactor))
+    /// What masks values in every later line; learns of more.
+    pub fn redactor(&self) -> &Redactor {
+        &self.redactor
     }
 }
 
@@ -155,7 +127,7 @@ pub fn refused(problems: &[Diagnostic]) {
 /// The target that says whether arguments and results are written out for the log.
 const PAYLOAD_TARGET: &str = "mcpdeck::payload";
 
-fn parse_filter(filter: Option<&str>, payloads: Payloads) -> Result<EnvFilter, LogError> {
+fn parse_filter(filter: Option<&str>, payloads: bool) -> Result<EnvFilter, LogError> {
     let text = match filter {
         None => DEFAULT_FILTER.to_owned(),
         // A bare level is about this program; the SDK stays at its warnings.
@@ -164,7 +136,7 @@ fn parse_filter(filter: Option<&str>, payloads: Payloads) -> Result<EnvFilter, L
         }
         Some(filter) => filter.to_owned(),
     };
-    let level = if payloads == Payloads::Include { "trace" } else { "off" };
+    let level = if payloads { "trace" } else { "off" };
     EnvFilter::try_new(format!("{text},{PAYLOAD_TARGET}={level}"))
         .map_err(|error| LogError::Filter(filter.unwrap_or_default().to_owned(), error.to_string()))
 }

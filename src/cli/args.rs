@@ -5,6 +5,7 @@ mod verbs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, ValueEnum, ValueHint};
 
 pub use self::verbs::*;
@@ -61,7 +62,7 @@ pub struct Cli {
     pub verb: Option<Verb>,
 
     /// The configuration to use, as with --config; or the address of one server.
-    #[arg(value_name = "FILE|URL")]
+    #[arg(value_name = "FILE|URL", value_hint = ValueHint::FilePath)]
     pub url: Option<String>,
 
     /// What the one server is given.
@@ -81,7 +82,7 @@ pub struct Cli {
     pub check: CheckArgs,
 
     /// Inspect the one server that this command starts.
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::AnyPath)]
     pub command: Vec<String>,
 }
 
@@ -89,7 +90,7 @@ pub struct Cli {
 #[derive(Clone, Debug, Default, Args)]
 pub struct Common {
     /// Configuration to use; may be given several times, the last wins per server.
-    #[arg(long, short = 'c', value_name = "FILE", global = true, help_heading = "Configuration")]
+    #[arg(long, short = 'c', value_name = "FILE", global = true, help_heading = "Configuration", value_hint = ValueHint::FilePath)]
     pub config: Vec<PathBuf>,
 
     /// Variables for ${NAME} in the configuration, one NAME=value per line.
@@ -207,7 +208,7 @@ pub struct CheckArgs {
     pub server: Vec<String>,
 
     /// Lowest severity that makes the verdict `violated` [default: warning].
-    #[arg(long, value_name = "SEVERITY", value_parser = parse_severity, help_heading = "Check", requires = "check")]
+    #[arg(long, value_name = "SEVERITY", value_parser = severity(), help_heading = "Check", requires = "check")]
     pub fail_on: Option<Severity>,
 
     /// Do not report this rule (see `mcpdeck explain`); may be given several times.
@@ -301,8 +302,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     if span.is_zero() { Err("a time span must be longer than zero".to_owned()) } else { Ok(span) }
 }
 
-fn parse_severity(text: &str) -> Result<Severity, String> {
-    text.parse().map_err(|_| "write note, warning or error".to_owned())
+fn severity() -> impl TypedValueParser<Value = Severity> {
+    let names = PossibleValuesParser::new(["note", "warning", "error"]);
+    names.try_map(|name| name.parse::<Severity>().map_err(|_| "there is no such severity"))
 }
 
 #[cfg(test)]

@@ -34,7 +34,6 @@ use crate::chat::event::word;
 use crate::chat::files::with_files;
 use crate::chat::llm::Usage;
 use crate::chat::{Agent, ChatEvent, ChatSettings, Conversation, Provider, StatusKind, TurnLimits};
-use crate::check::answers::Script;
 use crate::config::Environment;
 use crate::deck::policy::PolicyKeeper;
 use crate::host::policy::Principal;
@@ -146,8 +145,7 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> Done {
     let model = model.map_err(|message| output::refuse(&message))?;
     let limits =
         TurnLimits { rounds: args.max_rounds, calls: args.max_calls, ..TurnLimits::default() };
-    let need = Need::Servers(Vec::new());
-    let job = Job { common, one: &args.one, need, answers: Script::default(), telemetry };
+    let job = Job::new(common, &args.one, telemetry, Need::Servers(Vec::new()));
     if let Some(file) = &args.replay {
         let (replay, source) = replay::read(file).map_err(|message| output::refuse(&message))?;
         let work = async |scene: &deck::Scene<'_>| {

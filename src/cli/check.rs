@@ -63,7 +63,7 @@ pub fn check(request: &Request<'_>, telemetry: &Telemetry) -> Exit {
     };
     match prepare(request, source) {
         Ok((plan, files)) => {
-            telemetry.mask(load::redactor(&plan.config));
+            telemetry.redactor().learn(load::secrets(&plan.config));
             perform(request, plan, &outputs, &files)
         }
         Err(message) => refuse(request, &message, outputs),

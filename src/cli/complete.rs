@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Command, CommandFactory};
@@ -46,33 +46,22 @@ type Completer = fn(&OsStr) -> Vec<CompletionCandidate>;
 
 /// How the values of arguments go on: the command (none: before any), the argument, its words.
 const VALUES: &[(&str, &str, Completer)] = &[
-    ("", "url", configurations),
-    ("", "config", configurations),
-    ("", "command", programs),
-    ("", "theme", themes),
     ("", "format", formats),
     ("", "server", servers),
-    ("", "fail_on", severities),
     ("", "allow", rules),
     ("list", "servers", servers),
     ("login", "server", servers),
     ("logout", "server", servers),
-    ("list", "command", programs),
     ("replay", "against", servers),
     ("status", "servers", servers),
-    ("status", "command", programs),
     ("call", "name", calls),
     ("call", "arguments", tool_arguments),
-    ("call", "command", programs),
     ("load", "name", calls),
     ("load", "arguments", tool_arguments),
-    ("load", "command", programs),
     ("read", "uri", resources),
     ("read", "server", servers),
-    ("read", "command", programs),
     ("prompt", "name", prompts),
     ("prompt", "arguments", prompt_arguments),
-    ("prompt", "command", programs),
     ("explain", "rule", rules),
     ("help", "topic", topics),
     ("trust approve", "servers", servers),
@@ -522,11 +511,6 @@ pub fn topics(current: &OsStr) -> Candidates {
     those(current, topics.chain([word("keys", "every key of the dashboard")]).chain(verbs))
 }
 
-/// Severities.
-pub fn severities(current: &OsStr) -> Candidates {
-    those(current, ["note", "warning", "error"].map(|severity| word(severity, "")))
-}
-
 /// Formats of the report; a file after `=`.
 pub fn formats(current: &OsStr) -> Candidates {
     if let Some((format, file)) = current.to_string_lossy().split_once('=') {
@@ -540,45 +524,6 @@ pub fn formats(current: &OsStr) -> Candidates {
         ("github", "annotations and a summary of GitHub Actions"),
     ];
     those(current, all.map(|(format, what)| word(format, what)))
-}
-
-/// Themes.
-pub fn themes(current: &OsStr) -> Candidates {
-    #[cfg(feature = "tui")]
-    return those(current, crate::tui::theme::SHIPPED.iter().map(|(name, _)| word(*name, "")));
-    #[cfg(not(feature = "tui"))]
-    {
-        let _ = current;
-        Vec::new()
-    }
-}
-
-/// Files that may be configurations, and the folders on the way to them.
-pub fn configurations(current: &OsStr) -> Candidates {
-    let ours = ["mcp.calls.json", "mcp.lock.json", "mcp.expect.json", "mcp.answers.json"];
-    let fits = move |path: &Path| {
-        let json = path
-            .extension()
-            .is_some_and(|end| ["json", "jsonc", "json5"].iter().any(|e| end == *e));
-        path.is_dir() || (json && !ours.iter().any(|name| path.ends_with(name)))
-    };
-    PathCompleter::any().filter(fits).complete(current)
-}
-
-/// Programs, then files: the command of a server.
-pub fn programs(current: &OsStr) -> Candidates {
-    let first = TYPED.with_borrow(|line| line.iter().rev().nth(1).is_some_and(|w| w == "--"));
-    let mut out = Vec::new();
-    let typed = current.to_string_lossy();
-    if first && !typed.is_empty() && !typed.contains('/') {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let files = std::env::split_paths(&path).filter_map(|dir| std::fs::read_dir(dir).ok());
-        let names = files.flatten().flatten().filter_map(|f| f.file_name().into_string().ok());
-        let names: BTreeSet<String> = names.filter(|name| name.starts_with(&*typed)).collect();
-        out.extend(those(current, names.into_iter().map(|name| word(name, ""))));
-    }
-    out.extend(PathCompleter::any().complete(current));
-    out
 }
 
 #[cfg(test)]

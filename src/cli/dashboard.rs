@@ -9,12 +9,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::args::{Cli, ColorChoice, OneServer};
-use super::output::Exit;
+use super::output::{Exit, problems};
 use super::{load, output};
 use crate::base::{LogLevel, SafeText};
-use crate::config::diagnostics::render_all;
 use crate::config::import::{Place, places};
-use crate::config::{Diagnostic, Environment, Loaded, McpConfig};
+use crate::config::{Environment, Loaded, McpConfig};
 use crate::deck::clients::Clients;
 use crate::deck::definitions::Kept;
 use crate::deck::recording::Scan;
@@ -171,14 +170,14 @@ fn show_of_demo(cli: &Cli) -> Option<Show> {
 
 fn deck(cli: &Cli) -> Result<DeckBuilder, Exit> {
     if cli.dashboard.demo {
-        let source = load::demo().map_err(|problems| refused(&problems))?;
+        let source = load::demo().map_err(|found| problems(&found))?;
         return Ok(Deck::builder().config(source.config));
     }
-    let env = load::environment(&cli.common).map_err(|problems| refused(&problems))?;
+    let env = load::environment(&cli.common).map_err(|found| problems(&found))?;
     let one =
         OneServer { url: cli.url.clone(), given: cli.given.clone(), command: cli.command.clone() };
     if let Some(loaded) = one.load(&env) {
-        let config = loaded.and_then(Loaded::complete).map_err(|p| refused(&p))?;
+        let config = loaded.and_then(Loaded::complete).map_err(|found| problems(&found))?;
         return Ok(Deck::builder().config(McpConfig { files: Vec::new(), ..config }));
     }
     let files = load::files(&cli.common, &env);
@@ -243,11 +242,6 @@ fn nothing_here(env: &Environment) -> String {
     );
     text.push_str(r#"{ "servers": { "NAME": { "command": "npx", "args": ["-y", "PACKAGE"] } } }"#);
     text
-}
-
-/// Shows what is wrong with the configuration before the screen is taken.
-fn refused(problems: &[Diagnostic]) -> Exit {
-    output::refuse(render_all(problems).trim_end())
 }
 
 /// Changes the level of the log file from the Logs pane.

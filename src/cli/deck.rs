@@ -8,10 +8,11 @@ use super::{output, recording, signals};
 use crate::base::human::Dur;
 use crate::base::{SafeText, ServerName};
 use crate::check::answers::Script;
-use crate::check::run::{TICK, is_settled};
+use crate::check::run::{Signals, TICK, is_settled};
 use crate::config::{Environment, McpConfig};
-use crate::deck::Deck;
 use crate::deck::definitions::Kept;
+use crate::deck::recording::Recorder;
+use crate::deck::{Deck, DeckBuilder};
 use crate::error::{Error, ErrorCode};
 use crate::host::policy::TargetKind;
 use crate::host::{Host, HostView, ServerState, Startup, naming};
@@ -42,6 +43,18 @@ pub struct Job<'a> {
     pub telemetry: &'a Telemetry,
 }
 
+impl<'a> Job<'a> {
+    /// One that answers no request of the servers.
+    pub fn new(
+        common: &'a Common,
+        one: &'a OneServer,
+        telemetry: &'a Telemetry,
+        need: Need,
+    ) -> Self {
+        Self { common, one, need, answers: Script::default(), telemetry }
+    }
+}
+
 /// What a command works with.
 pub struct Scene<'a> {
     /// The host; every server it has is ready or has failed.
@@ -49,8 +62,8 @@ pub struct Scene<'a> {
     /// Servers whose entry cannot be used.
     pub left_out: &'a LeftOut,
     /// What records it, when something does.
-    #[cfg(feature = "chat")]
-    pub recorder: Option<&'a crate::deck::recording::Recorder>,
+    #[cfg_attr(not(feature = "chat"), expect(dead_code, reason = "told of what is said"))]
+    pub recorder: Option<&'a Recorder>,
     kept: &'a Kept,
     /// All servers, when only those were started that what is known speaks for.
     rest: Option<&'a McpConfig>,
@@ -98,47 +111,55 @@ pub fn run_over(
     let rest = spared.then(|| source.config.clone());
     let wrong = |message| Error::new(ErrorCode::Configuration, message);
     source.narrow(&names).map_err(wrong)?;
-    job.telemetry.mask(load::redactor(rest.as_ref().unwrap_or(&source.config)));
+    job.telemetry.redactor().learn(load::secrets(rest.as_ref().unwrap_or(&source.config)));
     let done = signals::block_on(async |signals| {
         let config = source.config.clone();
         let engine = Host::builder()
             .startup(job.common.startup_mode())
             .handler(job.answers)
             .accounts(crate::deck::tokens::accounts(&Environment::of_process()));
-        let deck = tokio::select! {
-            deck = Deck::builder().config(source.config).host(engine).open() => deck?,
-            // What was started is stopped.
-            () = signals.stop.cancelled() => return Ok(interrupted()),
-        };
-        let host = deck.host().clone();
-        let recorder = match recording::start(job.common, &host) {
-            Ok(recorder) => recorder,
-            Err(message) => {
-                signals.shut_down(&host, || ()).await;
-                return Err(Error::new(ErrorCode::Configuration, message));
+        let deck = Deck::builder().config(source.config).host(engine);
+        let done = over(job.common, &signals, deck, async |deck, recorder| {
+            let (host, left_out) = (deck.host(), &source.left_out);
+            let scene = Scene { host, left_out, recorder, kept: &kept, rest: rest.as_ref() };
+            tokio::select! {
+                exit = async {
+                    started(host, &config).await;
+                    kept.remember(&config, &host.snapshot());
+                    work(&scene).await
+                } => exit,
+                () = signals.stop.cancelled() => interrupted(),
             }
-        };
-        let scene = Scene {
-            host: &host,
-            left_out: &source.left_out,
-            #[cfg(feature = "chat")]
-            recorder: recorder.as_ref(),
-            kept: &kept,
-            rest: rest.as_ref(),
-        };
-        let exit = tokio::select! {
-            exit = async {
-                started(&host, &config).await;
-                kept.remember(&config, &host.snapshot());
-                work(&scene).await
-            } => exit,
-            () = signals.stop.cancelled() => interrupted(),
-        };
-        signals.shut_down(&host, || ()).await;
-        recording::finish(job.common, recorder).await;
-        Ok(exit)
+        });
+        Ok(done.await?.unwrap_or_else(interrupted))
     });
     done.map_err(|error| Error::new(ErrorCode::Internal, error.to_string()))?
+}
+
+/// Does `work` over a deck, recorded when that is wanted, then stops its servers. Nothing when a
+/// signal came before it was open; what was started is stopped.
+///
+/// # Errors
+/// When the deck cannot be opened, or not be recorded.
+pub async fn over<T>(
+    common: &Common,
+    signals: &Signals,
+    deck: DeckBuilder,
+    work: impl AsyncFnOnce(&mut Deck, Option<&Recorder>) -> T,
+) -> Result<Option<T>, Error> {
+    let mut deck = tokio::select! {
+        deck = deck.open() => deck?,
+        () = signals.stop.cancelled() => return Ok(None),
+    };
+    let host = deck.host().clone();
+    let recorder = recording::start(common, &host);
+    let done = match &recorder {
+        Ok(recorder) => Ok(work(&mut deck, recorder.as_ref()).await),
+        Err(message) => Err(Error::new(ErrorCode::Configuration, message)),
+    };
+    signals.shut_down(&host, || ()).await;
+    recording::finish(common, recorder.ok().flatten()).await;
+    done.map(Some)
 }
 
 /// The servers to start, none for all of them; and whether others were left out for what is known

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{CommandFactory, Parser};
-use parking_lot::Mutex;
+use indexmap::IndexMap;
 
 use super::args::{Cli, Common, OneServer, Verb};
 use super::output::{Exit, problems};
 use crate::base::text::{nearest, quoted};
-use crate::base::{Redactor, SafeText, Secret, ServerName};
+use crate::base::{SafeText, Secret, ServerName};
 use crate::config::{
     Diagnostic, Environment, Loaded, McpConfig, ServerConfig, Severity, discover, load,
 };
@@ -81,7 +81,7 @@ pub fn load_files(files: &[PathBuf], env: &Environment) -> Result<Loaded, Vec<Di
     let mut loaded = load(files, env);
     for problem in loaded.as_mut().err().into_iter().flatten() {
         if problem.rule == "config/read" && problem.help.is_none() {
-            problem.help = Some(neighbours(&problem.at.file, env));
+            problem.help = neighbour(&problem.at.file, env);
         }
     }
     if files.is_empty()
@@ -97,21 +97,14 @@ pub fn load_files(files: &[PathBuf], env: &Environment) -> Result<Loaded, Vec<Di
     loaded
 }
 
-/// Where a file was looked for, and the one that was meant perhaps.
-fn neighbours(file: &Path, env: &Environment) -> String {
+/// The file that was meant perhaps.
+fn neighbour(file: &Path, env: &Environment) -> Option<String> {
     let file = env.absolute(file);
-    let folder = file.parent().unwrap_or(&file);
-    let shown = SafeText::line(&folder.display().to_string());
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return format!("there is no folder {shown}");
-    };
-    let wanted = file.file_name().unwrap_or_default().to_string_lossy();
-    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let same_kind = |name: &String| Path::new(name).extension() == file.extension();
-    match nearest(&wanted, names.filter(same_kind), 0.6) {
-        Some(name) => format!("there is {} in {shown}", SafeText::line(&name)),
-        None => format!("it was looked for in {shown}"),
-    }
+    let folder = file.parent()?;
+    let names = std::fs::read_dir(folder).ok()?.flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let name = nearest(&file.file_name()?.to_string_lossy(), names, 0.8)?;
+    Some(SafeText::line(&format!("there is {name} in {}", folder.display())).to_string())
 }
 
 /// The places of a configuration, in words.
@@ -179,9 +172,9 @@ pub fn environment(common: &Common) -> Result<Environment, Vec<Diagnostic>> {
     Ok(env)
 }
 
-/// Masks every secret of a configuration.
-pub fn redactor(config: &McpConfig) -> Redactor {
-    Redactor::new(config.servers.values().flat_map(ServerConfig::secrets))
+/// Every secret of a configuration.
+pub fn secrets(config: &McpConfig) -> impl Iterator<Item = Secret> {
+    config.servers.values().flat_map(ServerConfig::secrets)
 }
 
 impl From<McpConfig> for Source {
@@ -247,29 +240,15 @@ pub fn in_a_line(problem: &Diagnostic) -> String {
     format!("{}{place}{help}", problem.message)
 }
 
-/// Most values that are kept out of the log file; of more, the newest.
-const SECRETS: usize = 2_000;
-
-/// Keeps the secrets of each configuration out of the log file.
+/// Keeps the secrets of each configuration out of the log file; a server that is being replaced may
+/// still speak of the values it was given.
 #[cfg_attr(
     not(any(feature = "tui", feature = "gateway")),
     expect(dead_code, reason = "for decks that go on")
 )]
 pub fn masks(telemetry: &Telemetry) -> Masks {
-    let masks = telemetry.masks();
-    let known: Mutex<Vec<Secret>> = Mutex::default();
-    Arc::new(move |config: &McpConfig| {
-        let mut known = known.lock();
-        // A server that is being replaced may still speak of the values it was given.
-        for secret in config.servers.values().flat_map(ServerConfig::secrets) {
-            if !known.contains(&secret) {
-                known.push(secret);
-            }
-        }
-        let most = known.len().saturating_sub(SECRETS);
-        known.drain(..most);
-        masks.set(Redactor::new(known.iter().cloned()));
-    })
+    let redactor = telemetry.redactor().clone();
+    Arc::new(move |config: &McpConfig| redactor.learn(secrets(config)))
 }
 
 // The first word of the command line when it is no command: a configuration, the address of a
@@ -362,42 +341,16 @@ fn meant(word: &str) -> String {
     if host == "localhost" || host.parse::<std::net::Ipv4Addr>().is_ok() {
         return format!("an address begins with its scheme: `mcpdeck http://{word}`");
     }
-    match &similar(word)[..] {
-        [] => "see `mcpdeck --help`".to_owned(),
-        [line] => format!("did you mean `{line}`?"),
-        [others @ .., last] => {
-            format!("did you mean `{}` or `{last}`?", others.join("`, `"))
-        }
-    }
-}
-
-/// How alike two words must be, from 0 to 1, before one is offered for the other.
-const ALIKE: f64 = 0.75;
-/// Words this much less alike than the best are offered beside it.
-const TIED: f64 = 0.02;
-
-/// The lines that were meant perhaps, the likeliest first.
-fn similar(word: &str) -> Vec<String> {
     let command = Cli::command();
     let verbs = command.get_subcommands().filter(|c| !c.is_hide_set()).map(clap::Command::get_name);
-    let wanted = word.to_lowercase();
-    let mut near: Vec<(f64, String)> = verbs
+    let lines: IndexMap<&str, String> = verbs
         .map(|verb| (verb, format!("mcpdeck {verb}")))
         .chain(OPTIONS.map(|(name, line)| (name, line.to_owned())))
-        .map(|(name, line)| (strsim::jaro_winkler(&wanted, name), line))
-        .filter(|(score, _)| *score >= ALIKE)
         .collect();
-    near.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let best = near.first().map_or(0.0, |(score, _)| *score);
-    let mut lines: Vec<String> = Vec::new();
-    for (_, line) in near.into_iter().take_while(|(score, _)| best - score <= TIED) {
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
+    match nearest(&word.to_lowercase(), lines.keys(), 0.75) {
+        Some(name) => format!("did you mean `{}`?", lines[*name]),
+        None => "see `mcpdeck --help`".to_owned(),
     }
-    // A word that is spelt right has one meaning.
-    lines.truncate(if best >= 1.0 { 1 } else { 3 });
-    lines
 }
 
 /// What to say of arguments that are not understood because of their first word: a program, where

@@ -16,7 +16,6 @@ use super::operate::{self, Prepared, Words};
 use super::outcome::{Format, Printer};
 use super::output::{self, Exit};
 use crate::base::SafeText;
-use crate::check::answers::Script;
 use crate::error::Error;
 use crate::host::policy::TargetKind;
 use crate::host::{CallOptions, CallOutcome, Host, Origin};
@@ -65,7 +64,7 @@ pub fn load_test(common: &Common, args: &LoadArgs, telemetry: &Telemetry) -> Exi
     let format = Format::from(args.json);
     let printer = Printer { noun: "tool", target: &args.name, format, file: None };
     let (one, need) = (&args.one, Need::Owner(TargetKind::Tool, args.name.clone()));
-    let job = Job { common, one, need, answers: Script::default(), telemetry };
+    let job = Job::new(common, one, telemetry, need);
     let again = Again { common, one };
     let done = operate::words(&args.arguments).and_then(|words| {
         deck::run(job, async |scene| match calls(scene.host, again, args, &words).await {

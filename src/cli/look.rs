@@ -12,7 +12,6 @@ use super::load::LeftOut;
 use super::output::Exit;
 use super::{deck, load, login, outcome, output, values};
 use crate::base::{SafeText, ServerName};
-use crate::check::answers::Script;
 use crate::config::{Environment, TransportKind};
 use crate::deck::tokens;
 use crate::host::{HostView, ServerState, ServerView};
@@ -45,8 +44,7 @@ fn show(
     object: impl Fn(&HostView) -> Value,
     text: impl Fn(&HostView, &LeftOut) -> String,
 ) -> Exit {
-    let need = Need::Servers(servers.to_vec());
-    let job = Job { common, one, need, answers: Script::default(), telemetry };
+    let job = Job::new(common, one, telemetry, Need::Servers(servers.to_vec()));
     let done = deck::run(job, async |scene| {
         let (view, left_out) = (scene.host.snapshot(), scene.left_out);
         complain_of_lists(&view);

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::output::{self, Exit};
 use crate::base::SafeText;
+use crate::base::text::cut;
 use crate::config::Environment;
 use crate::deck::local::native::MESSAGES;
 use crate::deck::local::{LINE, sockets};
@@ -95,19 +96,16 @@ fn install(state: &Path, browser: Browser, extension: &str) -> io::Result<String
     use std::os::unix::fs::PermissionsExt as _;
     let home = std::env::home_dir().ok_or_else(|| io::Error::other("there is no home folder"))?;
     let mac = cfg!(target_os = "macos");
-    let (folder, key, caller) = match browser {
-        Browser::Firefox if mac => {
-            ("Library/Application Support/Mozilla/NativeMessagingHosts", "allowed_extensions", None)
-        }
-        Browser::Firefox => (".mozilla/native-messaging-hosts", "allowed_extensions", None),
-        Browser::Chrome => {
-            let linux = ".config/google-chrome/NativeMessagingHosts";
-            let folder = "Library/Application Support/Google/Chrome/NativeMessagingHosts";
-            let caller = format!("chrome-extension://{extension}/");
-            (if mac { folder } else { linux }, "allowed_origins", Some(caller))
-        }
+    let folder = match (browser, mac) {
+        (Browser::Firefox, true) => "Library/Application Support/Mozilla/NativeMessagingHosts",
+        (Browser::Firefox, false) => ".mozilla/native-messaging-hosts",
+        (Browser::Chrome, true) => "Library/Application Support/Google/Chrome/NativeMessagingHosts",
+        (Browser::Chrome, false) => ".config/google-chrome/NativeMessagingHosts",
     };
-    let caller = caller.unwrap_or_else(|| extension.to_owned());
+    let (key, caller) = match browser {
+        Browser::Firefox => ("allowed_extensions", extension.to_owned()),
+        Browser::Chrome => ("allowed_origins", format!("chrome-extension://{extension}/")),
+    };
     std::fs::create_dir_all(state)?;
     let mut all = known(state);
     if !all.contains(&caller) {
@@ -207,10 +205,9 @@ fn send(output: &Mutex<io::Stdout>, reply: &Value) -> io::Result<()> {
     let mut parts = Vec::new();
     let mut rest = text.as_str();
     while !rest.is_empty() {
-        let ends = (1..=PART.min(rest.len())).rev().find(|at| rest.is_char_boundary(*at));
-        let (part, more) = rest.split_at(ends.unwrap_or(rest.len()));
+        let part = cut(rest, PART);
         parts.push(part);
-        rest = more;
+        rest = &rest[part.len()..];
     }
     for (index, part) in parts.iter().enumerate() {
         let part = json!({

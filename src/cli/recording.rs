@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, ValueHint};
 use serde_json::{Value, json};
 
 use super::args::{Common, OneServer, parse_duration};
@@ -13,7 +13,6 @@ use super::deck::{self, Job, Need};
 use super::output::{self, Done, Exit};
 use crate::base::SafeText;
 use crate::base::human::count;
-use crate::check::answers::Script;
 use crate::deck::recording::{Format, Line, Part, Recorder, Recording, Scrubber, export};
 use crate::host::{CallOptions, Host, Origin};
 use crate::mcp::capabilities::diff::every_difference;
@@ -44,8 +43,10 @@ pub struct ReportArgs {
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: PathBuf,
     /// As what; by the end of the output's name when left out (.html, .har, .json, .jsonl).
-    #[arg(long, value_name = "FORMAT")]
-    format: Option<Form>,
+    /// `html` is one page that needs nothing else, `otlp` traces without arguments and results,
+    /// `jsonl` a part of the recording.
+    #[arg(long, value_name = "FORMAT", value_parser = ["html", "har", "otlp", "jsonl"])]
+    format: Option<String>,
     /// Only this server; may be given several times.
     #[arg(long, value_name = "SERVER")]
     server: Vec<String>,
@@ -55,19 +56,6 @@ pub struct ReportArgs {
     /// Only up to this time after the beginning.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     to: Option<Duration>,
-}
-
-/// What a recording is exported as.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Form {
-    /// One page that needs nothing else.
-    Html,
-    /// HTTP Archive 1.2.
-    Har,
-    /// OpenTelemetry traces (OTLP/JSON); arguments and results stay out.
-    Otlp,
-    /// A recording: a part of this one.
-    Jsonl,
 }
 
 /// `mcpdeck replay`
@@ -145,14 +133,12 @@ pub fn scrub(args: &ScrubArgs) -> Done {
 /// Writes a recording, or a part of it, in another form.
 pub fn report(args: &ReportArgs) -> Done {
     let end = args.output.extension().and_then(|end| end.to_str()).unwrap_or_default();
-    let format = match (args.format, end) {
-        (Some(Form::Html), _) | (None, "html" | "htm") => Format::Html,
-        (Some(Form::Har), _) | (None, "har") => Format::Har,
-        (Some(Form::Otlp), _) | (None, "json") => Format::Otlp,
-        (Some(Form::Jsonl), _) | (None, "jsonl") => Format::Jsonl,
-        (None, _) => {
-            return Err(output::refuse("name a format with --format: html, har, otlp or jsonl"));
-        }
+    let format = match args.format.as_deref().unwrap_or(end) {
+        "html" | "htm" => Format::Html,
+        "har" => Format::Har,
+        "otlp" | "json" => Format::Otlp,
+        "jsonl" => Format::Jsonl,
+        _ => return Err(output::refuse("name a format with --format: html, har, otlp or jsonl")),
     };
     let recording = Recording::open(&args.file).map_err(|e| unreadable(&args.file, &e))?;
     let file = File::create(&args.output).map_err(|e| unreadable(&args.output, &e))?;
@@ -175,28 +161,23 @@ fn recorded(args: &ReplayArgs) -> std::io::Result<(Option<String>, Vec<Recorded>
     let mut server = args.server.clone();
     for line in Recording::open(&args.file)? {
         let Line::Frame(frame) = line? else { continue };
-        if *server.get_or_insert_with(|| frame.server.as_str().to_owned()) != frame.server.as_str()
-        {
+        if *server.get_or_insert_with(|| frame.server.to_string()) != frame.server.as_str() {
             continue;
         }
         let Ok(message) = serde_json::from_str::<Value>(&frame.body) else { continue };
-        let wanted = ["tools/call", "prompts/get", "resources/read"];
-        match (frame.direction, frame.kind) {
-            (Direction::Out, MessageKind::Request) => {
-                let method = message["method"].as_str().unwrap_or_default().to_owned();
-                if wanted.contains(&method.as_str()) {
-                    open.push((message["id"].clone(), method, message["params"].clone()));
-                }
-            }
-            (Direction::In, MessageKind::Response | MessageKind::Error) => {
+        match (frame.direction, frame.kind, frame.method.as_deref()) {
+            (
+                Direction::Out,
+                MessageKind::Request,
+                Some(method @ ("tools/call" | "prompts/get" | "resources/read")),
+            ) => open.push((message["id"].clone(), method.to_owned(), message["params"].clone())),
+            (Direction::In, MessageKind::Response | MessageKind::Error, _) => {
                 let Some(at) = open.iter().position(|(id, ..)| *id == message["id"]) else {
                     continue;
                 };
                 let (_, method, params) = open.remove(at);
-                let result = match message.get("result") {
-                    Some(result) => Ok(result.clone()),
-                    None => Err(message["error"].clone()),
-                };
+                let result = message.get("result").ok_or(&message["error"]);
+                let result = result.cloned().map_err(Clone::clone);
                 out.push(Recorded { method, params, result });
             }
             _ => {}
@@ -214,13 +195,8 @@ pub fn replay(common: &Common, args: &ReplayArgs, telemetry: &Telemetry) -> Done
         .clone()
         .or(server)
         .ok_or_else(|| output::refuse("no message of a server was recorded"))?;
-    let job = Job {
-        common,
-        one: &args.one,
-        need: Need::Servers(if args.one.is_named() { Vec::new() } else { vec![server.clone()] }),
-        answers: Script::default(),
-        telemetry,
-    };
+    let names = if args.one.is_named() { Vec::new() } else { vec![server.clone()] };
+    let job = Job::new(common, &args.one, telemetry, Need::Servers(names));
     let ran = deck::run(job, async |scene| {
         let name = match scene.host.snapshot().servers.keys().next() {
             Some(only) if args.one.is_named() => only.clone(),
@@ -234,7 +210,7 @@ pub fn replay(common: &Common, args: &ReplayArgs, telemetry: &Telemetry) -> Done
         let exit = if differing == 0 { Exit::Ok } else { Exit::Failed };
         if args.json {
             let whole = json!({"requests": rows.len(), "differing": differing, "results": rows});
-            return output::print(&format!("{whole:#}\n"), exit);
+            return output::json(&whole, exit);
         }
         let mut text = String::new();
         for row in rows.iter().filter(|row| row["same"] == false) {

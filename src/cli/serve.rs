@@ -10,8 +10,8 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::args::{Common, OneServer, parse_duration};
-use super::output::{Done, Exit};
-use super::{deck, load, output, recording, signals};
+use super::output::{Done, Exit, problems};
+use super::{deck, load, output, signals};
 use crate::base::{Clock, SafeText, Timestamp};
 use crate::config::Environment;
 use crate::deck::clients::Clients;
@@ -130,10 +130,8 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Done {
              a proxy with TLS in front and say so with --behind-tls-proxy",
         ));
     }
-    let unusable =
-        |problems: Vec<_>| output::refuse(crate::config::render_all(&problems).trim_end());
-    let source = load::usable(common, &args.one).map_err(unusable)?;
-    let env = load::environment(common).map_err(unusable)?;
+    let source = load::usable(common, &args.one).map_err(|found| problems(&found))?;
+    let env = load::environment(common).map_err(|found| problems(&found))?;
     for (server, problem) in &source.left_out {
         let server = SafeText::line(server.as_str());
         output::complain(&format!("{server} is left out: {}", SafeText::line(&problem.message)));
@@ -164,39 +162,28 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Done {
             }
             (false, false) => deck.files(files.clone()),
         };
-        let mut deck = deck.open().await.map_err(|error| {
-            deck::complain(&error);
-            Exit::Usage
-        })?;
-        let host = deck.host().clone();
-        let keeper = PolicyKeeper::open(&host, &files, &env).await;
-        let clients = Clients::default();
-        let _local = local(&host, &keeper, &clients);
-        let recorder = match recording::start(common, &host) {
-            Ok(recorder) => recorder,
-            Err(message) => {
-                signals.shut_down(&host, || ()).await;
-                return Err(output::refuse(&message));
-            }
-        };
-        let stop = signals.stop.clone();
-        let serving = async {
-            if args.stdio {
-                let traces =
-                    args.otlp.as_ref().map_or_else(|| Ok(Traces::default()), Traces::to)?;
-                serve_stdio(host.clone(), bridge, (args.profile.clone(), traces), stop).await
-            } else {
-                let store = store(args, &env, &keeper)?;
-                over_http(args, host.clone(), bridge, (clients, store), stop).await
-            }
-        };
-        let served = {
+        deck::over(common, &signals, deck, async |deck, _| {
+            let host = deck.host().clone();
+            let keeper = PolicyKeeper::open(&host, &files, &env).await;
+            let clients = Clients::default();
+            let _local = local(&host, &keeper, &clients);
+            let stop = signals.stop.clone();
+            let serving = async {
+                if args.stdio {
+                    let traces = args.otlp.as_ref().map(Traces::to).transpose()?;
+                    let who = (args.profile.clone(), traces.unwrap_or_default());
+                    serve_stdio(host.clone(), bridge, who, stop).await
+                } else {
+                    let store = store(args, &env, &keeper)?;
+                    over_http(args, host.clone(), bridge, (clients, store), stop).await
+                }
+            };
             tokio::pin!(serving);
             let mut warned = Vec::new();
             loop {
                 let settled = settled(&host, &keeper, &warned);
                 tokio::select! {
-                    served = &mut serving => break served,
+                    served = &mut serving => return served,
                     Some(event) = deck.next() => tell(&event),
                     warnings = settled => {
                         for warning in &warnings {
@@ -206,13 +193,12 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Done {
                     }
                 }
             }
-        };
-        signals.shut_down(&host, || ()).await;
-        recording::finish(common, recorder).await;
-        served.map(|()| Exit::Ok).map_err(|message| output::refuse(&SafeText::line(&message)))
+        })
+        .await
     });
     runtime.shutdown_background();
-    done
+    let served = deck::ended(done)?.unwrap_or(Ok(()));
+    served.map(|()| Exit::Ok).map_err(|message| output::refuse(&SafeText::line(&message)))
 }
 
 /// What is wrong with the policy once every server has started or failed, when that is something

@@ -2,9 +2,7 @@
 
 use std::fmt;
 use std::io::Write as _;
-use std::sync::Arc;
 
-use parking_lot::RwLock;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -14,7 +12,6 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, Scope};
 
-use super::Payloads;
 use crate::base::{Clock, Redactor};
 
 /// Keys every line has, `null` when they do not apply.
@@ -34,8 +31,8 @@ const PAYLOADS: [&str; 4] = ["arguments", "result", "payload", "params"];
 /// The layer that writes.
 pub(super) struct JsonLines {
     pub(super) queue: NonBlocking,
-    pub(super) redactor: Arc<RwLock<Redactor>>,
-    pub(super) payloads: Payloads,
+    pub(super) redactor: Redactor,
+    pub(super) payloads: bool,
 }
 
 impl JsonLines {
@@ -53,15 +50,14 @@ impl JsonLines {
         if let Some(message) = fields.shift_remove("message") {
             line.insert("message".into(), message);
         }
-        if self.payloads == Payloads::Omit {
+        if !self.payloads {
             fields.retain(|key, _| !PAYLOADS.contains(&key.as_str()));
         }
         line.extend(fields);
         // Every string on its own, before it is escaped: a secret with a quote in it would not be
         // found in the finished line.
-        let redactor = self.redactor.read().clone();
         for value in line.values_mut() {
-            if let Some(masked) = redactor.redact_json(value) {
+            if let Some(masked) = self.redactor.redact_json(value) {
                 *value = masked;
             }
         }

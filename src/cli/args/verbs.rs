@@ -136,7 +136,7 @@ pub struct OneServer {
     pub given: Given,
 
     /// Use the one server that this command starts.
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::AnyPath)]
     pub command: Vec<String>,
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use mcpdeck::config::{Environment, load};
-use mcpdeck::telemetry::{LogOptions, Payloads, Telemetry};
+use mcpdeck::telemetry::{LogOptions, Telemetry};
 use mcpdeck::{Host, Startup};
 use serde_json::{Value, json};
 
@@ -65,11 +65,8 @@ fn played(filter: &str, payloads: bool) -> Vec<Value> {
 #[ignore = "played by the test of every event, in a process of its own"]
 async fn scenario() {
     let payloads = std::env::var_os(PAYLOADS).is_some_and(|value| !value.is_empty());
-    let options = LogOptions {
-        file: Some("host.log".into()),
-        filter: std::env::var(FILTER).ok(),
-        payloads: if payloads { Payloads::Include } else { Payloads::Omit },
-    };
+    let options =
+        LogOptions { file: Some("host.log".into()), filter: std::env::var(FILTER).ok(), payloads };
     let telemetry = Telemetry::start(&options).expect("the first of this process");
     let path = Path::new("mcp.json");
     let host = Host::builder().config_file(path).startup(Startup::Available).initialize().await;

