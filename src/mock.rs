@@ -21,8 +21,7 @@
 //! reaction: one action or a list of them. The most particular one is played: `calls.greet`
 //! before `on["tools/call"]` before the polite answer; `on["*"]` is for methods nobody knows.
 //! Events are `start` (before stdin is read; reading begins when it is over), `stdinClosed`
-//! (without it the server exits with 0), `SIGTERM`, `SIGINT` (without them it dies), `badLine`
-//! and `answer`; over HTTP also `POST`, `GET`, `DELETE` and any path, which come first and may
+//! (without it the server exits with 0), `SIGTERM`, `SIGINT` (without them it dies) and `answer`; over HTTP also `POST`, `GET`, `DELETE` and any path, which come first and may
 //! answer instead. An empty list means: do nothing, say nothing.
 //!
 //! Actions: [`Action`](script::Action). Reactions run side by side; a reaction's own actions run
@@ -45,7 +44,6 @@
 //! | `{"$map": {"key": "k${i}", "of": …, "times": 9}}` | an object; keys may be equal |
 //! | `{"$nest": {"open": "[", "close": "]", "depth": 9, "inner": …}}` | nesting |
 //! | `{"$raw": "1e999"}` | this text as it is, JSON or not |
-//! | `{"$json": …}` | a string that holds JSON |
 
 mod answers;
 mod http;

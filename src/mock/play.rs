@@ -435,27 +435,23 @@ async fn unbroken(cx: &Cx, flood: &Flood) {
 
 async fn lines(cx: &Cx, flood: &Flood) {
     let begun = Instant::now();
-    let over = |written: u64| {
-        (flood.lines > 0 && written >= flood.lines)
-            || (flood.millis > 0 && begun.elapsed() >= Duration::from_millis(flood.millis))
-    };
+    let most = if flood.lines > 0 { flood.lines } else { u64::MAX };
+    let time = if flood.millis > 0 { Duration::from_millis(flood.millis) } else { Duration::MAX };
     let mut written = 0;
     let mut block = Vec::with_capacity(BLOCK + 1024);
-    while !over(written) {
-        let mut left = if flood.lines > 0 { flood.lines - written } else { u64::MAX };
-        if flood.per_second > 0 {
-            let due = flood.per_second * begun.elapsed().as_millis() as u64 / 1000;
-            if due <= written {
-                tokio::time::sleep(TICK).await;
-                continue;
-            }
-            left = left.min(due - written);
+    while written < most && begun.elapsed() < time {
+        let due = match flood.per_second {
+            0 => most,
+            rate => most.min(rate * begun.elapsed().as_millis() as u64 / 1000),
+        };
+        if due <= written {
+            tokio::time::sleep(TICK).await;
+            continue;
         }
         block.clear();
-        while left > 0 && block.len() < BLOCK {
+        while written < due && block.len() < BLOCK {
             line(cx, flood, written, &mut block);
             written += 1;
-            left -= 1;
         }
         cx.sink.bytes(flood.to, &block, 0, 0).await;
         tokio::task::yield_now().await;

@@ -32,14 +32,10 @@ pub(crate) fn receive(stage: &Rc<Stage>, bytes: &[u8], sink: &Sink) {
         }
         Ok(message) => take(stage, message, sink),
         Err(error) => {
-            let (stage, sink) = (Rc::clone(stage), sink.clone());
-            tokio::task::spawn_local(async move {
-                if !event(&stage, "badLine", &sink).await {
-                    let error = json!({"code": -32700, "message": error.to_string()});
-                    let message = json!({"jsonrpc": "2.0", "id": null, "error": error});
-                    sink.answer(message.to_string()).await;
-                }
-            });
+            let error = json!({"code": -32700, "message": error.to_string()});
+            let message = json!({"jsonrpc": "2.0", "id": null, "error": error});
+            let sink = sink.clone();
+            tokio::task::spawn_local(async move { sink.answer(message.to_string()).await });
         }
     }
 }

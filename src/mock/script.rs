@@ -53,7 +53,7 @@ pub struct Script {
     pub reads: BTreeMap<String, Reaction>,
     /// Reactions to `prompts/get`, by prompt name.
     pub gets: BTreeMap<String, Reaction>,
-    /// Reactions to any method, and to `start`, `stdinClosed`, `SIGTERM`, `SIGINT`, `badLine`,
+    /// Reactions to any method, and to `start`, `stdinClosed`, `SIGTERM`, `SIGINT`,
     /// `answer` (a response of the host), `POST`, `GET`, `DELETE` and `*` (whatever has no other).
     pub on: BTreeMap<String, Reaction>,
     /// What a request under way does when the host cancels it.
