@@ -1,6 +1,5 @@
 //! The command line: what the arguments ask for, and which front end does it. Writes to stdout.
 
-mod again;
 pub mod args;
 #[cfg(feature = "chat")]
 mod chat;

@@ -1,11 +1,11 @@
 //! A host for one command: starts the servers it needs, does the work, stops them, also on Ctrl-C.
 
-use super::again::Again;
 use super::args::{Common, OneServer};
 use super::load::{self, LeftOut, Source};
 use super::output::{Exit, Progress};
 use super::{output, recording, signals};
 use crate::base::human::Dur;
+use crate::base::text::quoted;
 use crate::base::{SafeText, ServerName};
 use crate::check::answers::Script;
 use crate::check::run::{Signals, TICK, is_settled};
@@ -344,4 +344,68 @@ pub async fn with_last_words(host: &Host, error: Error) -> Error {
         let _ = write!(help, "\n  stderr | {line}");
     }
     error.help(help)
+}
+
+// The command line that would ask the same servers something else: advice that can be pasted.
+
+/// Where the servers of this command come from.
+#[derive(Clone, Copy)]
+pub struct Again<'a> {
+    /// Options of every command.
+    pub common: &'a Common,
+    /// A server without a file.
+    pub one: &'a OneServer,
+}
+
+impl Again<'_> {
+    /// The check of a server, with every step.
+    pub fn check(self, server: &ServerName) -> String {
+        self.line("--check -v", ("", "--server "), server)
+    }
+
+    /// The list of a server, with the parameters of its tools.
+    pub fn list(self, server: &ServerName) -> String {
+        self.line("list --long", ("--url ", ""), server)
+    }
+
+    fn line(self, verb: &str, (for_url, for_name): (&str, &str), server: &ServerName) -> String {
+        let mut line = format!("mcpdeck {verb}");
+        let _ = match (&self.one.url, self.one.command.is_empty()) {
+            (Some(url), _) => write!(line, " {for_url}{}", quoted(url)),
+            (None, true) => write!(line, " {for_name}{}", quoted(server.as_str())),
+            (None, false) => Ok(()),
+        };
+        for file in &self.common.config {
+            let _ = write!(line, " --config {}", quoted(&file.display().to_string()));
+        }
+        let words: Vec<_> = self.one.command.iter().map(|word| quoted(word)).collect();
+        if words.is_empty() { line } else { format!("{line} -- {}", words.join(" ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_names_the_servers_as_the_command_did() {
+        let name = ServerName::new("files");
+        let said = |common: &Common, one: &OneServer| {
+            let again = Again { common, one };
+            (again.check(&name), again.list(&name))
+        };
+        let (plain, none) = (Common::default(), OneServer::default());
+        let (check, list) = said(&plain, &none);
+        assert_eq!(check, "mcpdeck --check -v --server files");
+        assert_eq!(list, "mcpdeck list --long files");
+        let file = Common { config: vec!["my team.json".into()], ..Common::default() };
+        assert!(said(&file, &none).0.ends_with("--server files --config 'my team.json'"));
+        let command = ["node", "a b.js"].map(str::to_owned).to_vec();
+        let one = OneServer { command, ..OneServer::default() };
+        assert_eq!(said(&plain, &one).0, "mcpdeck --check -v -- node 'a b.js'");
+        assert_eq!(said(&plain, &one).1, "mcpdeck list --long -- node 'a b.js'");
+        let one = OneServer { url: Some("http://h/mcp".to_owned()), ..OneServer::default() };
+        assert_eq!(said(&plain, &one).0, "mcpdeck --check -v http://h/mcp");
+        assert_eq!(said(&plain, &one).1, "mcpdeck list --long --url http://h/mcp");
+    }
 }

@@ -9,9 +9,8 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::again::Again;
 use super::args::{Common, LoadArgs};
-use super::deck::{self, Job, Need};
+use super::deck::{self, Again, Job, Need};
 use super::operate::{self, Prepared, Words};
 use super::outcome::{Format, Printer};
 use super::output::{self, Exit};

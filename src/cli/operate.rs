@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::again::Again;
 use super::args::{AskArgs, CallArgs, Common, PromptArgs, ReadArgs, RequestArgs};
-use super::deck::{Job, Need, Scene};
+use super::deck::{Again, Job, Need, Scene};
 use super::outcome::{Aside, Format, Printer};
 use super::output::{Done, Exit};
 use super::{deck, output, values};
