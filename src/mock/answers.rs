@@ -100,17 +100,22 @@ fn capabilities(cx: &Cx) -> Value {
         return template::value(capabilities, cx);
     }
     let lists = cx.stage.lists.borrow();
-    let mut made = json!({});
-    if lists.tools.is_some() {
-        made["tools"] = json!({"listChanged": true});
+    let resources = lists.resources.is_some() || lists.resource_templates.is_some();
+    let all = [
+        ("tools", lists.tools.is_some(), json!({"listChanged": true})),
+        ("prompts", lists.prompts.is_some(), json!({"listChanged": true})),
+        ("resources", resources, json!({"listChanged": true, "subscribe": true})),
+    ];
+    let offered = all.into_iter().filter(|(_, is_there, _)| *is_there);
+    offered.map(|(name, _, what)| (name, what)).collect()
+}
+
+/// What a handshake says, with the instructions of the server.
+fn instructed(cx: &Cx, mut result: Value) -> Value {
+    if let Some(instructions) = &cx.stage.lists.borrow().instructions {
+        result["instructions"] = template::text(instructions, cx).into();
     }
-    if lists.prompts.is_some() {
-        made["prompts"] = json!({"listChanged": true});
-    }
-    if lists.resources.is_some() || lists.resource_templates.is_some() {
-        made["resources"] = json!({"listChanged": true, "subscribe": true});
-    }
-    made
+    result
 }
 
 fn initialize(cx: &Cx) -> Result<String, Refusal> {
@@ -121,15 +126,12 @@ fn initialize(cx: &Cx) -> Result<String, Refusal> {
         return Err(Refusal(-32022, "Unsupported protocol version".to_owned(), data));
     };
     let version = versions.iter().find(|v| **v == asked).unwrap_or(newest);
-    let mut result = json!({
+    let result = json!({
         "protocolVersion": version,
         "capabilities": capabilities(cx),
         "serverInfo": server_info(cx),
     });
-    if let Some(instructions) = &cx.stage.lists.borrow().instructions {
-        result["instructions"] = template::text(instructions, cx).into();
-    }
-    Ok(result.to_string())
+    Ok(instructed(cx, result).to_string())
 }
 
 fn discover(cx: &Cx) -> Result<String, Refusal> {
@@ -142,15 +144,12 @@ fn discover(cx: &Cx) -> Result<String, Refusal> {
         let data = json!({"supported": versions, "requested": asked});
         return Err(Refusal(-32022, "Unsupported protocol version".to_owned(), data));
     }
-    let mut result = json!({
+    let result = json!({
         "supportedVersions": versions,
         "capabilities": capabilities(cx),
         "_meta": {META_SERVER: server_info(cx)},
     });
-    if let Some(instructions) = &cx.stage.lists.borrow().instructions {
-        result["instructions"] = template::text(instructions, cx).into();
-    }
-    Ok(cached(cx, result))
+    Ok(cached(cx, instructed(cx, result)))
 }
 
 /// One page of a list; cursors are `page-N`.

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::base::text::nearest;
 use crate::base::{LogSource, SafeText, ServerName, Timestamp};
 use crate::deck::recording::{Line, Recording};
 use crate::host::Fact;
@@ -200,13 +201,8 @@ impl Recorded {
     pub(crate) fn unknown(&self, request: &Value) -> Value {
         let wanted = key(request);
         let method = request["method"].as_str().unwrap_or_default();
-        let nearest =
-            self.by_key.keys().filter(|key| key.split(' ').next() == Some(method)).max_by(
-                |a, b| {
-                    strsim::jaro_winkler(a, &wanted).total_cmp(&strsim::jaro_winkler(b, &wanted))
-                },
-            );
-        let nearest = match nearest {
+        let same = self.by_key.keys().filter(|key| key.split(' ').next() == Some(method));
+        let nearest = match nearest(&wanted, same, 0.0) {
             Some(key) => format!("the nearest that was recorded is `{}`", SafeText::cut(key, 300)),
             None => format!("no `{method}` was recorded"),
         };
