@@ -169,16 +169,11 @@ impl Leader {
     pub(super) async fn exterminate(&self) -> Vec<String> {
         let _ = kill_process_group(self.pid, Signal::KILL);
         let (done, wait) = tokio::sync::oneshot::channel();
-        let family = Arc::clone(&self.family);
-        let work = move || {
-            let left = family.exterminate(KILL, |row| send(row, Signal::KILL));
+        let names = move |left: Vec<Row>| {
             let _ = done.send(left.iter().map(|row| census::name(row.process.pid)).collect());
         };
-        // A thread, not the runtime's pool: the sweep goes on when the runtime is dropped.
-        match std::thread::Builder::new().name("mcpdeck-sweep".into()).spawn(work) {
-            Ok(_) => wait.await.unwrap_or_default(),
-            Err(_) => Vec::new(),
-        }
+        sweep(&self.family, names);
+        wait.await.unwrap_or_default()
     }
 
     /// Takes the exit status; the process id is free afterwards. Only call when it is dead.
@@ -193,16 +188,21 @@ impl Leader {
     /// it ends after all.
     pub(super) fn abandon(&mut self) {
         let Some(mut child) = self.child.take() else { return };
-        // Without an async runtime, which may be gone.
-        let (family, group) = (Arc::clone(&self.family), self.pid());
-        let work = move || {
-            family.exterminate(KILL, |row| send(row, Signal::KILL));
+        let group = self.pid();
+        // Without a thread the zombie stays until the host ends; the guardian still knows the group.
+        sweep(&self.family, move |_| {
             let _ = child.wait();
             let _ = spawner::post(Box::new(move |guardian| guardian.release(group)));
-        };
-        // Without a thread the zombie stays until the host ends; the guardian still knows the group.
-        let _ = std::thread::Builder::new().name("mcpdeck-sweep".into()).spawn(work);
+        });
     }
+}
+
+/// Kills whoever is left of a family, then does `then` with those that could not be killed. On a
+/// thread: the async runtime may be gone before.
+fn sweep(family: &Arc<Family>, then: impl FnOnce(Vec<Row>) + Send + 'static) {
+    let family = Arc::clone(family);
+    let work = move || then(family.exterminate(KILL, |row| send(row, Signal::KILL)));
+    let _ = std::thread::Builder::new().name("mcpdeck-sweep".into()).spawn(work);
 }
 
 impl Drop for Leader {
