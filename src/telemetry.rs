@@ -23,6 +23,9 @@ pub const DEFAULT_FILTER: &str = "info,rmcp=warn,hyper=warn,reqwest=warn";
 /// slows a server.
 const QUEUE: usize = 16_384;
 
+/// Size at which a new file is begun, bytes.
+const MAX_BYTES: u64 = 10 << 20;
+
 /// How to log.
 #[derive(Clone, Debug, Default)]
 pub struct LogOptions {
@@ -85,7 +88,7 @@ impl Telemetry {
         let layer = match &options.file {
             None => None,
             Some(path) => {
-                let file = file::RotatingFile::open(path)
+                let file = file::RotatingFile::open(path, MAX_BYTES)
                     .map_err(|error| LogError::File(path.clone(), error))?;
                 let (queue, guard) = NonBlockingBuilder::default()
                     .buffered_lines_limit(QUEUE)

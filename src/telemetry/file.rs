@@ -4,8 +4,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Size at which a new file is begun, bytes.
-const MAX_BYTES: u64 = 10 << 20;
 /// Old files kept, as `NAME.1` (newest) to `NAME.3`.
 const KEEP: u32 = 3;
 
@@ -18,11 +16,8 @@ pub(super) struct RotatingFile {
 }
 
 impl RotatingFile {
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
-        Self::open_with(path, MAX_BYTES)
-    }
-
-    fn open_with(path: &Path, max: u64) -> io::Result<Self> {
+    /// Opens it; a new file is begun at `max` bytes.
+    pub(super) fn open(path: &Path, max: u64) -> io::Result<Self> {
         let file = append(path)?;
         let size = file.metadata()?.len();
         Ok(Self { path: path.to_owned(), file, size, max })
@@ -84,7 +79,7 @@ mod tests {
     fn a_full_file_is_moved_aside_and_only_three_old_ones_are_kept() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("log");
-        let mut file = RotatingFile::open_with(&path, 10).expect("writable");
+        let mut file = RotatingFile::open(&path, 10).expect("writable");
         for n in 0..8 {
             writeln!(file, "line {n}").expect("written");
         }
