@@ -65,7 +65,12 @@ pub fn main() -> std::process::ExitCode {
         return output::refuse(&message).into();
     }
     signals::outlive_file_limits();
-    let telemetry = match Telemetry::start(&log_options(&cli)) {
+    let options = LogOptions {
+        file: cli.common.log_file.clone(),
+        filter: cli.common.log_level.clone(),
+        payloads: cli.common.log_payloads,
+    };
+    let telemetry = match Telemetry::start(&options) {
         Ok(telemetry) => telemetry,
         Err(error) => return output::refuse(&error.to_string()).into(),
     };
@@ -124,14 +129,6 @@ fn serve(cli: Cli) -> Result<std::process::ExitCode, Box<Cli>> {
         #[cfg(feature = "demo")]
         Some(Verb::DemoServer { name }) => Ok(crate::demo::run(&name)),
         verb => Err(Box::new(Cli { verb, ..cli })),
-    }
-}
-
-fn log_options(cli: &Cli) -> LogOptions {
-    LogOptions {
-        file: cli.common.log_file.clone(),
-        filter: cli.common.log_level.clone(),
-        payloads: cli.common.log_payloads,
     }
 }
 

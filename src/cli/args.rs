@@ -286,20 +286,15 @@ pub enum ColorChoice {
 /// # Errors
 /// Says what was expected.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wanted =
-        || format!("`{text}` is not a time span: write seconds (1.5) or a unit (500ms, 2m)");
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let number: f64 = number.trim().parse().map_err(|_| wanted())?;
-    let factor = match unit {
-        "ms" => 0.001,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(wanted()),
-    };
-    let span = Duration::try_from_secs_f64(number * factor).map_err(|_| wanted())?;
-    if span.is_zero() { Err("a time span must be longer than zero".to_owned()) } else { Ok(span) }
+    let seconds = text.parse().ok().and_then(|s: f64| Duration::try_from_secs_f64(s).ok());
+    let span = || Duration::try_from(text.parse::<jiff::SignedDuration>().ok()?).ok();
+    match seconds.or_else(span) {
+        Some(Duration::ZERO) => Err("a time span must be longer than zero".to_owned()),
+        Some(span) => Ok(span),
+        None => {
+            Err(format!("`{text}` is not a time span: write seconds (1.5) or a unit (500ms, 2m)"))
+        }
+    }
 }
 
 fn severity() -> impl TypedValueParser<Value = Severity> {

@@ -21,7 +21,7 @@ use crate::config::Environment;
 use crate::config::discover::{self, Scope};
 use crate::deck::SavedCalls;
 use crate::deck::lock::{FILE, Lock};
-use crate::host::HostView;
+use crate::host::{HostView, Startup};
 use crate::telemetry::Telemetry;
 
 /// The arguments of one check.
@@ -51,7 +51,7 @@ pub fn check(request: &Request<'_>, telemetry: &Telemetry) -> Exit {
         Err(message) => return refuse(request, &message, Vec::new()),
     };
     let Request { common, args, one, demo } = *request;
-    let loaded = if demo { load::demo() } else { load::source(common, one) };
+    let loaded = if demo { load::demo() } else { load::source(common, one, Startup::All) };
     let source = match loaded {
         Ok(source) => source,
         Err(diagnostics) => {

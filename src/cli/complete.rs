@@ -111,18 +111,20 @@ pub fn script(shell: Shell) -> String {
 pub fn answer() -> Option<Exit> {
     let shell = std::env::var(ASKED).ok().filter(|shell| !shell.is_empty())?;
     // What stands after the two dashes; the last is the word that goes on.
-    let mut words: Vec<OsString> =
-        std::env::args_os().skip_while(|word| word != "--").skip(1).collect();
+    let words = std::env::args_os().skip_while(|word| word != "--").skip(1);
+    // What is no text cannot name anything we know.
+    let mut words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
     let mut broken = String::new();
     if shell == "bash" {
         let variable = |name| std::env::var(name).unwrap_or_default();
-        Line { words, broken } = Line::split(&variable(LINE), &variable(BREAKS));
+        (words, broken) = split(&variable(LINE), &variable(BREAKS));
     }
     if words.is_empty() {
-        words.push(OsString::new());
+        words.push(String::new());
     }
-    TYPED.set(strings(&words));
+    TYPED.set(words.clone());
     let (here, last) = (std::env::current_dir().ok(), words.len() - 1);
+    let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
     let candidates = |words| complete(&mut command(), words, last, here.as_deref());
     let text = match shell.as_str() {
         "bash" => for_bash(&candidates(words).unwrap_or_default(), &broken),
@@ -229,56 +231,40 @@ pub fn for_zsh(all: &[CompletionCandidate]) -> String {
 // The line that is being typed: its words up to the cursor, and which configuration it names. Pure,
 // but for the words of this process.
 
-/// The words as text; what is none cannot name anything we know.
-pub fn strings(words: &[OsString]) -> Vec<String> {
-    words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
-}
-
-/// A line as bash has it.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Line {
-    /// Its words without their quotes.
-    pub words: Vec<OsString>,
-    /// The part of the last word that bash takes for words of their own (`file:`), and does not want
-    /// again.
-    pub broken: String,
-}
-
-impl Line {
-    /// Splits a line as a POSIX shell does, up to the cursor, in the middle of whose last word it
-    /// may end. `breaks` is `COMP_WORDBREAKS`.
-    pub fn split(text: &str, breaks: &str) -> Self {
-        let mut words: Vec<String> = Vec::new();
-        let mut word = String::new();
-        let (mut quote, mut any, mut broken) = (None, false, 0);
-        let mut rest = text.chars();
-        while let Some(c) = rest.next() {
-            match (quote, c) {
-                (None, ' ' | '\t' | '\n') => {
-                    if any {
-                        words.push(std::mem::take(&mut word));
-                    }
-                    (any, broken) = (false, 0);
-                    continue;
+/// Splits a line as a POSIX shell does, up to the cursor, in the middle of whose last word it may
+/// end. Gives its words without their quotes, and the part of the last one that bash takes for words
+/// of their own (`file:`) and does not want again; `breaks` is `COMP_WORDBREAKS`.
+pub fn split(text: &str, breaks: &str) -> (Vec<String>, String) {
+    let mut words: Vec<String> = Vec::new();
+    let mut word = String::new();
+    let (mut quote, mut any, mut broken) = (None, false, 0);
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        match (quote, c) {
+            (None, ' ' | '\t' | '\n') => {
+                if any {
+                    words.push(std::mem::take(&mut word));
                 }
-                (None, '\'' | '"') => quote = Some(c),
-                (Some(open), _) if open == c => quote = None,
-                (None | Some('"'), '\\') => word.extend(rest.next()),
-                _ => {
-                    let start = word.len();
-                    word.push(c);
-                    if quote.is_none() && breaks.contains(c) {
-                        // These two end a word and begin the next.
-                        broken = if matches!(c, '@' | '$') { start } else { word.len() };
-                    }
+                (any, broken) = (false, 0);
+                continue;
+            }
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(open), _) if open == c => quote = None,
+            (None | Some('"'), '\\') => word.extend(rest.next()),
+            _ => {
+                let start = word.len();
+                word.push(c);
+                if quote.is_none() && breaks.contains(c) {
+                    // These two end a word and begin the next.
+                    broken = if matches!(c, '@' | '$') { start } else { word.len() };
                 }
             }
-            any = true;
         }
-        let broken = word.get(..broken).unwrap_or_default().to_owned();
-        words.push(word);
-        Self { words: words.into_iter().map(OsString::from).collect(), broken }
+        any = true;
     }
+    let broken = word.get(..broken).unwrap_or_default().to_owned();
+    words.push(word);
+    (words, broken)
 }
 
 /// The configuration a line names, and the tool or prompt.
@@ -578,11 +564,6 @@ mod line_tests {
 
     const BREAKS: &str = " \t\n\"'@><=;|&(:";
 
-    fn split(text: &str) -> (Vec<String>, String) {
-        let line = Line::split(text, BREAKS);
-        (strings(&line.words), line.broken)
-    }
-
     #[test]
     fn a_line_is_split_as_the_shell_does_and_may_end_anywhere() {
         for (text, words, broken) in [
@@ -596,7 +577,7 @@ mod line_tests {
             ("mcpdeck call \"a\\\"b\" ''", &["mcpdeck", "call", "a\"b", ""], ""),
             ("", &[""], ""),
         ] {
-            let (split, cut) = split(text);
+            let (split, cut) = split(text, BREAKS);
             assert_eq!((split.as_slice(), cut.as_str()), (&words.map_to()[..], broken), "{text}");
         }
     }
@@ -617,7 +598,7 @@ mod line_tests {
             "mcpdeck --config=a.json call x k=v",
             "mcpdeck call --timeout 3 x --config a.json k=v --json -- node b.js",
         ] {
-            let words = split(line).0;
+            let words = split(line, BREAKS).0;
             let (common, name) = read(&words);
             assert_eq!(common.config, [PathBuf::from("a.json")], "{line}");
             assert_eq!(name.as_deref(), Some("x"), "{line}");

@@ -15,7 +15,7 @@ use crate::deck::recording::Recorder;
 use crate::deck::{Deck, DeckBuilder};
 use crate::error::{Error, ErrorCode};
 use crate::host::policy::TargetKind;
-use crate::host::{Host, HostView, ServerState, Startup, naming};
+use crate::host::{Host, HostView, ServerState, naming};
 use crate::mcp::ListKind;
 use crate::telemetry::Telemetry;
 use std::fmt::Write as _;
@@ -89,10 +89,7 @@ impl Scene<'_> {
 /// # Errors
 /// [`ErrorCode::Configuration`] when nothing could be started; otherwise the exit is the work's.
 pub fn run(job: Job<'_>, work: impl AsyncFnOnce(&Scene<'_>) -> Exit) -> Result<Exit, Error> {
-    let source = match job.common.startup_mode() {
-        Startup::All => load::source(job.common, job.one),
-        _ => load::usable(job.common, job.one),
-    };
+    let source = load::source(job.common, job.one, job.common.startup_mode());
     run_over(source.map_err(refused)?, job, work)
 }
 

@@ -30,7 +30,7 @@ pub fn explain(args: &ExplainArgs) -> Done {
 fn rule_text(rule: &rule::Rule) -> String {
     let mut text = format!("{} ({})\n  {}\n\n", rule.id, rule.severity, rule.summary);
     for (head, body) in [("Why", rule.why), ("What to do", rule.fix)] {
-        let _ = writeln!(text, "{head}\n{}\n", wrap(body, 78));
+        let _ = writeln!(text, "{head}\n  {body}\n");
     }
     let _ = writeln!(
         text,
@@ -56,23 +56,6 @@ fn rule_json(rule: &rule::Rule) -> serde_json::Value {
         "rule": rule.id, "severity": rule.severity, "summary": rule.summary,
         "why": rule.why, "help": rule.fix,
     })
-}
-
-/// Breaks `text` into lines of at most `width` characters, indented by two.
-fn wrap(text: &str, width: usize) -> String {
-    let mut out = String::from(" ");
-    let mut column = 1;
-    for word in text.split_whitespace() {
-        let length = word.chars().count();
-        if column + 1 + length > width {
-            out.push_str("\n ");
-            column = 1;
-        }
-        out.push(' ');
-        out.push_str(word);
-        column += 1 + length;
-    }
-    out
 }
 
 /// `mcpdeck completions SHELL`

@@ -15,6 +15,7 @@ use crate::config::{
 };
 use crate::deck::Masks;
 use crate::deck::trust::TrustStore;
+use crate::host::Startup;
 use crate::telemetry::Telemetry;
 
 /// Servers of the files that cannot be used, and why.
@@ -32,31 +33,33 @@ pub struct Source {
     pub path: Option<PathBuf>,
 }
 
-/// Loads what the arguments ask for, when all of it can be used.
-///
-/// # Errors
-/// Every diagnostic, when one of them is an error or an input has no answer.
-pub fn source(common: &Common, one: &OneServer) -> Result<Source, Vec<Diagnostic>> {
-    let (loaded, path) = loaded(common, one)?;
-    let diagnostics = loaded.diagnostics.clone();
-    let config = loaded.complete()?;
-    Ok(Source { config, diagnostics, left_out: Vec::new(), path })
-}
-
 /// Loads what the arguments ask for, as far as it can be used: a server whose entry is wrong costs
-/// the others nothing.
+/// the others nothing, unless all are to start.
 ///
 /// # Errors
 /// Every diagnostic, when nothing can be used.
-pub fn usable(common: &Common, one: &OneServer) -> Result<Source, Vec<Diagnostic>> {
+pub fn source(
+    common: &Common,
+    one: &OneServer,
+    startup: Startup,
+) -> Result<Source, Vec<Diagnostic>> {
     let (loaded, path) = loaded(common, one)?;
     let left_out = loaded.reasons();
     let nothing = loaded.config.servers.is_empty() && !left_out.is_empty();
     // An error that is nobody's, such as an input that is declared wrongly, is everybody's.
     let everybodys = loaded.diagnostics.iter().any(|d| d.is_error() && d.server.is_none());
     let diagnostics = loaded.diagnostics.clone();
-    let config = if nothing || everybodys { loaded.complete()? } else { loaded.config };
+    let strict = startup == Startup::All || nothing || everybodys;
+    let config = if strict { loaded.complete()? } else { loaded.config };
     Ok(Source { config, diagnostics, left_out, path })
+}
+
+/// The same where one that fails leaves the others.
+///
+/// # Errors
+/// As [`source`].
+pub fn usable(common: &Common, one: &OneServer) -> Result<Source, Vec<Diagnostic>> {
+    source(common, one, Startup::Background)
 }
 
 fn loaded(common: &Common, one: &OneServer) -> Result<(Loaded, Option<PathBuf>), Vec<Diagnostic>> {

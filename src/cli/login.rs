@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{BufRead, IsTerminal};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -11,6 +12,7 @@ use super::args::{Common, LoginArgs, OneServer};
 use super::deck::interrupted;
 use super::output::{Done, Exit, problems};
 use super::{load, output, signals};
+use crate::base::human::Dur;
 use crate::base::{SafeText, ServerName};
 use crate::config::{Environment, HttpConfig, McpConfig};
 use crate::deck::{browser, tokens};
@@ -135,9 +137,7 @@ pub fn expires(token: &StoredToken) -> String {
     match left {
         None => "not known".to_owned(),
         Some(0) => format!("expired, {refreshed}"),
-        Some(left) if left < 120 => format!("in {left} s, {refreshed}"),
-        Some(left) if left < 7200 => format!("in {} min, {refreshed}", left / 60),
-        Some(left) => format!("in {} h, {refreshed}", left / 3600),
+        Some(left) => format!("in {}, {refreshed}", Dur(Duration::from_secs(left))),
     }
 }
 

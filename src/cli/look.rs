@@ -261,38 +261,29 @@ fn status_json(server: &ServerView) -> Value {
 }
 
 fn status_text(view: &HostView, left_out: &LeftOut) -> String {
-    let names: Vec<SafeText> = view.servers.keys().map(|n| SafeText::line(n.as_str())).collect();
-    let width = names.iter().map(|n| n.chars().count()).max().unwrap_or(0).max(6);
-    let mut out = format!(
-        "{:width$}  {:11}  {:9}  {:10}  {:>5}  {:>7}  {:>9}  {}\n",
-        "server", "state", "transport", "version", "tools", "prompts", "resources", "server info"
-    );
-    for (server, name) in view.servers.values().zip(&names) {
-        let session = server.session.as_deref();
-        let all = &server.capabilities;
-        let version = session.map_or("-", |s| s.protocol_version.as_str());
+    let head =
+        ["server", "state", "transport", "version", "tools", "prompts", "resources", "server info"];
+    let rows = view.servers.values().map(|server| {
+        let (session, all) = (server.session.as_deref(), &server.capabilities);
         let says = match (session, server.state) {
             (Some(s), ServerState::Ready) => format!("{} {}", s.name, s.version),
-            _ => server.reason.as_ref().map(|r| r.as_str().to_owned()).unwrap_or_default(),
+            _ => server.reason.as_ref().map(ToString::to_string).unwrap_or_default(),
         };
-        let row = format!(
-            "{:width$}  {:11}  {:9}  {version:10}  {:>5}  {:>7}  {:>9}  {says}",
-            name.as_str(),
-            server.state.as_str(),
-            server.transport.as_str(),
-            all.tools.len(),
-            all.prompts.len(),
-            all.resources.len(),
-        );
-        let _ = writeln!(out, "{}", row.trim_end());
-    }
+        let counts = [all.tools.len(), all.prompts.len(), all.resources.len()];
+        let [tools, prompts, resources] = counts.map(|count| count.to_string());
+        let version = session.map_or("-", |s| s.protocol_version.as_str()).to_owned();
+        let (name, state) = (server.name.to_string(), server.state.as_str().to_owned());
+        let transport = server.transport.as_str().to_owned();
+        [name, state, transport, version, tools, prompts, resources, says]
+    });
+    let mut out = output::table("", std::iter::once(head.map(str::to_owned)).chain(rows));
     for (name, why) in left_out {
-        let why = SafeText::line(&load::in_a_line(why));
-        let _ = writeln!(out, "{:width$}  left out     {why}", SafeText::line(name.as_str()));
+        let line = format!("{name}  left out  {}", load::in_a_line(why));
+        let _ = writeln!(out, "{}", SafeText::line(&line));
     }
-    for (server, name) in view.servers.values().zip(&names) {
+    for server in view.servers.values() {
         if let Some(help) = &server.help {
-            let _ = writeln!(out, "\n{}: {help}", name.as_str());
+            let _ = writeln!(out, "\n{}: {help}", SafeText::line(server.name.as_str()));
         }
     }
     if view.servers.values().any(|server| server.transport == TransportKind::Stdio) {

@@ -78,9 +78,7 @@ pub enum PolicyVerb {
 /// A call of a file.
 #[derive(Deserialize)]
 struct Recorded {
-    #[serde(default)]
     origin: Option<String>,
-    #[serde(default)]
     profile: Option<String>,
     /// `server.tool`, `server.prompt` or a URI.
     tool: String,

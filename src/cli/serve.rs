@@ -288,11 +288,6 @@ impl Door {
         };
         Ok(Self { listener, options, url: format!("http://{address}"), token_file })
     }
-
-    fn service(self, host: Host, bridge: Bridge) -> Result<Service, String> {
-        let service = Service::on(self.listener, host, bridge, self.options);
-        service.map_err(|error| error.to_string())
-    }
 }
 
 /// The socket for dashboards that attach and for browsers; without one the service runs all the
@@ -370,7 +365,8 @@ async fn over_http(
         "event": "listening", "url": url, "mcp": format!("{url}/mcp"), "tokenFile": file,
     });
     #[cfg_attr(not(feature = "chat"), expect(unused_mut, reason = "nothing is served beside"))]
-    let mut service = door.service(host.clone(), bridge)?;
+    let mut service = Service::on(door.listener, host.clone(), bridge, door.options)
+        .map_err(|error| error.to_string())?;
     #[cfg(feature = "chat")]
     super::chat::serve(&args.chat, chats, host, &mut service)?;
     output::print(&format!("{event}\n"), Exit::Ok);
@@ -400,7 +396,7 @@ pub fn beside(
     let service: Alongside = Box::new(move |host, policy| {
         Box::pin(async move {
             let _local = policy.and_then(|policy| local(&host, &policy, &known));
-            match door.service(host, callback) {
+            match Service::on(door.listener, host, callback, door.options) {
                 Ok(service) => service.run(CancellationToken::new()).await,
                 Err(error) => {
                     tracing::error!(target: "mcpdeck::gateway", "the service cannot start: {error}");

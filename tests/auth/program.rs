@@ -96,7 +96,7 @@ async fn login_takes_a_pasted_address_status_shows_it_and_logout_revokes_it() {
     assert_eq!(paste(child, &ends_at(&url).await).await, Some(0));
     let (text, code) = run(&rig, &["status"]).await;
     assert_eq!(code, Some(0), "{text}");
-    for shown in ["signed in", "read", "min, refreshed by itself"] {
+    for shown in ["signed in", "read", ", refreshed by itself"] {
         assert!(text.contains(shown), "{shown}: {text}");
     }
     assert!(!text.contains("access-1"), "{text}");
