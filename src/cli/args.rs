@@ -99,8 +99,8 @@ pub struct Common {
 
     /// What a server that does not start means: `all` stops every server, `available` uses the rest
     /// [default: available]. --check starts all, waits for each and reports each.
-    #[arg(long, value_name = "WHICH", global = true, help_heading = "Configuration")]
-    pub startup: Option<StartupChoice>,
+    #[arg(long, value_name = "WHICH", global = true, value_parser = startup(), help_heading = "Configuration")]
+    pub startup: Option<Startup>,
 
     /// Refuse to start commands that were not approved, in the dashboard or with `trust approve`.
     #[arg(long, global = true, help_heading = "Configuration")]
@@ -250,22 +250,15 @@ pub struct CheckArgs {
     pub quiet: bool,
 }
 
-/// What a server that does not start means for the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum StartupChoice {
-    /// All must become ready; otherwise every server is stopped, and that is the error.
-    All,
-    /// Those that start are used.
-    Available,
+fn startup() -> impl TypedValueParser<Value = Startup> {
+    let names = PossibleValuesParser::new(["all", "available"]);
+    names.map(|name| if name == "all" { Startup::All } else { Startup::Background })
 }
 
 impl Common {
     /// How a host starts its servers: in the background where one that fails leaves the others.
     pub fn startup_mode(&self) -> Startup {
-        match self.startup {
-            Some(StartupChoice::All) => Startup::All,
-            _ => Startup::Background,
-        }
+        self.startup.unwrap_or(Startup::Background)
     }
 }
 

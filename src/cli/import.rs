@@ -92,13 +92,10 @@ impl Taken {
             if servers.iter().any(|(_, other)| *other == entry) {
                 continue;
             }
-            let mut free = name.clone();
-            let mut count = 2;
-            while servers.iter().any(|(taken, _)| *taken == free) {
-                free = ServerName::new(&format!("{name}-{count}"));
-                count += 1;
-            }
-            servers.push((free, entry));
+            let others = (2..).map(|count| ServerName::new(&format!("{name}-{count}")));
+            let mut names = std::iter::once(name.clone()).chain(others);
+            let free = names.find(|name| servers.iter().all(|(taken, _)| taken != name));
+            servers.extend(free.map(|free| (free, entry)));
         }
         for input in found.inputs {
             if !self.found.inputs.contains(&input) {

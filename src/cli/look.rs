@@ -6,7 +6,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
-use super::args::{Common, ListArgs, Listing, OneServer, StatusArgs};
+use super::args::{Common, ListArgs, OneServer, StatusArgs};
 use super::deck::{Job, Need};
 use super::load::LeftOut;
 use super::output::Exit;
@@ -108,12 +108,7 @@ fn complain_of_lists(view: &HostView) {
 
 /// The lists that are shown.
 fn shown(args: &ListArgs) -> impl Iterator<Item = ListKind> {
-    let only = args.only.map(|only| match only {
-        Listing::Tools => ListKind::Tools,
-        Listing::Prompts => ListKind::Prompts,
-        Listing::Resources => ListKind::Resources,
-        Listing::Templates => ListKind::ResourceTemplates,
-    });
+    let only = args.only;
     ListKind::ALL.into_iter().filter(move |kind| only.is_none_or(|only| only == *kind))
 }
 

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use crate::cli::args::parse_duration;
 use crate::config::{Environment, single_command, single_url};
 use crate::deck::LoadResult;
+use crate::mcp::ListKind;
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -196,8 +198,8 @@ pub struct ListArgs {
     #[arg(value_name = "SERVER|URL")]
     pub servers: Vec<String>,
     /// Only this kind.
-    #[arg(long, value_name = "KIND")]
-    pub only: Option<Listing>,
+    #[arg(long, value_name = "KIND", value_parser = kind())]
+    pub only: Option<ListKind>,
     /// With the parameters of tools and prompts (`*`: required).
     #[arg(long, short = 'l')]
     pub long: bool,
@@ -209,17 +211,14 @@ pub struct ListArgs {
     pub one: OneServer,
 }
 
-/// What `mcpdeck list` shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Listing {
-    /// Tools.
-    Tools,
-    /// Prompts.
-    Prompts,
-    /// Resources.
-    Resources,
-    /// Resource templates.
-    Templates,
+fn kind() -> impl TypedValueParser<Value = ListKind> {
+    const NAMES: [&str; 4] = ["tools", "prompts", "resources", "templates"];
+    PossibleValuesParser::new(NAMES).map(|name| match name.as_str() {
+        "tools" => ListKind::Tools,
+        "prompts" => ListKind::Prompts,
+        "resources" => ListKind::Resources,
+        _ => ListKind::ResourceTemplates,
+    })
 }
 
 /// `mcpdeck call`

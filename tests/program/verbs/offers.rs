@@ -119,7 +119,7 @@ fn names_that_only_the_program_knows_are_completed() {
         (&["trust", "approve", "calc", "m"], "marker\tmcp.json:23:15\n"),
         (&["--check", "--server", "do"], "down\tmcp.json:13:13\n"),
         (&["explain", "schema/remote"], ""),
-        (&["list", "--only", "p"], "prompts\tPrompts\n"),
+        (&["list", "--only", "p"], "prompts\n"),
     ] {
         let got = fish(&bench, words);
         let got = if words[0] == "explain" { got.split('\t').skip(9).collect() } else { got };
