@@ -72,7 +72,11 @@ const VALUES: &[(&str, &str, Completer)] = &[
 fn command() -> Command {
     fn within(command: Command, path: &str, of: (&'static str, Completer)) -> Command {
         if path.is_empty() {
-            return command.mut_arg(of.0, |arg| arg.add(ArgValueCompleter::new(of.1)));
+            // Not `mut_arg`, which puts the argument behind the others.
+            return command.mut_args(|arg| {
+                let is_it = arg.get_id().as_str() == of.0;
+                if is_it { arg.add(ArgValueCompleter::new(of.1)) } else { arg }
+            });
         }
         let (verb, rest) = path.split_once(' ').unwrap_or((path, ""));
         command.mut_subcommand(verb, |verb| within(verb, rest, of))
@@ -270,7 +274,7 @@ pub fn split(text: &str, breaks: &str) -> (Vec<String>, String) {
 /// The configuration a line names, and the tool or prompt.
 pub fn read(words: &[String]) -> (Common, Option<String>) {
     let lenient = Cli::command().ignore_errors(true);
-    let Ok(line) = lenient.try_get_matches_from(words) else { return Default::default() };
+    let Ok(line) = lenient.try_get_matches_from(words) else { return (Common::default(), None) };
     let files = |id| line.get_many::<PathBuf>(id).into_iter().flatten().cloned().collect();
     let common =
         Common { config: files("config"), env_file: files("env_file"), ..Common::default() };
@@ -518,7 +522,13 @@ mod tests {
 
     #[test]
     fn every_completer_has_its_argument() {
-        command().debug_assert();
+        let whole = command();
+        for (path, name, _) in VALUES {
+            let verbs = path.split_whitespace();
+            let found = verbs.fold(&whole, |on, verb| on.find_subcommand(verb).expect("a command"));
+            assert!(found.get_arguments().any(|arg| arg.get_id() == name), "{path} {name}");
+        }
+        whole.debug_assert();
     }
 
     #[test]

@@ -63,7 +63,9 @@ impl Kept {
                 }
                 _ => None,
             };
-            known.iter().for_each(|known| self.keep(server, known));
+            if let Some(known) = &known {
+                self.keep(server, known);
+            }
         }
     }
 
@@ -91,7 +93,9 @@ impl Memory for Kept {
                 .and_then(|file| file.set_modified(SystemTime::now())),
             Ok(Some(_)) => file.write(&text),
             _ => {
-                self.folder.iter().for_each(|folder| _ = files::newest(folder, MOST - 1));
+                if let Some(folder) = &self.folder {
+                    files::newest(folder, MOST - 1);
+                }
                 file.write(&text)
             }
         };
