@@ -6,7 +6,7 @@ use crate::tui::prelude::*;
 use crate::tui::result::content::{Block, BlockKind, pretty};
 use crate::tui::result::image::{Picture, PictureDone, PictureJob};
 use crate::tui::result::markdown;
-use crate::tui::result::rows::{Rows, Shared};
+use crate::tui::result::rows::{Rows, Shared, find};
 use crate::tui::result::tree::{Key, TreeRow, children};
 use crate::tui::result::view::{NOTHING, ResultView, Tab};
 use crate::tui::widget::Pen;
@@ -426,6 +426,28 @@ impl Laid {
             Self::Lines(lines) => lines.len(),
             Self::Picture(rows) => usize::from(*rows),
             Self::Binary(_, rows, hidden) => 1 + rows + usize::from(*hidden > 0),
+        }
+    }
+
+    /// The first row from `from` on that holds `needle`.
+    pub(super) fn find(&self, needle: &str, from: usize) -> Option<usize> {
+        match self {
+            Self::Rows(rows, text) => {
+                let text = text.as_str();
+                let first = *rows.slice(text, from..from + 1).first()?;
+                let offset = first.as_ptr() as usize - text.as_ptr() as usize;
+                let row = rows.row_of(text, find(text, needle, offset)?);
+                (row >= from).then_some(row)
+            }
+            Self::Lines(lines) => {
+                let wanted = needle.to_lowercase();
+                let holds = |line: &Vec<markdown::Span>| {
+                    let text: String = line.iter().map(|(text, _)| text.as_str()).collect();
+                    text.to_lowercase().contains(&wanted)
+                };
+                (from..).zip(lines.get(from..)?).find_map(|(row, line)| holds(line).then_some(row))
+            }
+            Self::Picture(_) | Self::Binary(..) => None,
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::tui::prelude::*;
 use crate::tui::result::compare::{Comparison, Way};
 use crate::tui::result::content::{self, Block, BlockKind, Blocks, blocks, pretty};
 use crate::tui::result::draw::Laid;
-use crate::tui::result::rows::{Shared, find};
+use crate::tui::result::rows::Shared;
 use crate::tui::result::tree::Tree;
 use crate::tui::widget::in_sight;
 
@@ -352,36 +352,18 @@ impl ResultView {
             }
             return true;
         }
-        let blocks = self.blocks.len();
-        let mut above = 0;
-        let mut hits = Vec::new();
-        for index in 0..blocks {
-            let title = usize::from(self.has_title(index));
-            if let Some(Laid::Rows(rows, text)) = self.laid.get(index) {
-                let text = text.as_str();
-                let local = self.scroll.saturating_sub(above + title);
-                let from = if self.scroll >= above {
-                    rows.slice(text, local + 1..local + 2)
-                        .first()
-                        .map(|r| r.as_ptr() as usize - text.as_ptr() as usize)
-                } else {
-                    Some(0)
-                };
-                let found = find(text, needle, from.unwrap_or(text.len()));
-                hits.extend(found.map(|offset| above + title + rows.row_of(text, offset)));
-            } else if let Some(Laid::Lines(lines)) = self.laid.get(index) {
-                let wanted = needle.to_lowercase();
-                hits.extend((above + title..).zip(lines).filter_map(|(row, line)| {
-                    let text: String = line.iter().map(|(text, _)| text.as_str()).collect();
-                    text.to_lowercase().contains(&wanted).then_some(row)
-                }));
-            }
-            above += self.block_rows(index);
-        }
-        let next = hits.iter().copied().filter(|row| *row > self.scroll).min();
-        let Some(row) = next.or_else(|| hits.into_iter().min()) else { return false };
-        self.scroll = row;
-        true
+        // From behind the top row on, then from the beginning.
+        let found = [self.scroll + 1, 0].into_iter().find_map(|from| {
+            let mut above = 0;
+            (0..self.blocks.len()).find_map(|index| {
+                let body = above + usize::from(self.has_title(index));
+                above += self.block_rows(index);
+                let row = self.laid.get(index)?.find(needle, from.saturating_sub(body))?;
+                Some(body + row)
+            })
+        });
+        self.scroll = found.unwrap_or(self.scroll);
+        found.is_some()
     }
 
     pub(super) fn copied(&self) -> Effect {
