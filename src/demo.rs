@@ -2,14 +2,11 @@
 //! that every part of the deck can be seen with nothing installed.
 //!
 //! `atlas` has everything that can be shown, `crew` asks, `gremlin` misbehaves and `beacon` speaks
-//! the newest protocol: all of them are scripts for the mock engine. The [`Purser`] stands in for a
-//! model that drafts answers. What the servers say is fixed, so that screens made from them can be
-//! compared.
+//! the newest protocol: all of them are scripts for the mock engine. What they say is fixed, so that
+//! screens made from them can be compared.
 
-mod purser;
 mod show;
 
-pub use purser::Purser;
 pub use show::show;
 
 use std::path::Path;

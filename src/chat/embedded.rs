@@ -1,8 +1,9 @@
 //! A model that needs no network: for the demo and for trying things out. It does what it is asked
-//! in its own few words, always the same for the same conversation.
+//! in its own few words, always the same for the same conversation. Without tools it drafts.
 
 use serde_json::Value;
 
+use crate::base::text::cut;
 use crate::chat::context;
 use crate::chat::llm::{
     Answering, Delta, Message, Model, OnDelta, Prompt, Reply, ToolCall, ToolSpec, Usage, call_id,
@@ -61,9 +62,12 @@ fn answer(prompt: &Prompt) -> Reply {
         Message::User { text } => Some(text.trim()),
         _ => None,
     });
-    let calls: Vec<ToolCall> =
-        asked.unwrap_or_default().lines().filter_map(|line| call(line.trim(), prompt)).collect();
+    let asked = asked.unwrap_or_default();
+    let calls: Vec<ToolCall> = asked.lines().filter_map(|line| call(line.trim(), prompt)).collect();
     match calls.len() {
+        0 if prompt.tools.is_empty() => {
+            text(format!("About \u{201c}{}\u{201d}: all is well.", cut(asked, 200)))
+        }
         0 => text(HELP.to_owned()),
         1 => Reply { calls, text: "One moment. ".to_owned(), ..Reply::default() },
         many => Reply { calls, text: format!("{many} calls. "), ..Reply::default() },

@@ -149,10 +149,6 @@ fn models(cli: &Cli) -> Result<Models, Exit> {
     let models: Models = super::chat::in_dashboard(&cli.common, cli.dashboard.demo)
         .map_err(|message| output::refuse(&message))?
         .map_or(models, |(drafter, chat)| (Some(Arc::new(drafter)), Some(chat)));
-    #[cfg(feature = "demo")]
-    if cli.dashboard.demo {
-        return Ok((Some(Arc::new(crate::demo::Purser)), models.1));
-    }
     let _ = cli;
     Ok(models)
 }

@@ -217,11 +217,11 @@ fn a_registered_drafter_drafts_and_a_person_sends() {
     deck.keys("\x1bo");
     deck.gone("yours to edit");
     deck.keys("\x1b[18~");
-    deck.wait("a draft by the demo purser");
+    deck.wait("a draft by embedded");
     deck.wait("all is well.");
     deck.keys(" Enjoy.");
     deck.decide(SEND);
-    deck.wait("The purser reads: Dear passengers");
+    deck.wait("The purser reads: About");
     deck.leave_call();
     deck.quit();
 }
