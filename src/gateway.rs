@@ -46,7 +46,7 @@ pub use state::Options;
 pub use store::Shared;
 #[cfg(feature = "cluster")]
 pub use store::Valkey;
-pub use tokens::{Client, DEFAULT_SCOPES, OwnerToken, TokenError, TokenRecord, TokenStore};
+pub use tokens::{Client, DEFAULT_SCOPES, OwnerToken, TokenRecord, TokenStore};
 pub use traces::Traces;
 
 /// Largest request body, in bytes.
@@ -77,7 +77,7 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Route
         .disable_allowed_hosts()
         .with_cancellation_token(stop.child_token())
         .with_max_request_body_bytes(BODY);
-    config.session_store = gateway.store.clone().map(|store| store as _);
+    config.session_store = gateway.options.store.clone().map(|store| store as _);
     let face = Arc::clone(gateway);
     let service = StreamableHttpService::new(
         move || Ok(mcp::Face::new(Arc::clone(&face), None)),
@@ -155,7 +155,7 @@ impl Service {
             tokio::time::sleep(DRAIN).await;
         };
         let revoked = async {
-            let look = if self.gateway.store.is_some() { store::EXCHANGE } else { LOOK };
+            let look = if self.gateway.options.store.is_some() { store::EXCHANGE } else { LOOK };
             let mut tick = tokio::time::interval(look);
             tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             for look in 0_u32.. {
@@ -234,7 +234,7 @@ pub async fn serve_stdio(
         store: None,
     };
     let gateway = Gateway::new(host, bridge, options, 0);
-    let client = Client::owner(Arc::clone(&gateway.profile));
+    let client = Client::owner(gateway.options.profile.as_str().into());
     let face = mcp::OverPipe(mcp::Face::new(gateway, Some(client)));
     let serving = rmcp::service::serve_server(face, rmcp::transport::stdio());
     let running = tokio::select! {

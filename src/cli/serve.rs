@@ -23,8 +23,8 @@ use crate::deck::trust::Gate;
 use crate::deck::{Alongside, DeckBuilder};
 use crate::deck::{Deck, DeckEvent, TrustStore};
 use crate::gateway::{
-    self, Bridge, DEFAULT_SCOPES, Options, OwnerToken, Service, Shared, TokenError, TokenStore,
-    Traces, serve_stdio,
+    self, Bridge, DEFAULT_SCOPES, Options, OwnerToken, Service, Shared, TokenStore, Traces,
+    serve_stdio,
 };
 #[cfg(feature = "tui")]
 use crate::host::policy::DEFAULT_PROFILE;
@@ -118,8 +118,8 @@ fn lifetime(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn refused(error: TokenError) -> Exit {
-    output::refuse(&SafeText::line(&error.to_string()))
+fn refused(error: String) -> Exit {
+    output::refuse(&SafeText::line(&error))
 }
 
 /// Serves until a signal ends it.
@@ -267,7 +267,7 @@ impl Door {
             Some(file) => file.to_owned(),
             None => gateway::token_file(state.as_deref().ok_or(none)?),
         };
-        let (owner, fresh) = OwnerToken::open(&token_file).map_err(|error| error.to_string())?;
+        let (owner, fresh) = OwnerToken::open(&token_file)?;
         let listener = TcpListener::bind(listen).map_err(|error| {
             format!("cannot listen on {listen}: {error}; choose another address")
         })?;

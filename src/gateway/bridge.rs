@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rmcp::model::InputResponses;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -48,7 +48,7 @@ pub(crate) struct Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        self.bridge.lock().remove(&self.call);
+        self.bridge.calls.lock().remove(&self.call);
     }
 }
 
@@ -56,12 +56,8 @@ impl Bridge {
     /// From now on what servers ask during this call is received here.
     pub(crate) fn open(&self, call: CallId) -> Line {
         let (sender, asks) = mpsc::channel(8);
-        self.lock().insert(call, sender);
+        self.calls.lock().insert(call, sender);
         Line { bridge: self.clone(), call, asks }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<CallId, mpsc::Sender<Ask>>> {
-        self.calls.lock()
     }
 }
 
@@ -78,7 +74,8 @@ impl RequestHandler for Bridge {
             RequestKind::Roots => request.deferred,
             _ => false,
         };
-        let line = request.call.filter(|_| asked).and_then(|call| self.lock().get(&call).cloned());
+        let line =
+            request.call.filter(|_| asked).and_then(|call| self.calls.lock().get(&call).cloned());
         Box::pin(async move {
             let line = line?;
             let (reply, answered) = oneshot::channel();

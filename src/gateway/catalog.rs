@@ -34,8 +34,8 @@ pub(crate) struct Catalog {
     /// By URI; several servers may list one.
     pub resources: Vec<Entry>,
     pub templates: Vec<Entry>,
-    tool_names: HashMap<String, usize>,
-    prompt_names: HashMap<String, usize>,
+    /// Where the tools and prompts are, by their names.
+    names: HashMap<(TargetKind, String), usize>,
 }
 
 /// The newest catalog, kept as long as the lists it was made from.
@@ -86,20 +86,27 @@ impl Catalog {
         let alone = sources.len() == 1;
         for (server, capabilities, reason) in sources {
             let prefix = (!alone).then_some(server);
-            for tool in &capabilities.tools {
-                let name = exposed(prefix, &tool.name);
-                let mut raw = named(&tool.raw, &name);
-                if let Some(reason) = reason {
+            let tools = capabilities.tools.iter();
+            let tools = tools.map(|tool| (TargetKind::Tool, &tool.name, &tool.raw));
+            let prompts = capabilities.prompts.iter();
+            let prompts = prompts.map(|prompt| (TargetKind::Prompt, &prompt.name, &prompt.raw));
+            for (kind, original, raw) in tools.chain(prompts) {
+                let mut name = exposed(prefix, original);
+                if out.names.contains_key(&(kind, name.clone())) {
+                    name = hashed(&name, &format!("{server}\0{original}"));
+                }
+                let mut raw = (**raw).clone();
+                if let Some(object) = raw.as_object_mut() {
+                    object.insert("name".to_owned(), json!(name));
+                }
+                let is_tool = kind == TargetKind::Tool;
+                if let Some(reason) = reason.as_ref().filter(|_| is_tool) {
                     unavailable_because(&mut raw, reason);
                 }
-                let original = Arc::clone(&tool.name);
-                insert(&mut out.tools, &mut out.tool_names, name, server, original, raw);
-            }
-            for prompt in &capabilities.prompts {
-                let name = exposed(prefix, &prompt.name);
-                let raw = named(&prompt.raw, &name);
-                let original = Arc::clone(&prompt.name);
-                insert(&mut out.prompts, &mut out.prompt_names, name, server, original, raw);
+                let list = if is_tool { &mut out.tools } else { &mut out.prompts };
+                out.names.insert((kind, name.clone()), list.len());
+                let (server, original) = (server.clone(), Arc::clone(original));
+                list.push(Entry { name, server, original, raw });
             }
             for resource in &capabilities.resources {
                 let (uri, raw) = (&resource.uri, (*resource.raw).clone());
@@ -113,11 +120,6 @@ impl Catalog {
         out
     }
 
-    /// The tool of a name as the client writes it.
-    pub fn tool(&self, name: &str) -> Option<&Entry> {
-        self.tool_names.get(name).and_then(|at| self.tools.get(*at))
-    }
-
     /// The tool or prompt of a name as a client writes it; of a tool also as `server.tool`.
     pub fn named(&self, kind: TargetKind, name: &str) -> Option<&Entry> {
         let dotted = || {
@@ -126,9 +128,10 @@ impl Catalog {
                 rest.and_then(|rest| rest.strip_prefix('.')) == Some(&*tool.original)
             })
         };
+        let at = self.names.get(&(kind, name.to_owned()));
         match kind {
-            TargetKind::Tool => self.tool(name).or_else(dotted),
-            _ => self.prompt_names.get(name).and_then(|at| self.prompts.get(*at)),
+            TargetKind::Tool => at.map(|at| &self.tools[*at]).or_else(dotted),
+            _ => at.map(|at| &self.prompts[*at]),
         }
     }
 }
@@ -137,33 +140,6 @@ impl Entry {
     fn of_uri(server: &ServerName, uri: &Arc<str>, raw: Value) -> Self {
         Self { name: uri.to_string(), server: server.clone(), original: Arc::clone(uri), raw }
     }
-}
-
-fn insert(
-    list: &mut Vec<Entry>,
-    names: &mut HashMap<String, usize>,
-    name: String,
-    server: &ServerName,
-    original: Arc<str>,
-    mut raw: Value,
-) {
-    let name = if names.contains_key(&name) {
-        let told_apart = hashed(&name, &format!("{server}\0{original}"));
-        raw["name"] = json!(told_apart);
-        told_apart
-    } else {
-        name
-    };
-    names.insert(name.clone(), list.len());
-    list.push(Entry { name, server: server.clone(), original, raw });
-}
-
-fn named(raw: &Value, name: &str) -> Value {
-    let mut raw = raw.clone();
-    if let Some(object) = raw.as_object_mut() {
-        object.insert("name".to_owned(), json!(name));
-    }
-    raw
 }
 
 /// A tool of a server that is down stays in the list and says why it cannot be called.

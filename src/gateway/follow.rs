@@ -88,7 +88,7 @@ impl Session {
             let message = format!("more than {SUBSCRIBED} subscriptions");
             return Err(ErrorData::invalid_request(message, None));
         }
-        let refused = |error| Outside::about(&error, uri, client).to_rpc();
+        let refused = |error| Outside::about(&error, uri, client);
         let host = gateway.host.clone();
         let server = host.find_resource(uri, &client.options()).map_err(refused)?;
         host.subscribe_resource(&server, uri).await.map_err(refused)?;

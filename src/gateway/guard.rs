@@ -82,13 +82,13 @@ pub(crate) async fn guard(
         }
         let is_gone = is_delete || response.status() == StatusCode::NOT_FOUND;
         match (session, opened, place) {
-            (Some(used), ..) if is_gone => _ = gateway.owners().remove(&used),
+            (Some(used), ..) if is_gone => _ = gateway.owners.lock().remove(&used),
             (None, Some(opened), Some(place)) => {
                 let client = Arc::clone(&client.id);
-                if let Some(store) = &gateway.store {
+                if let Some(store) = &gateway.options.store {
                     store.own(&opened, &client).await;
                 }
-                gateway.owners().insert(opened, Owner { client, _place: place });
+                gateway.owners.lock().insert(opened, Owner { client, _place: place });
             }
             _ => {}
         }
@@ -150,14 +150,14 @@ fn same_site(gateway: &Gateway, request: &Request) -> Result<(), Outside> {
         (Some(host), None, Some(authority)) if host == authority.as_str() => authority.as_str(),
         _ => return refuse("exactly one Host is expected"),
     };
-    if !gateway.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host)) {
+    if !gateway.options.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host)) {
         return refuse("this Host is not served here; the operator allows it with --allow-host");
     }
     let mut origins = headers.get_all(header::ORIGIN).iter();
     match (origins.next(), origins.next()) {
         (None, _) => Ok(()),
         (Some(origin), None)
-            if gateway.allowed_origins.iter().any(|allowed| origin == allowed.as_str()) =>
+            if gateway.options.allowed_origins.iter().any(|allowed| origin == allowed.as_str()) =>
         {
             Ok(())
         }

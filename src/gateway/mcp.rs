@@ -23,6 +23,7 @@ use rmcp::service::{
     NotificationContext, OriginatingRequestId, RequestContext, SubscriptionContext,
 };
 use rmcp::{RoleServer, ServerHandler, Service};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -31,7 +32,6 @@ use super::bridge::{Ask, Parked};
 use super::catalog::{Catalog, Entry};
 use super::follow::{Recipient, Session, follow, log_level, logged_during};
 use super::outside::Outside;
-use super::raw::KEY;
 use super::state::Gateway;
 use super::store::Waiting;
 use super::tokens::Client;
@@ -79,12 +79,6 @@ pub(super) enum Operation {
     Resource { server: Option<ServerName>, uri: String },
 }
 
-/// How an operation ended for a client.
-enum Ended {
-    Done(CallOutcome),
-    NeedsInput(InputRequiredResult),
-}
-
 impl Face {
     pub fn new(gateway: Arc<Gateway>, client: Option<Client>) -> Self {
         Self { gateway, client, session: Arc::default(), over: CancellationToken::new() }
@@ -103,7 +97,7 @@ impl Face {
         scope: Scope,
     ) -> Result<Client, ErrorData> {
         let client = self.known(context).await?;
-        client.allows(scope).map_err(|outside| outside.to_rpc())?;
+        client.allows(scope)?;
         Ok(client)
     }
 
@@ -117,7 +111,7 @@ impl Face {
         }
         if let (Some(info), Some(version)) = (info, context.protocol_version()) {
             let name = format!("{} {}", info.name, info.version);
-            self.gateway.clients.introduced(&client.principal(), &name, version.as_str());
+            self.gateway.options.clients.introduced(&client.principal(), &name, version.as_str());
         }
         Ok(client)
     }
@@ -139,12 +133,12 @@ impl Face {
     }
 
     /// A list as it leaves: what the client may see, as the servers defined it.
-    async fn list(
+    async fn list<T: DeserializeOwned>(
         &self,
         context: &RequestContext<RoleServer>,
         (key, scope, kind): (&str, Scope, TargetKind),
         of: fn(&Catalog) -> &[Entry],
-    ) -> Result<rmcp::model::MetaObject, ErrorData> {
+    ) -> Result<T, ErrorData> {
         let client = self.known(context).await?;
         let view = self.gateway.host.snapshot();
         let catalog = self.gateway.catalogs.of(&view);
@@ -175,16 +169,16 @@ impl Face {
             list["ttlMs"] = json!(0);
             list["cacheScope"] = json!("private");
         }
-        self.gateway.raws.keep(list.to_string())
+        self.placeholder(&list)
     }
 
     /// A result as it leaves: as the server sent it, in the shape of the client's era.
-    fn result(
+    fn result<T: DeserializeOwned>(
         &self,
         context: &RequestContext<RoleServer>,
         outcome: CallOutcome,
         is_cacheable: bool,
-    ) -> Result<rmcp::model::MetaObject, ErrorData> {
+    ) -> Result<T, ErrorData> {
         let mut value = outcome.result.into_value();
         if let Some(object) = value.as_object_mut() {
             if is_modern(context) {
@@ -199,17 +193,29 @@ impl Face {
                 object.shift_remove("resultType");
             }
         }
-        self.gateway.raws.keep(value.to_string())
+        self.placeholder(&value)
+    }
+
+    /// What stands for a result until it leaves: whatever a result must have, and nothing in it.
+    fn placeholder<T: DeserializeOwned>(&self, result: &Value) -> Result<T, ErrorData> {
+        let placeholder = json!({
+            "_meta": self.gateway.raws.keep(result.to_string())?,
+            "tools": [], "prompts": [], "resources": [], "resourceTemplates": [],
+            "content": [], "messages": [], "contents": [], "completion": {"values": []},
+        });
+        let failed = |error: serde_json::Error| ErrorData::internal_error(error.to_string(), None);
+        serde_json::from_value(placeholder).map_err(failed)
     }
 
     /// Runs an operation, or goes on with one that waited for input.
-    async fn run(
+    async fn run<T: DeserializeOwned, R: From<T> + From<InputRequiredResult>>(
         &self,
         context: &RequestContext<RoleServer>,
         client: &Client,
         (target, operation): (String, Operation),
         (state, given): (Option<String>, Option<InputResponses>),
-    ) -> Result<Ended, ErrorData> {
+    ) -> Result<R, ErrorData> {
+        let is_cacheable = matches!(operation, Operation::Resource { .. });
         let (progress, mut progressed) = mpsc::channel(PROGRESS);
         let level = match context.meta.log_level() {
             Some(level) if is_modern(context) => {
@@ -232,7 +238,7 @@ impl Face {
                     call.respond(&key, response);
                 }
                 if !call.waiting.is_empty() {
-                    return self.park(call);
+                    return self.park(call).map(R::from);
                 }
                 call
             }
@@ -261,10 +267,9 @@ impl Face {
                     }
                 }
                 outcome = &mut call.outcome => {
-                    return match outcome {
-                        Ok(outcome) => Ok(Ended::Done(outcome)),
-                        Err(error) => Err(Outside::about(&error, &call.target, client).to_rpc()),
-                    };
+                    let outcome =
+                        outcome.map_err(|error| Outside::about(&error, &call.target, client))?;
+                    return self.result::<T>(context, outcome, is_cacheable).map(R::from);
                 }
                 Some(ask) = call.line.asks.recv() => {
                     if !is_modern(context) {
@@ -288,7 +293,7 @@ impl Face {
                     };
                     let _ = tokio::time::timeout(ROUND, round).await;
                     if !call.waiting.is_empty() {
-                        return self.park(call);
+                        return self.park(call).map(R::from);
                     }
                 }
                 Some(()) = asked.next(), if !asked.is_empty() => {}
@@ -329,7 +334,7 @@ impl Face {
     }
 
     /// Puts a call aside until its client has fetched what the server asks for.
-    fn park(&self, call: Parked) -> Result<Ended, ErrorData> {
+    fn park(&self, call: Parked) -> Result<InputRequiredResult, ErrorData> {
         let asked = |ask: &Ask| {
             let request = &ask.request;
             json!({"method": request.kind.method(), "params": &*request.params})
@@ -341,7 +346,7 @@ impl Face {
         let state = self.gateway.parked.park(call);
         let full = || ErrorData::internal_error("too many calls wait for input", None);
         let mut state = state.ok_or_else(full)?;
-        if let Some(store) = &self.gateway.store {
+        if let Some(store) = &self.gateway.options.store {
             if json!(given).to_string().len() > GIVEN {
                 given.clear();
             }
@@ -352,7 +357,7 @@ impl Face {
         });
         let mut placeholder = InputRequiredResult::new(None, Some(state));
         placeholder.meta = Some(self.gateway.raws.keep(result.to_string())?);
-        Ok(Ended::NeedsInput(placeholder))
+        Ok(placeholder)
     }
 }
 
@@ -376,7 +381,7 @@ impl Gateway {
     ) -> Result<Option<Parked>, ErrorData> {
         let gone = "requestState matches no waiting call: call again without it";
         let gone = || ErrorData::invalid_params(gone, None);
-        let Some(store) = &self.store else {
+        let Some(store) = &self.options.store else {
             return self.parked.fetch(state, &client.id, target).map(Some).ok_or_else(gone);
         };
         let sealed = store.open(state, &about(&client.id, target)).ok_or_else(gone)?;
@@ -402,15 +407,16 @@ impl Gateway {
     ) -> Result<CallOutcome, Error> {
         let principal = client.principal();
         tokio::select! {
-            () = self.clients.resumed(&principal) => {}
+            () = self.options.clients.resumed(&principal) => {}
             () = options.cancel.cancelled() => {
                 return Err(Error::new(ErrorCode::Cancelled, "cancelled while it was held back"));
             }
         }
         let (host, server) = (&self.host, operation.server().cloned());
-        let active = self.clients.begin(&principal, &operation.label());
+        let active = self.options.clients.begin(&principal, &operation.label());
         let clock = host.clock();
-        let span = self.traces.begin(operation.traced(), options.trace.as_deref(), clock.now());
+        let span =
+            self.options.traces.begin(operation.traced(), options.trace.as_deref(), clock.now());
         let trace = span.as_ref().map(Span::context).or_else(|| options.trace.clone());
         let options = CallOptions { server, trace, ..options };
         let outcome = match operation {
@@ -532,8 +538,7 @@ impl ServerHandler for Face {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let what = ("tools", Scope::ToolsList, TargetKind::Tool);
-        let meta = self.list(&context, what, |catalog| &catalog.tools).await?;
-        Ok(ListToolsResult { meta: Some(meta), ..ListToolsResult::default() })
+        self.list(&context, what, |catalog| &catalog.tools).await
     }
 
     async fn list_prompts(
@@ -542,8 +547,7 @@ impl ServerHandler for Face {
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         let what = ("prompts", Scope::PromptsGet, TargetKind::Prompt);
-        let meta = self.list(&context, what, |catalog| &catalog.prompts).await?;
-        Ok(ListPromptsResult { meta: Some(meta), ..ListPromptsResult::default() })
+        self.list(&context, what, |catalog| &catalog.prompts).await
     }
 
     async fn list_resources(
@@ -552,8 +556,7 @@ impl ServerHandler for Face {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let what = ("resources", Scope::ResourcesRead, TargetKind::Resource);
-        let meta = self.list(&context, what, |catalog| &catalog.resources).await?;
-        Ok(ListResourcesResult { meta: Some(meta), ..ListResourcesResult::default() })
+        self.list(&context, what, |catalog| &catalog.resources).await
     }
 
     async fn list_resource_templates(
@@ -562,11 +565,7 @@ impl ServerHandler for Face {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let what = ("resourceTemplates", Scope::ResourcesRead, TargetKind::Resource);
-        let meta = self.list(&context, what, |catalog| &catalog.templates).await?;
-        Ok(ListResourceTemplatesResult {
-            meta: Some(meta),
-            ..ListResourceTemplatesResult::default()
-        })
+        self.list(&context, what, |catalog| &catalog.templates).await
     }
 
     async fn call_tool(
@@ -576,21 +575,12 @@ impl ServerHandler for Face {
     ) -> Result<CallToolResponse, ErrorData> {
         let client = self.allowed(&context, Scope::ToolsCall).await?;
         let what = (Action::Call, TargetKind::Tool);
-        let found = self.gateway.find(&client, what, &request.name);
-        let (server, name) = found.map_err(|outside| outside.to_rpc())?;
+        let (server, name) = self.gateway.find(&client, what, &request.name)?;
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         let operation = Operation::Tool { server, name, arguments };
-        let target = request.name.into_owned();
+        let called = (request.name.into_owned(), operation);
         let resumed = (request.request_state, request.input_responses);
-        match self.run(&context, &client, (target, operation), resumed).await? {
-            Ended::NeedsInput(input) => Ok(CallToolResponse::InputRequired(input)),
-            Ended::Done(outcome) => {
-                let meta = self.result(&context, outcome, false)?;
-                let mut result = CallToolResult::success(Vec::new());
-                result.meta = Some(meta);
-                Ok(CallToolResponse::Complete(result))
-            }
-        }
+        self.run::<CallToolResult, _>(&context, &client, called, resumed).await
     }
 
     async fn get_prompt(
@@ -600,21 +590,11 @@ impl ServerHandler for Face {
     ) -> Result<GetPromptResponse, ErrorData> {
         let client = self.allowed(&context, Scope::PromptsGet).await?;
         let what = (Action::Prompt, TargetKind::Prompt);
-        let found = self.gateway.find(&client, what, &request.name);
-        let (server, name) = found.map_err(|outside| outside.to_rpc())?;
-        let arguments = serde_json::to_value(request.arguments.unwrap_or_default());
-        let arguments = arguments.unwrap_or_default();
-        let operation = Operation::Prompt { server, name, arguments };
+        let (server, name) = self.gateway.find(&client, what, &request.name)?;
+        let arguments = json!(request.arguments.unwrap_or_default());
+        let called = (request.name, Operation::Prompt { server, name, arguments });
         let resumed = (request.request_state, request.input_responses);
-        match self.run(&context, &client, (request.name, operation), resumed).await? {
-            Ended::NeedsInput(input) => Ok(GetPromptResponse::InputRequired(input)),
-            Ended::Done(outcome) => {
-                let meta = self.result(&context, outcome, false)?;
-                let mut result = GetPromptResult::default();
-                result.meta = Some(meta);
-                Ok(GetPromptResponse::Complete(result))
-            }
-        }
+        self.run::<GetPromptResult, _>(&context, &client, called, resumed).await
     }
 
     async fn read_resource(
@@ -623,12 +603,12 @@ impl ServerHandler for Face {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let client = self.allowed(&context, Scope::ResourcesRead).await?;
-        let server = self.lists(&client, &request.uri, |catalog| &catalog.resources);
-        let operation = Operation::Resource { server, uri: request.uri.clone() };
+        let uri = request.uri;
+        let server = self.lists(&client, &uri, |catalog| &catalog.resources);
+        let called = (uri.clone(), Operation::Resource { server, uri: uri.clone() });
         let resumed = (request.request_state, request.input_responses);
-        let uri = request.uri.clone();
-        let ended = self.run(&context, &client, (request.uri, operation), resumed).await;
-        let named = |mut error: ErrorData| {
+        let read = self.run::<ReadResourceResult, _>(&context, &client, called, resumed).await;
+        read.map_err(|mut error| {
             // Which one there is not (2026-07-28, resources, error handling).
             if error.code == RpcCode::INVALID_PARAMS
                 && let Some(Value::Object(data)) = &mut error.data
@@ -636,16 +616,7 @@ impl ServerHandler for Face {
                 data.entry("uri").or_insert_with(|| json!(uri));
             }
             error
-        };
-        match ended.map_err(named)? {
-            Ended::NeedsInput(input) => Ok(ReadResourceResponse::InputRequired(input)),
-            Ended::Done(outcome) => {
-                let meta = self.result(&context, outcome, true)?;
-                let mut result = ReadResourceResult::new(Vec::new());
-                result.meta = Some(meta);
-                Ok(ReadResourceResponse::Complete(result))
-            }
-        }
+        })
     }
 
     async fn complete(
@@ -655,18 +626,17 @@ impl ServerHandler for Face {
     ) -> Result<CompleteResult, ErrorData> {
         let client = self.known(&context).await?;
         let unknown = || ErrorData::invalid_params("there is no such prompt or template", None);
-        let mut params = serde_json::to_value(&request).unwrap_or_default();
+        let mut params = json!(request);
         let server = match &request.r#ref {
             Reference::Prompt(prompt) => {
-                client.allows(Scope::PromptsGet).map_err(|outside| outside.to_rpc())?;
+                client.allows(Scope::PromptsGet)?;
                 let what = (Action::Complete, TargetKind::Prompt);
-                let found = self.gateway.find(&client, what, &prompt.name);
-                let (server, name) = found.map_err(|outside| outside.to_rpc())?;
+                let (server, name) = self.gateway.find(&client, what, &prompt.name)?;
                 params["ref"]["name"] = json!(name);
                 server
             }
             Reference::Resource(resource) => {
-                client.allows(Scope::ResourcesRead).map_err(|outside| outside.to_rpc())?;
+                client.allows(Scope::ResourcesRead)?;
                 let server = self.lists(&client, &resource.uri, |catalog| &catalog.templates);
                 server.ok_or_else(unknown)?
             }
@@ -676,16 +646,12 @@ impl ServerHandler for Face {
             params.shift_remove("_meta");
         }
         let outcome = self.gateway.host.complete(&server, params, client.options()).await;
-        let outcome = outcome.map_err(|error| Outside::from(&error).to_rpc())?;
-        let meta = self.result(&context, outcome, false)?;
-        let mut result = CompleteResult::default();
-        result.meta = Some(meta);
-        Ok(result)
+        self.result(&context, outcome.map_err(|error| Outside::from(&error))?, false)
     }
 
     /// The schema that mirrored parameters in headers are checked against (2026-07-28).
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        serde_json::from_value(self.catalog().tool(name)?.raw.clone()).ok()
+        serde_json::from_value(self.catalog().named(TargetKind::Tool, name)?.raw.clone()).ok()
     }
 
     async fn set_level(
@@ -778,20 +744,8 @@ impl Service<RoleServer> for OverPipe {
         context: RequestContext<RoleServer>,
     ) -> Result<ServerResult, ErrorData> {
         let result = Service::handle_request(&self.0, request, context).await?;
-        let meta = match &result {
-            ServerResult::CallToolResult(result) => result.meta.as_ref(),
-            ServerResult::GetPromptResult(result) => result.meta.as_ref(),
-            ServerResult::ReadResourceResult(result) => result.meta.as_ref(),
-            ServerResult::CompleteResult(result) => result.meta.as_ref(),
-            ServerResult::ListToolsResult(result) => result.meta.as_ref(),
-            ServerResult::ListPromptsResult(result) => result.meta.as_ref(),
-            ServerResult::ListResourcesResult(result) => result.meta.as_ref(),
-            ServerResult::ListResourceTemplatesResult(result) => result.meta.as_ref(),
-            ServerResult::InputRequiredResult(result) => result.meta.as_ref(),
-            _ => None,
-        };
-        let token = meta.and_then(|meta| meta.0.get(KEY)).and_then(Value::as_str);
-        let text = token.and_then(|token| self.0.gateway.raws.find(token));
+        let bytes = serde_json::to_vec(&result).unwrap_or_default();
+        let text = self.0.gateway.raws.of(&bytes).map(|(_, text)| text);
         match text.and_then(|text| serde_json::from_str(&text).ok()) {
             Some(value) => Ok(ServerResult::CustomResult(CustomResult(value))),
             None => Ok(result),

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
@@ -20,45 +20,24 @@ use crate::host::{CallOutcome, Host, ServerState};
 const BUCKETS: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0];
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ToolLabels {
-    server: String,
-    tool: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct FailureLabels {
-    server: String,
-    tool: String,
-    code: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ClientLabels {
-    client: String,
-    profile: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ServerLabels {
-    server: String,
-}
+/// Labels by their names.
+type Labels<const N: usize> = [(&'static str, String); N];
 
 /// What the gateway counts.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
     active: Gauge,
-    duration: Family<ToolLabels, Histogram>,
-    operations: Family<ToolLabels, Histogram>,
-    failures: Family<FailureLabels, Counter>,
-    clients: Family<ClientLabels, Counter>,
+    duration: Family<Labels<2>, Histogram>,
+    operations: Family<Labels<2>, Histogram>,
+    failures: Family<Labels<3>, Counter>,
+    clients: Family<Labels<2>, Counter>,
 }
 
 /// A call that is being counted.
 pub(crate) struct Counted<'a> {
     metrics: &'a Metrics,
-    labels: ToolLabels,
+    labels: Labels<2>,
     began: Instant,
 }
 
@@ -108,8 +87,8 @@ impl Metrics {
     pub fn begin(&self, client: &Client, server: &ServerName, tool: &str) -> Counted<'_> {
         self.active.inc();
         let (id, profile) = (client.id.to_string(), client.profile.to_string());
-        self.clients.get_or_create(&ClientLabels { client: id, profile }).inc();
-        let labels = ToolLabels { server: server.as_str().to_owned(), tool: tool.to_owned() };
+        self.clients.get_or_create(&[("client", id), ("profile", profile)]).inc();
+        let labels = [("server", server.to_string()), ("tool", tool.to_owned())];
         Counted { metrics: self, labels, began: Instant::now() }
     }
 }
@@ -129,8 +108,8 @@ impl Counted<'_> {
             Ok(_) => return,
             Err(error) => error.code.as_str(),
         };
-        let ToolLabels { server, tool } = self.labels.clone();
-        metrics.failures.get_or_create(&FailureLabels { server, tool, code }).inc();
+        let [server, tool] = self.labels.clone();
+        metrics.failures.get_or_create(&[server, tool, ("code", code.to_owned())]).inc();
     }
 }
 
@@ -168,7 +147,7 @@ impl Collector for Servers {
             let gauge = ConstGauge::new(0_i64);
             let mut family = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
             for server in view.servers.values() {
-                let labels = ServerLabels { server: server.name.as_str().to_owned() };
+                let labels = [("server", server.name.as_str())];
                 ConstGauge::new(read(server)).encode(family.encode_family(&labels)?)?;
             }
         }

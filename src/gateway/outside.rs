@@ -104,25 +104,27 @@ impl Outside {
         }
         json!({"error": error})
     }
+}
 
+impl From<Outside> for rmcp::ErrorData {
     /// As an MCP client gets it. The server's own JSON-RPC error goes through as it is.
-    pub fn to_rpc(&self) -> rmcp::ErrorData {
-        if let Some(rpc) = &self.error.rpc {
+    fn from(outside: Outside) -> Self {
+        if let Some(rpc) = &outside.error.rpc {
             let code = rpc.code.and_then(|code| i32::try_from(code).ok()).unwrap_or(-32_603);
-            return rmcp::ErrorData::new(RpcCode(code), rpc.message.clone(), rpc.data.clone());
+            return Self::new(RpcCode(code), rpc.message.clone(), rpc.data.clone());
         }
-        let code = match self.error.code {
+        let code = match outside.error.code {
             OutsideCode::ToolNotFound | OutsideCode::ToolNotAllowed => RpcCode::INVALID_PARAMS,
-            OutsideCode::ProtocolError if self.status == StatusCode::UNPROCESSABLE_ENTITY => {
+            OutsideCode::ProtocolError if outside.status == StatusCode::UNPROCESSABLE_ENTITY => {
                 RpcCode::INVALID_PARAMS
             }
             _ => RpcCode::INTERNAL_ERROR,
         };
-        let mut data = self.to_json()["error"].take();
+        let mut data = outside.to_json()["error"].take();
         if let Some(data) = data.as_object_mut() {
             data.shift_remove("message");
         }
-        rmcp::ErrorData::new(code, self.error.message.clone(), Some(data))
+        Self::new(code, outside.error.message, Some(data))
     }
 }
 

@@ -3,20 +3,18 @@
 //! the text travels beside it, to be put in its place where the message leaves.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::{Body, Bytes};
 use axum::response::Response;
-use http_body::Frame;
-use parking_lot::{Mutex, MutexGuard};
+use futures::TryStreamExt as _;
+use parking_lot::Mutex;
 use rmcp::ErrorData;
 use rmcp::model::MetaObject;
 use serde_json::Value;
 
 /// The key of a placeholder's `_meta`.
-pub(crate) const KEY: &str = "mcpdeck/raw";
+const KEY: &str = "mcpdeck/raw";
 /// Most bytes of results that wait to leave. What is older than that was abandoned by its client.
 const BYTES: usize = 64 << 20;
 
@@ -50,7 +48,7 @@ impl Raws {
 
     /// Keeps a result that has a placeholder already.
     pub fn put(&self, token: String, text: String) {
-        let mut kept = self.lock();
+        let mut kept = self.kept.lock();
         kept.bytes += text.len();
         kept.texts.push_back((token, text.into()));
         while kept.bytes > BYTES
@@ -71,12 +69,8 @@ impl Raws {
 
     /// The result of a placeholder; it stays, because a stream may be resumed.
     pub fn find(&self, token: &str) -> Option<Arc<str>> {
-        let kept = self.lock();
+        let kept = self.kept.lock();
         kept.texts.iter().rev().find(|(known, _)| known == token).map(|(_, text)| Arc::clone(text))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock()
     }
 
     /// A message, or an event that holds one, with its result in place.
@@ -98,28 +92,10 @@ impl Raws {
 
 /// Puts results in place of their placeholders on the way out over HTTP.
 pub(crate) fn splice(response: Response, raws: Arc<Raws>) -> Response {
-    response.map(|inner| Body::new(Spliced { inner, raws }))
-}
-
-struct Spliced {
-    inner: Body,
-    raws: Arc<Raws>,
-}
-
-impl HttpBody for Spliced {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = std::task::ready!(Pin::new(&mut self.inner).poll_frame(cx));
-        let raws = &self.raws;
-        Poll::Ready(frame.map(|frame| {
-            frame.map(|frame| frame.map_data(|data| raws.restore(&data).unwrap_or(data)))
-        }))
-    }
+    response.map(|body| {
+        let parts = body.into_data_stream();
+        Body::from_stream(parts.map_ok(move |part| raws.restore(&part).unwrap_or(part)))
+    })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
 use super::bridge::{Bridge, Parking};
@@ -65,24 +65,17 @@ pub struct Options {
 /// What all requests share.
 pub(crate) struct Gateway {
     pub host: Host,
-    owner: OwnerToken,
-    tokens: TokenStore,
-    pub profile: Arc<str>,
-    pub allowed_hosts: Vec<String>,
-    pub allowed_origins: Vec<String>,
-    pub clients: Clients,
+    pub options: Options,
     pub bridge: Bridge,
     pub parked: Parking,
     pub catalogs: Catalogs,
     pub metrics: Metrics,
-    pub traces: Traces,
     pub raws: Arc<Raws>,
     pub sessions: Arc<Sessions>,
-    pub store: Option<Arc<dyn Shared>>,
     /// The first start of all servers is over, or took too long.
     started: OnceCell<()>,
     /// Whose a legacy session is: an id alone opens nothing.
-    owners: Mutex<HashMap<String, Owner>>,
+    pub owners: Mutex<HashMap<String, Owner>>,
     places: Arc<Semaphore>,
 }
 
@@ -97,16 +90,13 @@ pub(crate) struct Owner {
 const SESSIONS: usize = 1_000;
 
 impl Gateway {
-    pub fn new(host: Host, bridge: Bridge, options: Options, port: u16) -> Arc<Self> {
+    pub fn new(host: Host, bridge: Bridge, mut options: Options, port: u16) -> Arc<Self> {
         let names = ["127.0.0.1", "localhost", "[::1]"];
-        let mut allowed_hosts: Vec<String> =
-            names.iter().map(|name| format!("{name}:{port}")).collect();
-        allowed_hosts.extend(options.allowed_hosts.iter().map(|host| host.to_ascii_lowercase()));
+        options.allowed_hosts.extend(names.map(|name| format!("{name}:{port}")));
         let tokens = options.tokens.clone();
-        options.clients.revoke_with(move |id| match tokens.revoke(id) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err("it has no token that could be revoked".to_owned()),
-            Err(error) => Err(error.to_string()),
+        options.clients.revoke_with(move |id| {
+            let found = tokens.revoke(id)?;
+            found.then_some(()).ok_or_else(|| "it has no token that could be revoked".to_owned())
         });
         if let Some(store) = &options.store {
             host.share_limits(Arc::clone(store) as _);
@@ -114,17 +104,10 @@ impl Gateway {
         let raws = Arc::<Raws>::default();
         let sessions = Sessions::new(options.store.clone(), &raws);
         Arc::new(Self {
-            store: options.store,
             metrics: Metrics::new(host.clone()),
             host,
-            owner: options.owner,
-            tokens: options.tokens,
-            profile: options.profile.into(),
-            allowed_hosts,
-            allowed_origins: options.allowed_origins,
-            clients: options.clients,
+            options,
             bridge,
-            traces: options.traces,
             parked: Parking::default(),
             catalogs: Catalogs::default(),
             raws,
@@ -173,25 +156,25 @@ impl Gateway {
     /// Whose a bearer token is; `None` for none of ours, and for one that has expired.
     pub fn client(&self, bearer: &str) -> Option<Client> {
         let now = self.host.clock().now();
-        let mut client = if self.owner.is(bearer) {
-            Client::owner(Arc::clone(&self.profile))
+        let mut client = if self.options.owner.is(bearer) {
+            Client::owner(self.options.profile.as_str().into())
         } else {
-            self.tokens.client(bearer, now)?
+            self.options.tokens.client(bearer, now)?
         };
-        client.cut = self.clients.seen(&client.principal(), now);
+        client.cut = self.options.clients.seen(&client.principal(), now);
         Some(client)
     }
 
     /// Ends what clients do whose tokens have ended meanwhile.
     pub fn cut_the_revoked(&self) {
         let now = self.host.clock().now();
-        let tokens = self.tokens.list().unwrap_or_default();
-        for client in self.clients.list() {
+        let tokens = self.options.tokens.list().unwrap_or_default();
+        for client in self.options.clients.list() {
             if let Origin::Gateway(id) = &client.principal.origin
                 && !client.principal.is_person()
                 && !tokens.iter().any(|token| token.id == *id && !token.is_over(now))
             {
-                self.clients.cut(&client.principal.origin.to_string());
+                self.options.clients.cut(&client.principal.origin.to_string());
             }
         }
     }
@@ -252,38 +235,34 @@ impl Gateway {
         Outside::unlisted(name, &format!("is {}", server.state.as_str()))
     }
 
-    pub fn owners(&self) -> MutexGuard<'_, HashMap<String, Owner>> {
-        self.owners.lock()
-    }
-
     /// Whether a session belongs to a client; one that another replica opened is taken over.
     ///
     /// # Errors
     /// When the store cannot say it, or too many sessions are open.
     pub async fn owns(&self, client: &Arc<str>, session: &str) -> Result<bool, Outside> {
-        if let Some(owner) = self.owners().get(session) {
+        if let Some(owner) = self.owners.lock().get(session) {
             return Ok(owner.client == *client);
         }
-        let Some(store) = &self.store else { return Ok(false) };
+        let Some(store) = &self.options.store else { return Ok(false) };
         let owner = store.owner(session).await.map_err(|_| Outside::away())?;
         if owner.as_deref() != Some(&**client) {
             return Ok(false);
         }
         let place = self.place().ok_or_else(Outside::crowded)?;
         let owner = Owner { client: Arc::clone(client), _place: place };
-        self.owners().insert(session.to_owned(), owner);
+        self.owners.lock().insert(session.to_owned(), owner);
         Ok(true)
     }
 
     /// Whether what replicas share is known here.
     pub fn is_away(&self) -> bool {
-        self.store.as_ref().is_some_and(|store| store.away().borrow().is_some())
+        self.options.store.as_ref().is_some_and(|store| store.away().borrow().is_some())
     }
 
     /// Takes over what other replicas have changed, every time it is called; with `keep` also keeps
     /// the sessions that are open here.
     pub async fn exchange(&self, keep: bool) {
-        let Some(store) = &self.store else { return };
+        let Some(store) = &self.options.store else { return };
         let open = if keep { self.sessions.ids() } else { Vec::new() };
         for call in store.exchange(open, self.parked.states()).await {
             self.parked.forget(&call);
@@ -296,7 +275,7 @@ impl Gateway {
             return Some(place);
         }
         // Sessions that ended by themselves have not given theirs back.
-        self.owners().retain(|id, _| self.sessions.is_open(id));
+        self.owners.lock().retain(|id, _| self.sessions.is_open(id));
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
 }

@@ -9,7 +9,6 @@ mod valkey;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use rmcp::model::InputResponses;
 use rmcp::transport::streamable_http_server::session::SessionStore;
 use serde::{Deserialize, Serialize};
@@ -39,6 +38,7 @@ pub type Events = Option<Vec<(String, String)>>;
 /// What the replicas of a service share: legacy sessions with what was sent to their clients, limits,
 /// conversations with a model, the keys of `requestState`, and the files of tokens, grants and
 /// reviewed definitions.
+#[async_trait::async_trait]
 pub trait Shared: SessionStore + SharedLimits + ChatStore {
     /// Why it cannot be used now, for the operator; nothing that decides is to be believed then.
     fn away(&self) -> watch::Receiver<Option<Arc<str>>>;
@@ -47,28 +47,23 @@ pub trait Shared: SessionStore + SharedLimits + ChatStore {
     ///
     /// # Errors
     /// When the store cannot be reached.
-    fn owner<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Option<String>, String>>;
+    async fn owner(&self, session: &str) -> Result<Option<String>, String>;
 
     /// Remembers whose a session is.
-    fn own<'a>(&'a self, session: &'a str, client: &'a str) -> BoxFuture<'a, ()>;
+    async fn own(&self, session: &str, client: &str);
 
     /// Keeps what was sent to a client, and what was sent on the same stream before, for so long;
     /// gives the id after which it may want what follows.
     ///
     /// # Errors
     /// When the store cannot be reached.
-    fn append<'a>(
-        &'a self,
-        stream: &'a str,
-        event: String,
-        keep: Duration,
-    ) -> BoxFuture<'a, Result<String, String>>;
+    async fn append(&self, stream: &str, event: String, keep: Duration) -> Result<String, String>;
 
     /// What was sent on the same stream after an event.
     ///
     /// # Errors
     /// When the store cannot be reached.
-    fn events_after<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Events, String>>;
+    async fn events_after(&self, id: &str) -> Result<Events, String>;
 
     /// A call as a `requestState` that is good for this context alone.
     fn seal(&self, waiting: &Waiting, context: &str) -> Option<String>;
@@ -77,9 +72,9 @@ pub trait Shared: SessionStore + SharedLimits + ChatStore {
     fn open(&self, state: &str, context: &str) -> Option<Waiting>;
 
     /// Takes a call that waits, to go on with it; false when somebody has done so before.
-    fn take<'a>(&'a self, call: &'a str) -> BoxFuture<'a, bool>;
+    async fn take(&self, call: &str) -> bool;
 
     /// Takes over what has changed, and keeps these sessions and all calls under way alive. Gives
     /// those of the calls that wait here which another replica has taken.
-    fn exchange(&self, sessions: Vec<String>, waiting: Vec<String>) -> BoxFuture<'_, Vec<String>>;
+    async fn exchange(&self, sessions: Vec<String>, waiting: Vec<String>) -> Vec<String>;
 }

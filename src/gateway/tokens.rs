@@ -2,7 +2,6 @@
 //! those given to others, of which only a hash is kept.
 
 use std::fmt;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::outside::Outside;
 use crate::base::Timestamp;
-use crate::base::atomic::alone;
-use crate::base::atomic::{Readers, replace};
-use crate::base::file::hex;
+use crate::base::atomic::{Readers, alone, replace};
+use crate::base::file::{hex, read_text};
 use crate::base::secret::Secret;
 use crate::base::watch::Fingerprint;
 use crate::host::policy::{Principal, Scope};
@@ -85,27 +83,6 @@ impl Client {
     }
 }
 
-/// Why tokens could not be read or kept.
-#[derive(Debug, thiserror::Error)]
-pub enum TokenError {
-    /// A file could not be read or written.
-    #[error("{}: {source}", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A file is not what it should be.
-    #[error("{}: {reason}", path.display())]
-    Unusable {
-        /// Which.
-        path: PathBuf,
-        /// What is wrong with it, and what to do.
-        reason: String,
-    },
-}
-
 /// The operator's own token.
 pub struct OwnerToken {
     digest: Option<[u8; 32]>,
@@ -128,36 +105,20 @@ impl OwnerToken {
     ///
     /// # Errors
     /// When the file cannot be read or written, is empty, or others may read it.
-    pub fn open(path: &Path) -> Result<(Self, Option<Secret>), TokenError> {
-        let failed = |source| TokenError::File { path: path.to_owned(), source };
-        match read_private(path) {
-            Ok(text) => {
-                let token = text.trim();
-                if token.len() < 32 || token.contains(char::is_whitespace) {
-                    let reason = "a token of at least 32 characters on one line is expected; \
-                                  delete the file to have a new one made";
-                    return Err(TokenError::Unusable {
-                        path: path.to_owned(),
-                        reason: reason.into(),
-                    });
-                }
-                Ok((Self { digest: Some(digest(token)) }, None))
+    pub fn open(path: &Path) -> Result<(Self, Option<Secret>), String> {
+        if let Some(text) = read_private(path)? {
+            let token = text.trim();
+            if token.len() < 32 || token.contains(char::is_whitespace) {
+                let why = "a token of at least 32 characters on one line is expected; delete the \
+                           file to have a new one made";
+                return Err(about(path, why));
             }
-            Err(TokenError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                let token = fresh().map_err(failed)?;
-                if let Some(folder) = path.parent() {
-                    std::fs::create_dir_all(folder).map_err(failed)?;
-                }
-                let mut options = std::fs::OpenOptions::new();
-                options.write(true).create_new(true);
-                #[cfg(unix)]
-                std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-                let mut file = options.open(path).map_err(failed)?;
-                writeln!(file, "{token}").map_err(failed)?;
-                Ok((Self { digest: Some(digest(&token)) }, Some(Secret::new(token))))
-            }
-            Err(error) => Err(error),
+            return Ok((Self { digest: Some(digest(token)) }, None));
         }
+        let token = fresh()?;
+        let text = format!("{token}\n");
+        replace(path, text.as_bytes(), Readers::Owner).map_err(|error| about(path, error))?;
+        Ok((Self { digest: Some(digest(&token)) }, Some(Secret::new(token))))
     }
 
     /// Whether this is it.
@@ -228,12 +189,12 @@ impl TokenStore {
     ///
     /// # Errors
     /// When the file is there and cannot be used; nobody is let in then.
-    pub fn list(&self) -> Result<Vec<TokenRecord>, TokenError> {
+    pub fn list(&self) -> Result<Vec<TokenRecord>, String> {
         Ok(self.kept()?.to_vec())
     }
 
     /// The same, read anew whenever the file has changed, so that a revoked token ends at once.
-    fn kept(&self) -> Result<Arc<[TokenRecord]>, TokenError> {
+    fn kept(&self) -> Result<Arc<[TokenRecord]>, String> {
         let Some(path) = &self.path else { return Ok(Arc::default()) };
         let now = Fingerprint::of(path);
         if let Some((then, tokens)) = &*self.read.lock()
@@ -241,19 +202,12 @@ impl TokenStore {
         {
             return Ok(Arc::clone(tokens));
         }
-        let text = match read_private(path) {
-            Ok(text) => text,
-            Err(TokenError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                return Ok(Arc::default());
-            }
-            Err(error) => return Err(error),
-        };
-        let unusable = |reason: String| TokenError::Unusable { path: path.clone(), reason };
+        let Some(text) = read_private(path)? else { return Ok(Arc::default()) };
         let file: TokenFile = serde_json::from_str(&text).map_err(|error| {
-            unusable(format!("{error}; no token counts until it is repaired or deleted"))
+            about(path, format!("{error}; no token counts until it is repaired or deleted"))
         })?;
         if file.version != VERSION {
-            return Err(unusable("it was written by another version of mcpdeck".to_owned()));
+            return Err(about(path, "it was written by another version of mcpdeck"));
         }
         let tokens = Arc::<[TokenRecord]>::from(file.tokens);
         *self.read.lock() = Some((now, Arc::clone(&tokens)));
@@ -270,8 +224,8 @@ impl TokenStore {
         scopes: Vec<Scope>,
         lifetime: Option<Duration>,
         now: Timestamp,
-    ) -> Result<(Secret, TokenRecord), TokenError> {
-        let token = fresh().map_err(|source| self.failed(source))?;
+    ) -> Result<(Secret, TokenRecord), String> {
+        let token = fresh()?;
         let expires = lifetime.map(|lifetime| Timestamp(now.0 + lifetime.as_micros() as u64));
         let hash = hex(&digest(&token));
         let id = hash.chars().take(8).collect();
@@ -289,16 +243,9 @@ impl TokenStore {
     ///
     /// # Errors
     /// When the store cannot be read or written.
-    pub fn revoke(&self, id: &str) -> Result<bool, TokenError> {
+    pub fn revoke(&self, id: &str) -> Result<bool, String> {
         let mut found = false;
-        self.change(|tokens| {
-            tokens.retain(|kept| {
-                kept.id != id || {
-                    found = true;
-                    false
-                }
-            });
-        })?;
+        self.change(|tokens| found = tokens.extract_if(.., |kept| kept.id == id).count() > 0)?;
         Ok(found)
     }
 
@@ -326,58 +273,38 @@ impl TokenStore {
         })
     }
 
-    fn change(&self, change: impl FnOnce(&mut Vec<TokenRecord>)) -> Result<(), TokenError> {
-        let missing = io::Error::new(io::ErrorKind::NotFound, "there is no folder to keep it in");
-        let Some(path) = &self.path else { return Err(self.failed(missing)) };
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|source| self.failed(source))?;
-        }
+    fn change(&self, change: impl FnOnce(&mut Vec<TokenRecord>)) -> Result<(), String> {
+        let path = self.path.as_ref().ok_or("there is no folder to keep tokens in")?;
         alone(path, || {
             let mut tokens = self.list()?;
             change(&mut tokens);
             let file = TokenFile { version: VERSION, tokens };
-            let text = serde_json::to_vec_pretty(&file).map_err(|e| self.failed(e.into()))?;
-            replace(path, &text, Readers::Owner).map_err(|source| self.failed(source))
+            let text = serde_json::to_vec_pretty(&file).map_err(|error| about(path, error))?;
+            replace(path, &text, Readers::Owner).map_err(|error| about(path, error))
         })
     }
+}
 
-    fn failed(&self, source: io::Error) -> TokenError {
-        TokenError::File { path: self.path.clone().unwrap_or_default(), source }
+fn about(path: &Path, why: impl fmt::Display) -> String {
+    format!("{}: {why}", path.display())
+}
+
+/// A file that nobody else may read; `None` when there is none.
+fn read_private(path: &Path) -> Result<Option<String>, String> {
+    let meta = std::fs::symlink_metadata(path);
+    if meta.as_ref().is_ok_and(std::fs::Metadata::is_symlink) {
+        return Err(about(path, "a plain file is expected, not a link"));
     }
-}
-
-/// A file that nobody else may read.
-fn read_private(path: &Path) -> Result<String, TokenError> {
-    let failed = |source| TokenError::File { path: path.to_owned(), source };
-    let meta = std::fs::symlink_metadata(path).map_err(failed)?;
-    let reason = if !meta.is_file() {
-        Some("a plain file is expected, not a link or a folder".to_owned())
-    } else if meta.len() > LARGEST {
-        Some("it is larger than any token file".to_owned())
-    } else {
-        readable_by_others(&meta)
-    };
-    if let Some(reason) = reason {
-        return Err(TokenError::Unusable { path: path.to_owned(), reason });
+    #[cfg(unix)]
+    if meta.is_ok_and(|meta| std::os::unix::fs::MetadataExt::mode(&meta) & 0o077 != 0) {
+        return Err(about(path, "others may read it; make it private with `chmod 600`"));
     }
-    std::fs::read_to_string(path).map_err(failed)
+    read_text(path, LARGEST).map_err(|error| about(path, error))
 }
 
-#[cfg(unix)]
-fn readable_by_others(meta: &std::fs::Metadata) -> Option<String> {
-    use std::os::unix::fs::MetadataExt;
-    (meta.mode() & 0o077 != 0)
-        .then(|| "others may read it; make it private with `chmod 600`".to_owned())
-}
-
-#[cfg(not(unix))]
-fn readable_by_others(_: &std::fs::Metadata) -> Option<String> {
-    None
-}
-
-fn fresh() -> io::Result<String> {
+fn fresh() -> Result<String, String> {
     let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    getrandom::fill(&mut bytes).map_err(|error| error.to_string())?;
     Ok(format!("mcpdeck_{}", hex(&bytes)))
 }
 

@@ -218,10 +218,10 @@ impl Valkey {
             pipe.hget(&document.key, "version");
         }
         for session in sessions {
-            pipe.expire(session_key(session), SESSION).ignore();
+            pipe.expire(key("session", session), SESSION).ignore();
         }
         for call in &waiting {
-            pipe.exists(taken_key(call));
+            pipe.exists(key("taken", call));
         }
         let mut connection = self.connection.clone();
         let found: Vec<Option<String>> = pipe.query_async(&mut connection).await.map_err(words)?;
@@ -338,24 +338,13 @@ impl Valkey {
     }
 }
 
-fn session_key(session: &str) -> String {
-    format!("mcpdeck:session:{session}")
-}
-
-fn chat_key(id: &str) -> String {
-    format!("mcpdeck:chat:{id}")
-}
-
-fn events_key(stream: &str) -> String {
-    format!("mcpdeck:events:{stream}")
+/// Where something is kept.
+fn key(kind: &str, id: &str) -> String {
+    format!("mcpdeck:{kind}:{id}")
 }
 
 fn words(error: RedisError) -> String {
     error.to_string()
-}
-
-fn taken_key(call: &str) -> String {
-    format!("mcpdeck:taken:{call}")
 }
 
 /// Where is kept what a file and the store last had in common.
@@ -408,63 +397,48 @@ impl SharedLimits for Valkey {
     }
 }
 
+#[async_trait::async_trait]
 impl Shared for Valkey {
     fn away(&self) -> watch::Receiver<Option<Arc<str>>> {
         self.away.subscribe()
     }
 
-    fn owner<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
-        let mut connection = self.connection.clone();
-        Box::pin(async move {
-            let owner = connection.hget(session_key(session), "owner").await;
-            owner.map_err(words)
-        })
+    async fn owner(&self, session: &str) -> Result<Option<String>, String> {
+        self.connection.clone().hget(key("session", session), "owner").await.map_err(words)
     }
 
-    fn own<'a>(&'a self, session: &'a str, client: &'a str) -> BoxFuture<'a, ()> {
-        let mut connection = self.connection.clone();
-        Box::pin(async move {
-            let key = session_key(session);
-            let owned: RedisResult<()> = connection.hset(key, "owner", client).await;
-            if let Err(error) = owned {
-                tracing::warn!(target: "mcpdeck::gateway", "a session is not shared: {error}");
-            }
-        })
+    async fn own(&self, session: &str, client: &str) {
+        let key = key("session", session);
+        let owned: RedisResult<()> = self.connection.clone().hset(key, "owner", client).await;
+        if let Err(error) = owned {
+            tracing::warn!(target: "mcpdeck::gateway", "a session is not shared: {error}");
+        }
     }
 
-    fn append<'a>(
-        &'a self,
-        stream: &'a str,
-        event: String,
-        keep: Duration,
-    ) -> BoxFuture<'a, Result<String, String>> {
-        Box::pin(async move {
-            let key = events_key(stream);
-            let mut add = ::redis::cmd("XADD");
-            add.arg(&key).arg("MAXLEN").arg("~").arg(EVENTS).arg("*").arg("event").arg(event);
-            let mut pipe = ::redis::pipe();
-            pipe.add_command(add).expire(&key, keep.as_secs() as i64).ignore();
-            let added = pipe.query_async(&mut self.connection.clone()).await;
-            let (id,): (String,) = added.map_err(words)?;
-            Ok(format!("{stream}/{id}"))
-        })
+    async fn append(&self, stream: &str, event: String, keep: Duration) -> Result<String, String> {
+        let key = key("events", stream);
+        let mut add = ::redis::cmd("XADD");
+        add.arg(&key).arg("MAXLEN").arg("~").arg(EVENTS).arg("*").arg("event").arg(event);
+        let mut pipe = ::redis::pipe();
+        pipe.add_command(add).expire(&key, keep.as_secs() as i64).ignore();
+        let added = pipe.query_async(&mut self.connection.clone()).await;
+        let (id,): (String,) = added.map_err(words)?;
+        Ok(format!("{stream}/{id}"))
     }
 
-    fn events_after<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Events, String>> {
-        Box::pin(async move {
-            let (stream, after) = id.rsplit_once('/').ok_or("no event has this id")?;
-            let key = events_key(stream);
-            let mut range = ::redis::cmd("XRANGE");
-            range.arg(&key).arg(format!("({after}")).arg("+").arg("COUNT").arg(EVENTS);
-            let mut pipe = ::redis::pipe();
-            pipe.exists(&key).add_command(range);
-            let found = pipe.query_async(&mut self.connection.clone()).await;
-            let (is_kept, found): (bool, Vec<(String, Fields)>) = found.map_err(words)?;
-            let event = |(id, mut fields): (String, Fields)| {
-                (format!("{stream}/{id}"), fields.remove("event").unwrap_or_default())
-            };
-            Ok(is_kept.then(|| found.into_iter().map(event).collect()))
-        })
+    async fn events_after(&self, id: &str) -> Result<Events, String> {
+        let (stream, after) = id.rsplit_once('/').ok_or("no event has this id")?;
+        let key = key("events", stream);
+        let mut range = ::redis::cmd("XRANGE");
+        range.arg(&key).arg(format!("({after}")).arg("+").arg("COUNT").arg(EVENTS);
+        let mut pipe = ::redis::pipe();
+        pipe.exists(&key).add_command(range);
+        let found = pipe.query_async(&mut self.connection.clone()).await;
+        let (is_kept, found): (bool, Vec<(String, Fields)>) = found.map_err(words)?;
+        let event = |(id, mut fields): (String, Fields)| {
+            (format!("{stream}/{id}"), fields.remove("event").unwrap_or_default())
+        };
+        Ok(is_kept.then(|| found.into_iter().map(event).collect()))
     }
 
     fn seal(&self, waiting: &Waiting, context: &str) -> Option<String> {
@@ -476,30 +450,25 @@ impl Shared for Valkey {
         self.codec.read().as_ref()?.open_json_with(state, context.as_bytes()).ok()
     }
 
-    fn take<'a>(&'a self, call: &'a str) -> BoxFuture<'a, bool> {
-        let mut connection = self.connection.clone();
-        Box::pin(async move {
-            let mut take = ::redis::cmd("SET");
-            take.arg(taken_key(call)).arg(&self.replica).arg("NX").arg("EX").arg(WAITS.as_secs());
-            let taken: RedisResult<Option<String>> = take.query_async(&mut connection).await;
-            taken.is_ok_and(|taken| taken.is_some())
-        })
+    async fn take(&self, call: &str) -> bool {
+        let mut take = ::redis::cmd("SET");
+        take.arg(key("taken", call)).arg(&self.replica).arg("NX").arg("EX").arg(WAITS.as_secs());
+        let taken: RedisResult<Option<String>> =
+            take.query_async(&mut self.connection.clone()).await;
+        taken.is_ok_and(|taken| taken.is_some())
     }
 
-    fn exchange(&self, sessions: Vec<String>, waiting: Vec<String>) -> BoxFuture<'_, Vec<String>> {
-        Box::pin(async move {
-            let done = self.exchanged(&sessions, waiting).await;
-            let (taken, away) = match done {
-                Ok(taken) => (taken, None),
-                Err(problem) => (Vec::new(), Some(Arc::from(problem))),
-            };
-            self.away.send_if_modified(|known| {
-                let is_news = known.is_some() != away.is_some() || known.as_deref() == Some(NEW);
-                *known = away;
-                is_news
-            });
-            taken
-        })
+    async fn exchange(&self, sessions: Vec<String>, waiting: Vec<String>) -> Vec<String> {
+        let (taken, away) = match self.exchanged(&sessions, waiting).await {
+            Ok(taken) => (taken, None),
+            Err(problem) => (Vec::new(), Some(Arc::from(problem))),
+        };
+        self.away.send_if_modified(|known| {
+            let is_news = known.is_some() != away.is_some() || known.as_deref() == Some(NEW);
+            *known = away;
+            is_news
+        });
+        taken
     }
 }
 
@@ -507,7 +476,7 @@ impl ChatStore for Valkey {
     fn save(&self, chat: KeptChat) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async move {
             let KeptChat { id, owner, seq, talk, .. } = chat;
-            let key = chat_key(&id);
+            let key = key("chat", &id);
             let fields = [("owner", owner), ("seq", seq.to_string()), ("talk", talk)];
             let mut pipe = ::redis::pipe();
             pipe.hset_multiple(&key, &fields).ignore().expire(&key, CHAT).ignore();
@@ -522,7 +491,7 @@ impl ChatStore for Valkey {
     ) -> BoxFuture<'a, Result<Option<(u64, String)>, String>> {
         Box::pin(async move {
             let fields = ["owner", "seq", "talk"];
-            let kept = self.connection.clone().hmget(chat_key(id), &fields).await;
+            let kept = self.connection.clone().hmget(key("chat", id), &fields).await;
             let kept: (Option<String>, Option<u64>, Option<String>) = kept.map_err(words)?;
             let (own, seq, talk) = kept;
             Ok(seq.zip(talk).filter(|_| own.as_deref() == Some(owner)))
@@ -533,19 +502,20 @@ impl ChatStore for Valkey {
 #[async_trait::async_trait]
 impl SessionStore for Valkey {
     async fn load(&self, id: &str) -> Result<Option<SessionState>, SessionStoreError> {
-        let state: Option<String> = self.connection.clone().hget(session_key(id), "state").await?;
+        let state: Option<String> =
+            self.connection.clone().hget(key("session", id), "state").await?;
         Ok(state.map(|state| serde_json::from_str(&state)).transpose()?)
     }
 
     async fn store(&self, id: &str, state: &SessionState) -> Result<(), SessionStoreError> {
-        let (key, state) = (session_key(id), serde_json::to_string(state)?);
+        let (key, state) = (key("session", id), serde_json::to_string(state)?);
         let mut pipe = ::redis::pipe();
         pipe.hset(&key, "state", state).ignore().expire(&key, SESSION).ignore();
         Ok(pipe.query_async(&mut self.connection.clone()).await?)
     }
 
     async fn delete(&self, id: &str) -> Result<(), SessionStoreError> {
-        Ok(self.connection.clone().del(session_key(id)).await?)
+        Ok(self.connection.clone().del(key("session", id)).await?)
     }
 }
 
