@@ -250,9 +250,6 @@ struct Turn<'a> {
     failures: HashMap<String, u32>,
 }
 
-/// A call that is over: its result, and what it stops the turn for.
-type Ended = (Message, Option<DoneReason>);
-
 impl Turn<'_> {
     async fn run(&mut self, talk: &mut Conversation) -> Result<DoneReason, LlmError> {
         let agent = self.agent;
@@ -509,8 +506,33 @@ impl Turn<'_> {
         (*failures >= self.agent.limits.failures).then_some(DoneReason::ToolErrors)
     }
 
-    /// Makes one call.
-    async fn call(&self, catalog: &Catalog, call: &ToolCall) -> Ended {
+    /// Makes one call, and tells how it ended.
+    async fn call(&self, catalog: &Catalog, call: &ToolCall) -> (Message, Option<DoneReason>) {
+        let (result, [active, human], stop) = self.make(catalog, call).await;
+        let is_error = result.is_err();
+        let (Ok(text) | Err(text)) = result;
+        let mut text = SafeText::block(&text).to_string();
+        context::shorten(&mut text, RESULT);
+        (self.tell)(ChatEvent::ToolResult {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            is_error,
+            text: text.clone(),
+            duration_ms: active.as_millis() as u64,
+            human_ms: human.as_millis() as u64,
+        });
+        let (id, name) = (call.id.clone(), call.name.clone());
+        (Message::Tool { id, name, text: marked(&text), is_error }, stop)
+    }
+
+    /// Its result or why there is none, the time it took itself and a person, and what stops the
+    /// turn.
+    async fn make(
+        &self,
+        catalog: &Catalog,
+        call: &ToolCall,
+    ) -> (Result<String, String>, [Duration; 2], Option<DoneReason>) {
+        let none = Duration::ZERO;
         let found = catalog.find(&call.name);
         (self.tell)(ChatEvent::ToolCall {
             id: call.id.clone(),
@@ -526,16 +548,13 @@ impl Turn<'_> {
         };
         if let Some(problem) = &call.problem {
             (self.tell)(status(StatusKind::MalformedCall, Some(problem.clone())));
-            let text = format!("{problem}; nothing was called");
-            return self.ended(call, Err(text), [Duration::ZERO; 2], None);
+            return (Err(format!("{problem}; nothing was called")), [none; 2], None);
         }
         let Some(entry) = found else {
             let count = self.count_unknown(&call.name);
-            let nearest = catalog.nearest(&call.name).join(", ");
-            let text = format!("there is no tool `{}`; the nearest are: {nearest}", call.name);
             let message = format!("called {count} times by {}", self.model.name());
             (self.tell)(status(StatusKind::UnknownTool, Some(message)));
-            return self.ended(call, Err(text), [Duration::ZERO; 2], None);
+            return (Err(no_tool(catalog, call)), [none; 2], None);
         };
         (self.tell)(status(StatusKind::Running, None));
         let cancel = self.cancel.child_token();
@@ -558,19 +577,17 @@ impl Turn<'_> {
             Ok(outcome) => {
                 let text = text_of(&outcome);
                 let result = if outcome.is_error { Err(text) } else { Ok(text) };
-                self.ended(call, result, [outcome.duration, outcome.waiting], None)
+                (result, [outcome.duration, outcome.waiting], None)
             }
             Err(error) => {
-                let stop = match error.code {
-                    ErrorCode::BudgetExceeded => Some(DoneReason::Budget),
-                    _ => None,
-                };
+                let is_spent = error.code == ErrorCode::BudgetExceeded;
+                let stop = is_spent.then_some(DoneReason::Budget);
                 // Where it was refused nothing was done but wait for a person.
                 let is_refused =
                     matches!(error.code, ErrorCode::PolicyBlocked | ErrorCode::PermissionDenied);
-                let (took, none) = (begun.elapsed(), Duration::ZERO);
+                let took = begun.elapsed();
                 let took = if is_refused { [none, took] } else { [took, none] };
-                self.ended(call, Err(refused(catalog, call, &error)), took, stop)
+                (Err(refused(catalog, call, &error)), took, stop)
             }
         }
     }
@@ -586,29 +603,11 @@ impl Turn<'_> {
         *count += 1;
         *count
     }
+}
 
-    fn ended(
-        &self,
-        call: &ToolCall,
-        result: Result<String, String>,
-        [active, human]: [Duration; 2],
-        stop: Option<DoneReason>,
-    ) -> Ended {
-        let is_error = result.is_err();
-        let (Ok(text) | Err(text)) = result;
-        let mut text = SafeText::block(&text).to_string();
-        context::shorten(&mut text, RESULT);
-        (self.tell)(ChatEvent::ToolResult {
-            id: call.id.clone(),
-            name: call.name.clone(),
-            is_error,
-            text: text.clone(),
-            duration_ms: active.as_millis() as u64,
-            human_ms: human.as_millis() as u64,
-        });
-        let (id, name) = (call.id.clone(), call.name.clone());
-        (Message::Tool { id, name, text: marked(&text), is_error }, stop)
-    }
+fn no_tool(catalog: &Catalog, call: &ToolCall) -> String {
+    let nearest = catalog.nearest(&call.name).join(", ");
+    format!("there is no tool `{}`; the nearest are: {nearest}", call.name)
 }
 
 /// The tool result that the model gets for a call that was not made or failed. Nothing about this
@@ -617,8 +616,7 @@ fn refused(catalog: &Catalog, call: &ToolCall, error: &Error) -> String {
     // The model learns that a person denied the call; a tool the caller may not use does not exist.
     let was_asked = error.code == ErrorCode::PermissionDenied && error.denial.is_none();
     if error.code == ErrorCode::ToolNotFound || error.denial.is_some() {
-        let nearest = catalog.nearest(&call.name).join(", ");
-        return format!("there is no tool `{}`; the nearest are: {nearest}", call.name);
+        return no_tool(catalog, call);
     }
     let outside = OutsideError::of(error);
     let mut text = match error.code {

@@ -13,7 +13,7 @@ const CLOSE: &str = "```";
 /// Tells text and calls apart.
 #[derive(Debug, Default)]
 pub struct Fence {
-    /// The current line, while it may still open a block.
+    /// What came of the current line, while it may still open a block, or is within one.
     line: String,
     /// Whether the current line is text.
     is_text: bool,
@@ -27,34 +27,16 @@ impl Fence {
     /// Takes the next chunk; gives what of it is text.
     pub fn push(&mut self, chunk: &str) -> String {
         let mut text = String::new();
-        for c in chunk.chars() {
-            if let Some(block) = &mut self.block {
-                block.push(c);
-                if c == '\n' {
-                    self.close();
+        for part in chunk.split_inclusive('\n') {
+            self.line.push_str(part);
+            let is_whole = part.ends_with('\n');
+            if self.block.is_some() || (is_whole && !self.is_text && self.opens()) {
+                if is_whole {
+                    self.end_line();
                 }
-                continue;
-            }
-            if self.is_text {
-                text.push(c);
-            } else {
-                self.line.push(c);
-                let line = self.line.as_str();
-                let rest = line.strip_prefix(OPEN);
-                if c == '\n' && rest.is_some_and(|rest| rest.trim().is_empty()) {
-                    self.line.clear();
-                    self.block = Some(String::new());
-                    continue;
-                }
-                let may_open = OPEN.starts_with(line)
-                    || rest.is_some_and(|rest| rest.chars().all(char::is_whitespace));
-                if !may_open || c == '\n' {
-                    text.push_str(&std::mem::take(&mut self.line));
-                    self.is_text = true;
-                }
-            }
-            if c == '\n' {
-                self.is_text = false;
+            } else if self.is_text || is_whole || !self.may_open() {
+                text.push_str(&std::mem::take(&mut self.line));
+                self.is_text = !is_whole;
             }
         }
         text
@@ -63,11 +45,9 @@ impl Fence {
     /// The end of the answer: gives what is left of the text. A block that is not closed is a call
     /// with a problem.
     pub fn finish(&mut self) -> String {
-        if self.block.is_none() && self.line.trim_end() == OPEN {
-            self.line.clear();
-            self.block = Some(String::new());
+        if self.block.is_some() || self.opens() {
+            self.end_line();
         }
-        self.close();
         if let Some(block) = self.block.take() {
             let raw = ToolCall { arguments: Value::String(block), ..named(call_id(), "tool") };
             self.calls.push(raw.unfinished());
@@ -75,14 +55,23 @@ impl Fence {
         std::mem::take(&mut self.line)
     }
 
-    /// Ends the block when its last line is the closing one.
-    fn close(&mut self) {
-        let Some(block) = &self.block else { return };
-        let last = block.trim_end_matches('\n').rsplit('\n').next().unwrap_or_default();
-        if last.trim() == CLOSE {
-            let inner = block.trim_end_matches('\n');
-            self.calls.push(call(&inner[..inner.len() - last.len()]));
-            self.block = None;
+    /// Whether the current line opens a block.
+    fn opens(&self) -> bool {
+        self.line.trim_end() == OPEN
+    }
+
+    /// Whether it may do so yet.
+    fn may_open(&self) -> bool {
+        OPEN.starts_with(&self.line) || self.opens()
+    }
+
+    /// Takes the current line into the block, which begins or ends with it.
+    fn end_line(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        match self.block.take() {
+            Some(block) if line.trim() == CLOSE => self.calls.push(call(&block)),
+            Some(block) => self.block = Some(block + &line),
+            None => self.block = Some(String::new()),
         }
     }
 }

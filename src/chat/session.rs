@@ -77,14 +77,9 @@ pub struct Session {
     clients: Mutex<(usize, Instant)>,
 }
 
-/// What a client missed.
-#[derive(Debug, PartialEq)]
-pub struct Missed {
-    /// The conversation, when events it did not get are gone.
-    pub snapshot: Option<Value>,
-    /// Events, oldest first, with their numbers.
-    pub events: Vec<(u64, Arc<str>)>,
-}
+/// What a client missed: the conversation, when events it did not get are gone, and events with
+/// their numbers, oldest first.
+pub type Missed = (Option<Value>, Vec<(u64, Arc<str>)>);
 
 /// Why a message is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,7 +232,7 @@ impl Session {
             let talk = self.talk.lock();
             json!({"messages": talk.messages, "seq": log.covered})
         });
-        Missed { snapshot, events }
+        (snapshot, events)
     }
 
     /// A client is there.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use strum::VariantArray as _;
 use url::Url;
 
 use crate::base::secret::Secret;
@@ -78,7 +79,7 @@ impl ChatSettings {
         let is_known = |provider: &Provider| {
             self.keys.contains_key(provider) || variable(env, *provider).is_some()
         };
-        self.provider.or_else(|| Provider::ALL.into_iter().find(is_known)).ok_or_else(|| {
+        self.provider.or_else(|| Provider::VARIANTS.iter().copied().find(is_known)).ok_or_else(|| {
             "no model: set GEMINI_API_KEY, ANTHROPIC_API_KEY or OPENAI_API_KEY, or name one with \
              --provider (ollama and embedded need no key)"
                 .to_owned()
@@ -94,7 +95,8 @@ impl ChatSettings {
         if provider == Provider::Embedded {
             return Ok(Arc::new(Embedded));
         }
-        let base_url = self.base_url.as_deref().unwrap_or(provider.base_url());
+        let (base_url, variables, model) = provider.defaults();
+        let base_url = self.base_url.as_deref().unwrap_or(base_url);
         let base_url = Url::parse(base_url).map_err(|error| format!("`{base_url}`: {error}"))?;
         let key = match self.keys.get(&provider).and_then(|key| reference(key)) {
             Some(("env", name)) => env.var(name).map(Secret::new),
@@ -102,9 +104,9 @@ impl ChatSettings {
             None => variable(env, provider),
         };
         if key.is_none() && provider != Provider::Ollama && self.base_url.is_none() {
-            return Err(format!("set {} to your key", provider.key_variables()[0]));
+            return Err(format!("set {} to your key", variables[0]));
         }
-        let name = self.model.as_deref().unwrap_or(provider.default_model());
+        let name = self.model.as_deref().unwrap_or(model);
         let mut config = RemoteConfig::new(provider, base_url, name);
         config.key = key;
         config.fenced = self.fenced;
@@ -115,7 +117,7 @@ impl ChatSettings {
     /// The models to choose from: the one that is used first.
     pub fn choices(&self, env: &Environment) -> Vec<String> {
         let Ok(provider) = self.provider(env) else { return Vec::new() };
-        let first = self.model.clone().unwrap_or_else(|| provider.default_model().to_owned());
+        let first = self.model.clone().unwrap_or_else(|| provider.defaults().2.to_owned());
         let more = self.models.iter().filter(|name| **name != first).cloned();
         std::iter::once(first.clone()).chain(more).collect()
     }
@@ -123,7 +125,7 @@ impl ChatSettings {
 
 /// The key in the provider's usual variables.
 fn variable(env: &Environment, provider: Provider) -> Option<Secret> {
-    let keys = provider.key_variables().iter().filter_map(|name| env.var(name));
+    let keys = provider.defaults().1.iter().filter_map(|name| env.var(name));
     keys.map(str::trim).find(|key| !key.is_empty()).map(Secret::new)
 }
 

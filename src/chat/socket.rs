@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use crate::chat::prompt::SystemPrompt;
-use crate::chat::session::{Missed, Refusal, Session, Sessions};
+use crate::chat::session::{Refusal, Session, Sessions};
 use crate::host::policy::Principal;
 
 /// Who a token belongs to; nothing for one that opens no chat.
@@ -284,7 +284,7 @@ impl Connection {
 
     /// Sends what came after `seen`.
     async fn catch_up(&mut self, session: &Session, seen: &mut u64) -> Result<(), End> {
-        let Missed { snapshot, events } = session.since(*seen);
+        let (snapshot, events) = session.since(*seen);
         if let Some(snapshot) = snapshot {
             *seen = snapshot["seq"].as_u64().unwrap_or(*seen).max(*seen);
             self.send(&json!({"type": "truncated", "snapshot": snapshot})).await?;

@@ -21,6 +21,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use futures::future::BoxFuture;
 use serde_json::json;
+use strum::VariantArray as _;
 use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -63,8 +64,8 @@ pub struct ModelArgs {
 
 /// The names of the providers.
 fn providers() -> impl TypedValueParser<Value = Provider> {
-    let names = PossibleValuesParser::new(Provider::ALL.map(Provider::as_str));
-    names.try_map(|name| Provider::named(&name).ok_or("there is no such provider"))
+    let names = PossibleValuesParser::new(Provider::VARIANTS.iter().map(|one| one.as_str()));
+    names.try_map(|name| name.parse::<Provider>())
 }
 
 impl ModelArgs {

@@ -24,7 +24,7 @@ use crate::host::approvals::Drafter;
 use crate::tui::app::{App, Calls, Redraw, Setup};
 #[cfg(unix)]
 use crate::tui::attached::Remote;
-use crate::tui::chat::port::{Chat, ChatCommand, OpenChat};
+use crate::tui::chat::port::{ChatCommand, OpenChat};
 use crate::tui::effect::Effect;
 use crate::tui::engine::{Engine, Opened, Source};
 use crate::tui::graphics::{self, TerminalReply};
@@ -104,7 +104,7 @@ struct Dashboard {
     /// Fires when the person does something.
     acted: CancellationToken,
     recorder: Option<(SafeText, Recorder)>,
-    chat: Option<Arc<dyn Chat>>,
+    chat: Option<mpsc::Sender<ChatCommand>>,
 }
 
 /// The way out.
@@ -370,7 +370,8 @@ impl Dashboard {
                     recorder.said(text);
                 }
                 if let Some(chat) = &self.chat {
-                    chat.command(command);
+                    // A person does not fill the queue; whoever does loses keys.
+                    let _ = chat.try_send(command);
                 }
             }
             Effect::Bell => self.session.write(b"\x07")?,

@@ -10,7 +10,19 @@ use crate::base::secret::Secret;
 use crate::chat::llm::{LlmErrorKind, OnDelta, Reply};
 
 /// Whose wire format is spoken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, strum::IntoStaticStr)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::EnumString,
+    strum::VariantArray,
+)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Provider {
@@ -27,50 +39,26 @@ pub enum Provider {
 }
 
 impl Provider {
-    /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Gemini, Self::Anthropic, Self::OpenAi, Self::Ollama, Self::Embedded];
-
-    /// The one of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|provider| provider.as_str() == name)
-    }
-
     /// Its spelling on the command line.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// Where it is reached.
-    pub const fn base_url(self) -> &'static str {
+    /// Where it is reached, the variables that usually hold its key (the first that is set counts),
+    /// and the model when none is named.
+    pub const fn defaults(self) -> (&'static str, &'static [&'static str], &'static str) {
         match self {
-            Self::Gemini => "https://generativelanguage.googleapis.com/v1beta",
-            Self::Anthropic => "https://api.anthropic.com/v1",
-            Self::OpenAi => "https://api.openai.com/v1",
-            Self::Ollama => "http://127.0.0.1:11434/v1",
-            Self::Embedded => "",
-        }
-    }
-
-    /// The variables that usually hold its key, the first that is set counts.
-    pub const fn key_variables(self) -> &'static [&'static str] {
-        match self {
-            Self::Gemini => &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
-            Self::Anthropic => &["ANTHROPIC_API_KEY"],
-            Self::OpenAi => &["OPENAI_API_KEY"],
-            Self::Ollama => &["OLLAMA_API_KEY"],
-            Self::Embedded => &[],
-        }
-    }
-
-    /// The model when none is named.
-    pub const fn default_model(self) -> &'static str {
-        match self {
-            Self::Gemini => "gemini-flash-latest",
-            Self::Anthropic => "claude-sonnet-4-5",
-            Self::OpenAi => "gpt-5-mini",
-            Self::Ollama => "llama3.2",
-            Self::Embedded => "embedded",
+            Self::Gemini => (
+                "https://generativelanguage.googleapis.com/v1beta",
+                &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+                "gemini-flash-latest",
+            ),
+            Self::Anthropic => {
+                ("https://api.anthropic.com/v1", &["ANTHROPIC_API_KEY"], "claude-sonnet-4-5")
+            }
+            Self::OpenAi => ("https://api.openai.com/v1", &["OPENAI_API_KEY"], "gpt-5-mini"),
+            Self::Ollama => ("http://127.0.0.1:11434/v1", &["OLLAMA_API_KEY"], "llama3.2"),
+            Self::Embedded => ("", &[], "embedded"),
         }
     }
 }

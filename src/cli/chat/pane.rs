@@ -17,7 +17,7 @@ use crate::config::Environment;
 use crate::deck::policy;
 use crate::host::Origin;
 use crate::host::policy::Principal;
-use crate::tui::chat::port::{Chat, ChatCommand, ChatNews, Choose, OpenChat};
+use crate::tui::chat::port::{ChatCommand, ChatNews, Choose, OpenChat};
 
 /// What talks with a model in the dashboard.
 pub type InDashboard = Option<(ModelDrafter, OpenChat)>;
@@ -75,17 +75,8 @@ fn open(model: Arc<dyn Model>, source: Source) -> OpenChat {
             news,
         };
         tokio::spawn(talking.run(queue));
-        Some(Arc::new(Port(commands)) as Arc<dyn Chat>)
+        Some(commands)
     })
-}
-
-struct Port(mpsc::Sender<ChatCommand>);
-
-impl Chat for Port {
-    fn command(&self, command: ChatCommand) {
-        // A person does not fill the queue; whoever does loses keys.
-        let _ = self.0.try_send(command);
-    }
 }
 
 /// The session on the screen.
@@ -122,7 +113,7 @@ impl Talking {
     }
 
     async fn catch_up(&mut self) {
-        for (number, event) in self.session.since(self.seen).events {
+        for (number, event) in self.session.since(self.seen).1 {
             self.seen = number;
             self.tell(ChatNews::Event(serde_json::from_str(&event).unwrap_or_default())).await;
         }
@@ -251,11 +242,11 @@ mod tests {
         let (news, mut received) = mpsc::channel(64);
         let source = Source { settings, env, files: Vec::new() };
         let chat = open(Arc::new(Embedded), source)(host.clone(), news).expect("a chat");
-        chat.command(ChatCommand::Say("hello there".to_owned(), None));
+        let _ = chat.try_send(ChatCommand::Say("hello there".to_owned(), None));
         let choices = loop {
             match received.recv().await.expect("the chat goes on") {
                 ChatNews::Event(event) if event["type"] == "done" => {
-                    chat.command(ChatCommand::List(Choose::Conversation));
+                    let _ = chat.try_send(ChatCommand::List(Choose::Conversation));
                 }
                 ChatNews::Choices(_, choices) => break choices,
                 _ => {}

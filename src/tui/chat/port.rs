@@ -64,12 +64,6 @@ pub enum ChatNews {
     Failed(SafeText),
 }
 
-/// Whoever talks with the model.
-pub trait Chat: Send + Sync {
-    /// Does what the person wants, without waiting.
-    fn command(&self, command: ChatCommand);
-}
-
-/// Opens the chat once the engine runs.
+/// Opens the chat once the engine runs; gives where commands go.
 pub type OpenChat =
-    Arc<dyn Fn(Host, mpsc::Sender<ChatNews>) -> Option<Arc<dyn Chat>> + Send + Sync>;
+    Arc<dyn Fn(Host, mpsc::Sender<ChatNews>) -> Option<mpsc::Sender<ChatCommand>> + Send + Sync>;
