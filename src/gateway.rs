@@ -37,7 +37,6 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::deck::clients::Clients;
 use crate::host::Host;
 use state::Gateway;
 
@@ -223,16 +222,7 @@ pub async fn serve_stdio(
     (profile, traces): (String, Traces),
     stop: CancellationToken,
 ) -> Result<(), String> {
-    let options = Options {
-        clients: Clients::default(),
-        owner: OwnerToken::none(),
-        tokens: TokenStore::none(),
-        profile,
-        allowed_hosts: Vec::new(),
-        allowed_origins: Vec::new(),
-        traces,
-        store: None,
-    };
+    let options = Options { profile, traces, ..Options::default() };
     let gateway = Gateway::new(host, bridge, options, 0);
     let client = Client::owner(gateway.options.profile.as_str().into());
     let face = mcp::OverPipe(mcp::Face::new(gateway, Some(client)));

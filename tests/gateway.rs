@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use mcpdeck::gateway::{Bridge, DEFAULT_SCOPES, Options, OwnerToken, TokenStore};
+use mcpdeck::gateway::{Bridge, DEFAULT_SCOPES, Options, TokenStore};
 use serde_json::{Value, json};
 
 #[path = "engine/fake.rs"]
@@ -1088,14 +1088,10 @@ impl Window {
         let (token, _) = tokens.create("reader", scopes, None, host.clock().now()).unwrap();
         let clients = mcpdeck::deck::clients::Clients::default();
         let options = Options {
-            owner: OwnerToken::none(),
             tokens,
             clients: clients.clone(),
             profile: "default".to_owned(),
-            allowed_hosts: Vec::new(),
-            allowed_origins: Vec::new(),
-            traces: mcpdeck::gateway::Traces::default(),
-            store: None,
+            ..Options::default()
         };
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port().to_string();

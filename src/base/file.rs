@@ -248,6 +248,16 @@ pub(crate) fn file_key(file: impl AsRef<Path>) -> String {
     name
 }
 
+/// So many random bytes as hexadecimal digits, for names that nobody guesses.
+///
+/// # Errors
+/// When the system has none.
+pub fn random_hex<const N: usize>() -> io::Result<String> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(hex(&bytes))
+}
+
 /// Bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;

@@ -279,12 +279,9 @@ impl Door {
         let options = Options {
             clients,
             owner,
-            tokens: state.as_deref().map_or_else(TokenStore::none, TokenStore::of),
+            tokens: state.as_deref().map(TokenStore::of).unwrap_or_default(),
             profile: profile.to_owned(),
-            allowed_hosts: Vec::new(),
-            allowed_origins: Vec::new(),
-            traces: Traces::default(),
-            store: None,
+            ..Options::default()
         };
         Ok(Self { listener, options, url: format!("http://{address}"), token_file })
     }

@@ -166,9 +166,7 @@ pub(crate) struct Parking {
 impl Parking {
     /// Puts a call aside; gives the `requestState` that fetches it, or nothing when too many wait.
     pub fn park(&self, call: Parked) -> Option<String> {
-        let mut random = [0; 32];
-        getrandom::fill(&mut random).ok()?;
-        let state = crate::base::file::hex(&random);
+        let state = crate::base::file::random_hex::<32>().ok()?;
         let mut parked = self.parked.lock();
         parked.retain(|_, (since, _)| since.elapsed() < PATIENCE);
         if parked.len() >= PARKED {

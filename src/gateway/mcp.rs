@@ -72,11 +72,12 @@ impl Drop for Face {
     }
 }
 
-/// What is called, and how.
-pub(super) enum Operation {
-    Tool { server: ServerName, name: Arc<str>, arguments: Value },
-    Prompt { server: ServerName, name: Arc<str>, arguments: Value },
-    Resource { server: Option<ServerName>, uri: String },
+/// What is called, and how: a tool, a prompt, or a resource by its URI.
+pub(super) struct Operation {
+    pub kind: TargetKind,
+    pub server: Option<ServerName>,
+    pub name: Arc<str>,
+    pub arguments: Value,
 }
 
 impl Face {
@@ -215,7 +216,7 @@ impl Face {
         (target, operation): (String, Operation),
         (state, given): (Option<String>, Option<InputResponses>),
     ) -> Result<R, ErrorData> {
-        let is_cacheable = matches!(operation, Operation::Resource { .. });
+        let is_cacheable = operation.kind == TargetKind::Resource;
         let (progress, mut progressed) = mpsc::channel(PROGRESS);
         let level = match context.meta.log_level() {
             Some(level) if is_modern(context) => {
@@ -412,25 +413,24 @@ impl Gateway {
                 return Err(Error::new(ErrorCode::Cancelled, "cancelled while it was held back"));
             }
         }
-        let (host, server) = (&self.host, operation.server().cloned());
+        let host = &self.host;
         let active = self.options.clients.begin(&principal, &operation.label());
         let clock = host.clock();
         let span =
             self.options.traces.begin(operation.traced(), options.trace.as_deref(), clock.now());
         let trace = span.as_ref().map(Span::context).or_else(|| options.trace.clone());
+        let Operation { kind, server, name, arguments } = operation;
+        let tool_of = server.as_ref().filter(|_| kind == TargetKind::Tool);
+        let counted = tool_of.map(|server| self.metrics.begin(client, server, &name));
         let options = CallOptions { server, trace, ..options };
-        let outcome = match operation {
-            Operation::Tool { server, name, arguments } => {
-                let counted = self.metrics.begin(client, &server, &name);
-                let outcome = host.call_tool_with(&name, arguments, options).await;
-                counted.end(&outcome);
-                outcome
-            }
-            Operation::Prompt { name, arguments, .. } => {
-                host.get_prompt_with(&name, arguments, options).await
-            }
-            Operation::Resource { uri, .. } => host.get_resource_with(&uri, options).await,
+        let outcome = match kind {
+            TargetKind::Tool => host.call_tool_with(&name, arguments, options).await,
+            TargetKind::Prompt => host.get_prompt_with(&name, arguments, options).await,
+            _ => host.get_resource_with(&name, options).await,
         };
+        if let Some(counted) = counted {
+            counted.end(&outcome);
+        }
         if let Some(span) = span {
             span.end(&outcome, clock.now());
         }
@@ -440,30 +440,19 @@ impl Gateway {
 }
 
 impl Operation {
-    fn server(&self) -> Option<&ServerName> {
-        match self {
-            Self::Tool { server, .. } | Self::Prompt { server, .. } => Some(server),
-            Self::Resource { server, .. } => server.as_ref(),
-        }
-    }
-
     /// Its method, and its subject under the name that the conventions for traces have for it. The
     /// addresses of resources are without number.
     fn traced(&self) -> (&'static str, Option<(&'static str, &str)>) {
-        match self {
-            Self::Tool { name, .. } => ("tools/call", Some(("gen_ai.tool.name", name))),
-            Self::Prompt { name, .. } => ("prompts/get", Some(("gen_ai.prompt.name", name))),
-            Self::Resource { .. } => ("resources/read", None),
+        match self.kind {
+            TargetKind::Tool => ("tools/call", Some(("gen_ai.tool.name", &self.name))),
+            TargetKind::Prompt => ("prompts/get", Some(("gen_ai.prompt.name", &self.name))),
+            _ => ("resources/read", None),
         }
     }
 
     fn label(&self) -> String {
-        match self {
-            Self::Tool { server, name, .. } | Self::Prompt { server, name, .. } => {
-                format!("{server}.{name}")
-            }
-            Self::Resource { uri, .. } => uri.clone(),
-        }
+        let server = self.server.as_ref().filter(|_| self.kind != TargetKind::Resource);
+        server.map_or(self.name.to_string(), |server| format!("{server}.{}", self.name))
     }
 }
 
@@ -577,7 +566,7 @@ impl ServerHandler for Face {
         let what = (Action::Call, TargetKind::Tool);
         let (server, name) = self.gateway.find(&client, what, &request.name)?;
         let arguments = Value::Object(request.arguments.unwrap_or_default());
-        let operation = Operation::Tool { server, name, arguments };
+        let operation = Operation { kind: what.1, server: Some(server), name, arguments };
         let called = (request.name.into_owned(), operation);
         let resumed = (request.request_state, request.input_responses);
         self.run::<CallToolResult, _>(&context, &client, called, resumed).await
@@ -592,7 +581,8 @@ impl ServerHandler for Face {
         let what = (Action::Prompt, TargetKind::Prompt);
         let (server, name) = self.gateway.find(&client, what, &request.name)?;
         let arguments = json!(request.arguments.unwrap_or_default());
-        let called = (request.name, Operation::Prompt { server, name, arguments });
+        let operation = Operation { kind: what.1, server: Some(server), name, arguments };
+        let called = (request.name, operation);
         let resumed = (request.request_state, request.input_responses);
         self.run::<GetPromptResult, _>(&context, &client, called, resumed).await
     }
@@ -605,7 +595,8 @@ impl ServerHandler for Face {
         let client = self.allowed(&context, Scope::ResourcesRead).await?;
         let uri = request.uri;
         let server = self.lists(&client, &uri, |catalog| &catalog.resources);
-        let called = (uri.clone(), Operation::Resource { server, uri: uri.clone() });
+        let (kind, name) = (TargetKind::Resource, uri.as_str().into());
+        let called = (uri.clone(), Operation { kind, server, name, arguments: Value::Null });
         let resumed = (request.request_state, request.input_responses);
         let read = self.run::<ReadResourceResult, _>(&context, &client, called, resumed).await;
         read.map_err(|mut error| {
@@ -724,13 +715,7 @@ impl ServerHandler for Face {
         }
         let peer = Recipient::Session(context.peer);
         let following = follow(Arc::clone(&self.gateway), client, Arc::clone(&self.session), peer);
-        let over = self.over.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                () = over.cancelled() => {}
-                () = following => {}
-            }
-        });
+        tokio::spawn(self.over.clone().run_until_cancelled_owned(following));
     }
 }
 

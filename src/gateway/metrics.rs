@@ -29,7 +29,6 @@ pub(crate) struct Metrics {
     registry: Registry,
     active: Gauge,
     duration: Family<Labels<2>, Histogram>,
-    operations: Family<Labels<2>, Histogram>,
     failures: Family<Labels<3>, Counter>,
     clients: Family<Labels<2>, Counter>,
 }
@@ -39,10 +38,6 @@ pub(crate) struct Counted<'a> {
     metrics: &'a Metrics,
     labels: Labels<2>,
     began: Instant,
-}
-
-fn histogram() -> Histogram {
-    Histogram::new(BUCKETS)
 }
 
 impl Metrics {
@@ -60,8 +55,8 @@ impl Metrics {
     pub fn new(host: Host) -> Self {
         let mut registry = Registry::default();
         let active = Gauge::default();
-        let duration = Family::new_with_constructor(histogram as fn() -> Histogram);
-        let operations = Family::new_with_constructor(histogram as fn() -> Histogram);
+        let histogram: fn() -> Histogram = || Histogram::new(BUCKETS);
+        let duration = Family::new_with_constructor(histogram);
         let failures = Family::default();
         let clients = Family::default();
         registry.register("active_tools", "Tool calls in flight", active.clone());
@@ -75,12 +70,12 @@ impl Metrics {
             "mcp_server_operation_duration",
             "Time of operations of servers",
             Unit::Seconds,
-            operations.clone(),
+            duration.clone(),
         );
         registry.register("tool_failure", "Tool calls that failed", failures.clone());
         registry.register("client_calls", "Tool calls by client", clients.clone());
         registry.register_collector(Box::new(Servers(host)));
-        Self { registry, active, duration, operations, failures, clients }
+        Self { registry, active, duration, failures, clients }
     }
 
     /// Counts a call of a tool that the host has.
@@ -102,7 +97,6 @@ impl Counted<'_> {
         };
         let metrics = self.metrics;
         metrics.duration.get_or_create(&self.labels).observe(took.as_secs_f64());
-        metrics.operations.get_or_create(&self.labels).observe(took.as_secs_f64());
         let code = match outcome {
             Ok(outcome) if outcome.is_error => "toolError",
             Ok(_) => return,

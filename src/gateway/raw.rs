@@ -36,10 +36,8 @@ impl Raws {
     /// # Errors
     /// When the system has no random numbers.
     pub fn keep(&self, text: String) -> Result<MetaObject, ErrorData> {
-        let mut random = [0; 16];
-        getrandom::fill(&mut random)
-            .map_err(|_| ErrorData::internal_error("no random numbers", None))?;
-        let token = crate::base::file::hex(&random);
+        let failed = |error: std::io::Error| ErrorData::internal_error(error.to_string(), None);
+        let token = crate::base::file::random_hex::<16>().map_err(failed)?;
         let mut meta = serde_json::Map::new();
         meta.insert(KEY.to_owned(), Value::String(token.clone()));
         self.put(token, text);

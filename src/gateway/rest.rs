@@ -174,7 +174,8 @@ pub(crate) async fn call(
     // A caller that hangs up drops this future, and with it the call.
     let _hung_up = options.cancel.clone().drop_guard();
     let arguments = Value::Object(request.arguments.unwrap_or_default());
-    let operation = Operation::Tool { server, name: tool, arguments };
+    let (kind, server) = (TargetKind::Tool, Some(server));
+    let operation = Operation { kind, server, name: tool, arguments };
     let outcome = gateway.perform(&client, operation, options).await;
     let outcome = outcome.map_err(|error| Outside::about(&error, &name, &client))?;
     Ok(Json(answered(outcome)))

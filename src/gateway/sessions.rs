@@ -30,6 +30,7 @@ use tokio_util::task::TaskTracker;
 
 use super::raw::Raws;
 use super::store::Shared;
+use crate::base::file::random_hex;
 
 /// From one look for later events in the store to the next.
 const LOOK: Duration = Duration::from_millis(500);
@@ -106,6 +107,7 @@ struct Sent {
 }
 
 /// A stream of events to a client.
+#[derive(Default)]
 struct Outgoing {
     number: u64,
     /// Names it in the store.
@@ -165,21 +167,6 @@ fn events(mut of: Events) -> impl Stream<Item = ServerSseMessage> + Send + Sync 
 }
 
 impl Outgoing {
-    fn new(number: u64, name: String) -> Self {
-        Self {
-            number,
-            name,
-            request: None,
-            progress: None,
-            cancel: CancellationToken::new(),
-            readers: Vec::new(),
-            kept: VecDeque::new(),
-            made: 0,
-            heard: 0,
-            over: None,
-        }
-    }
-
     /// The id of an event where no store gives one.
     fn id(&self, event: u64) -> String {
         match self.number {
@@ -269,7 +256,7 @@ impl Sent {
         });
         self.made += 1;
         let (reader, events) = mpsc::channel(WAITING);
-        let mut stream = Outgoing { cancel, ..Outgoing::new(self.made, name) };
+        let mut stream = Outgoing { number: self.made, name, cancel, ..Outgoing::default() };
         if let ClientJsonRpcMessage::Request(request) = message {
             stream.request = Some(request.id.clone());
             stream.progress = request.request.get_meta().get_progress_token();
@@ -409,7 +396,7 @@ impl Sessions {
         let (sender, inbox) = mpsc::channel(WAITING);
         let sent = Sent {
             hello: None,
-            streams: vec![Outgoing::new(0, format!("{id}:common"))],
+            streams: vec![Outgoing { name: format!("{id}:common"), ..Outgoing::default() }],
             made: 0,
             used: Instant::now(),
         };
@@ -452,7 +439,7 @@ impl Sessions {
         Error,
     > {
         let open = self.find(id)?;
-        let stream_name = if self.kept.is_some() { name()? } else { String::new() };
+        let stream_name = if self.kept.is_some() { random_hex::<16>()? } else { String::new() };
         let cancel = open.session.over.child_token();
         let named = (stream_name.clone(), cancel.clone());
         let (number, mut sent) = open.session.sent.lock().begin(&message, named);
@@ -539,19 +526,12 @@ impl Drop for Asked {
     }
 }
 
-/// A name that nobody guesses.
-fn name() -> Result<String, Error> {
-    let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(|_| Error::other("no random numbers"))?;
-    Ok(crate::base::file::hex(&random))
-}
-
 impl SessionManager for Sessions {
     type Error = Error;
     type Transport = Pipe;
 
     async fn create_session(&self) -> Result<(SessionId, Pipe), Error> {
-        let id = SessionId::from(name()?);
+        let id = SessionId::from(random_hex::<16>()?);
         Ok((Arc::clone(&id), self.open(id)))
     }
 

@@ -43,6 +43,7 @@ fn is_held(host: &Host, name: &ServerName) -> bool {
 }
 
 /// What a service is started with.
+#[derive(Default)]
 pub struct Options {
     /// The operator's own token.
     pub owner: OwnerToken,
@@ -123,17 +124,9 @@ impl Gateway {
     pub async fn started(&self) {
         let waiting = || async {
             let mut view = self.host.view();
-            let over = async {
-                loop {
-                    let now = Arc::clone(&view.borrow_and_update());
-                    if now.stopping
-                        || !is_starting(&self.host, &now)
-                        || view.changed().await.is_err()
-                    {
-                        return;
-                    }
-                }
-            };
+            let starts = |now: Arc<HostView>| !now.stopping && is_starting(&self.host, &now);
+            let over =
+                async { while starts(self.host.snapshot()) && view.changed().await.is_ok() {} };
             let _ = tokio::time::timeout(STARTING, over).await;
         };
         self.started.get_or_init(waiting).await;

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::outside::Outside;
 use crate::base::Timestamp;
 use crate::base::atomic::{Readers, alone, replace};
-use crate::base::file::{hex, read_text};
+use crate::base::file::{hex, random_hex, read_text};
 use crate::base::secret::Secret;
 use crate::base::watch::Fingerprint;
 use crate::host::policy::{Principal, Scope};
@@ -83,7 +83,8 @@ impl Client {
     }
 }
 
-/// The operator's own token.
+/// The operator's own token; by default none opens anything.
+#[derive(Default)]
 pub struct OwnerToken {
     digest: Option<[u8; 32]>,
 }
@@ -95,11 +96,6 @@ impl fmt::Debug for OwnerToken {
 }
 
 impl OwnerToken {
-    /// No token opens anything: the client is at the other end of a pipe.
-    pub fn none() -> Self {
-        Self { digest: None }
-    }
-
     /// The token in a file. Where there is none, one of 256 bits is made and written so that only
     /// its owner can read it; the second value is that new token, to be shown once.
     ///
@@ -158,8 +154,8 @@ struct TokenFile {
     tokens: Vec<TokenRecord>,
 }
 
-/// The tokens given to others.
-#[derive(Clone, Debug)]
+/// The tokens given to others; by default nobody is known.
+#[derive(Clone, Debug, Default)]
 pub struct TokenStore {
     path: Option<PathBuf>,
     /// What the file held when it was read last.
@@ -170,14 +166,9 @@ pub struct TokenStore {
 type Read = (Fingerprint, Arc<[TokenRecord]>);
 
 impl TokenStore {
-    /// A store that knows nobody.
-    pub fn none() -> Self {
-        Self { path: None, read: Arc::default() }
-    }
-
     /// The store in the user's state folder.
     pub fn of(state: &Path) -> Self {
-        Self { path: Some(state.join("gateway").join("tokens.json")), ..Self::none() }
+        Self { path: Some(state.join("gateway").join("tokens.json")), ..Self::default() }
     }
 
     /// The file; `None` where nothing is kept.
@@ -185,16 +176,12 @@ impl TokenStore {
         self.path.as_deref()
     }
 
-    /// Every token that was given and not revoked.
+    /// Every token that was given and not revoked; read anew whenever the file has changed, so that a
+    /// revoked token ends at once.
     ///
     /// # Errors
     /// When the file is there and cannot be used; nobody is let in then.
-    pub fn list(&self) -> Result<Vec<TokenRecord>, String> {
-        Ok(self.kept()?.to_vec())
-    }
-
-    /// The same, read anew whenever the file has changed, so that a revoked token ends at once.
-    fn kept(&self) -> Result<Arc<[TokenRecord]>, String> {
+    pub fn list(&self) -> Result<Arc<[TokenRecord]>, String> {
         let Some(path) = &self.path else { return Ok(Arc::default()) };
         let now = Fingerprint::of(path);
         if let Some((then, tokens)) = &*self.read.lock()
@@ -252,7 +239,7 @@ impl TokenStore {
     /// Whose a token is.
     pub(crate) fn client(&self, token: &str, now: Timestamp) -> Option<Client> {
         let own = hex(&digest(token));
-        let tokens = match self.kept() {
+        let tokens = match self.list() {
             Ok(tokens) => tokens,
             Err(error) => {
                 tracing::error!(target: "mcpdeck::gateway", "tokens cannot be read: {error}");
@@ -276,7 +263,7 @@ impl TokenStore {
     fn change(&self, change: impl FnOnce(&mut Vec<TokenRecord>)) -> Result<(), String> {
         let path = self.path.as_ref().ok_or("there is no folder to keep tokens in")?;
         alone(path, || {
-            let mut tokens = self.list()?;
+            let mut tokens = self.list()?.to_vec();
             change(&mut tokens);
             let file = TokenFile { version: VERSION, tokens };
             let text = serde_json::to_vec_pretty(&file).map_err(|error| about(path, error))?;
@@ -303,9 +290,8 @@ fn read_private(path: &Path) -> Result<Option<String>, String> {
 }
 
 fn fresh() -> Result<String, String> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(|error| error.to_string())?;
-    Ok(format!("mcpdeck_{}", hex(&bytes)))
+    let random = random_hex::<32>().map_err(|error| error.to_string())?;
+    Ok(format!("mcpdeck_{random}"))
 }
 
 fn digest(token: &str) -> [u8; 32] {

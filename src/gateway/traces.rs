@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use url::Url;
 
 use crate::base::Timestamp;
-use crate::base::file::hex;
+use crate::base::file::random_hex;
 use crate::config::TlsConfig;
 use crate::error::Error;
 use crate::host::CallOutcome;
@@ -78,9 +78,7 @@ impl Traces {
         now: Timestamp,
     ) -> Option<Span> {
         let spans = self.spans.clone()?;
-        let (mut trace, mut id) = ([0; 16], [0; 8]);
-        getrandom::fill(&mut trace).and_then(|()| getrandom::fill(&mut id)).ok()?;
-        let (mut trace, id) = (hex(&trace), hex(&id));
+        let (mut trace, id) = (random_hex::<16>().ok()?, random_hex::<8>().ok()?);
         let mut text = json!({
             "name": method, "kind": 2, "spanId": id, "startTimeUnixNano": nanos(now),
             "attributes": [attribute("mcp.method.name", method)],

@@ -27,7 +27,7 @@ use tokio::sync::watch;
 use super::merge::merge;
 use super::{Events, Shared, Waiting};
 use crate::base::atomic::{Readers, alone, replace};
-use crate::base::file::{StateFile, hex};
+use crate::base::file::{StateFile, random_hex};
 use crate::base::watch::Fingerprint;
 use crate::config::{Environment, expand_argument};
 use crate::deck::chats::{ChatStore, KeptChat};
@@ -180,8 +180,6 @@ impl Valkey {
             .set_pipeline_buffer_size(1_000)
             .set_number_of_retries(1);
         let connection = ConnectionManager::new_lazy_with_config(client, config);
-        let mut random = [0; 8];
-        getrandom::fill(&mut random).map_err(|error| error.to_string())?;
         let files = policy.files().into_iter().chain([("tokens", tokens.to_owned())]);
         let documents = files.map(|(kind, path)| Document {
             key: format!("mcpdeck:file:{kind}"),
@@ -196,7 +194,7 @@ impl Valkey {
             documents: documents.collect(),
             policy,
             leases: Leases::default(),
-            replica: hex(&random),
+            replica: random_hex::<8>().map_err(|error| error.to_string())?,
             counted: AtomicU64::default(),
             exchanged: AtomicU64::default(),
             scripts: [ADMIT, RENEW, PUSH].map(Script::new),
@@ -259,9 +257,8 @@ impl Valkey {
         let day = since.as_secs() / 86_400;
         let mut pipe = ::redis::pipe();
         for day in [day, day + 1] {
-            let mut key = [0; 32];
-            if getrandom::fill(&mut key).is_ok() {
-                pipe.hset_nx(KEYS, day, hex(&key)).ignore();
+            if let Ok(key) = random_hex::<32>() {
+                pipe.hset_nx(KEYS, day, key).ignore();
             }
         }
         pipe.hdel(KEYS, day.saturating_sub(2)).ignore().hgetall(KEYS);
