@@ -91,18 +91,12 @@ impl Conversation {
     /// Goes back to before the `at`th message of the person, counted from 0, to ask it differently.
     /// Gives what it said.
     pub fn rewind(&mut self, at: usize) -> Option<String> {
-        let asked = |message: &&Message| matches!(message, Message::User { .. });
-        let text = match self.messages.iter().filter(asked).nth(at)? {
-            Message::User { text } => text.clone(),
-            _ => return None,
-        };
-        let mut left = at + 1;
-        let cut = self.messages.iter().position(|message| {
-            left -= usize::from(asked(&message));
-            left == 0
-        });
-        self.messages.truncate(cut?);
-        Some(text)
+        let asked = |(_, message): &(usize, &Message)| matches!(message, Message::User { .. });
+        let (first, _) = self.messages.iter().enumerate().filter(asked).nth(at)?;
+        match self.messages.drain(first..).next() {
+            Some(Message::User { text }) => Some(text),
+            _ => None,
+        }
     }
 }
 
@@ -342,8 +336,8 @@ impl Turn<'_> {
             fit = context::fit(&mut talk.messages, fixed, limit);
         }
         match fit {
-            Fit::Fits => Ok(()),
-            Fit::Shortened(count) => {
+            Fit::Fits(0) => Ok(()),
+            Fit::Fits(count) => {
                 let message =
                     format!("{} shortened to fit the model", human::count(count, "result"));
                 (self.tell)(ChatEvent::status(StatusKind::Shortened, message));

@@ -45,10 +45,8 @@ pub fn of_prompt(prompt: &Prompt) -> u64 {
 /// What has to be done before a prompt is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// Nothing.
-    Fits,
-    /// Results were shortened, and it fits now; how many.
-    Shortened(usize),
+    /// Nothing more: it fits, with so many results shortened.
+    Fits(usize),
     /// Messages before this one have to be replaced by a summary.
     Summarise(usize),
     /// It cannot fit, whatever is shortened.
@@ -60,14 +58,11 @@ pub enum Fit {
 pub fn fit(messages: &mut [Message], fixed: u64, limit: u64) -> Fit {
     let room = limit * FULL / 100;
     let Some(room) = room.checked_sub(fixed) else { return Fit::Cannot };
-    if of_messages(messages) <= room {
-        return Fit::Fits;
-    }
     let mut shortened = 0;
     loop {
         let over = of_messages(messages).saturating_sub(room);
         if over == 0 {
-            return Fit::Shortened(shortened);
+            return Fit::Fits(shortened);
         }
         let longest = messages.iter_mut().filter_map(|message| match message {
             Message::Tool { text, .. } if text.len() > SHORTEST => Some(text),
@@ -120,7 +115,7 @@ mod tests {
     #[test]
     fn the_longest_results_are_shortened_first_and_no_message_is_dropped() {
         let mut messages = vec![user("a"), result(2_000), result(40_000), result(1_000), user("b")];
-        assert_eq!(fit(&mut messages, 100, 5_000), Fit::Shortened(1));
+        assert_eq!(fit(&mut messages, 100, 5_000), Fit::Fits(1));
         let sizes: Vec<usize> = messages.iter().map(size).collect();
         assert!(sizes[2] < 20_000 && sizes[1] == 2_000 && sizes[3] == 1_000, "{sizes:?}");
         assert!(of_messages(&messages) + 100 <= 4_000);
@@ -133,7 +128,7 @@ mod tests {
         assert_eq!(fit(&mut messages, 100, 3_000), Fit::Summarise(1));
         assert_eq!(fit(&mut [user(&long)], 100, 3_000), Fit::Cannot);
         assert_eq!(fit(&mut [user("a")], 5_000, 3_000), Fit::Cannot);
-        assert_eq!(fit(&mut [user("a")], 100, 3_000), Fit::Fits);
+        assert_eq!(fit(&mut [user("a")], 100, 3_000), Fit::Fits(0));
     }
 
     #[test]

@@ -11,7 +11,6 @@ mod gemini;
 mod openai;
 mod wire;
 
-use std::fmt;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -33,16 +32,11 @@ use wire::{Fault, Frames, Outgoing, Reader};
 pub use wire::{Provider, RemoteConfig};
 
 /// A model of a provider.
+#[derive(Debug)]
 pub struct Remote {
     config: RemoteConfig,
     http: reqwest::Client,
     redactor: Redactor,
-}
-
-impl fmt::Debug for Remote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Remote").field("config", &self.config).finish_non_exhaustive()
-    }
 }
 
 impl Remote {
@@ -146,7 +140,8 @@ impl Remote {
         let mut body = self.send(outgoing).await?.bytes_stream();
         let mut frames = Frames::default();
         let mut reader = self.reader();
-        let mut fence = self.config.fenced.then(Fence::default);
+        // What is text of the answer, where blocks in it are calls.
+        let mut fenced = self.config.fenced.then(|| (Fence::default(), String::new()));
         let mut reply = Reply::default();
         loop {
             let silent = |_| Fault::new(LlmErrorKind::Timeout, "the answer stopped coming");
@@ -166,9 +161,10 @@ impl Remote {
                 if let Some(error) = data.get("error").filter(|error| !error.is_null()) {
                     return Err(Fault::reported(None, error));
                 }
-                reader.event(&data, &mut reply, &mut |delta| match (&mut fence, delta) {
-                    (Some(fence), Delta::Text(text)) => {
+                reader.event(&data, &mut reply, &mut |delta| match (&mut fenced, delta) {
+                    (Some((fence, said)), Delta::Text(text)) => {
                         let text = fence.push(&text);
+                        said.push_str(&text);
                         if !text.is_empty() {
                             on(Delta::Text(text));
                         }
@@ -180,16 +176,13 @@ impl Remote {
         if !reader.finish(&mut reply) {
             return Err(Fault::new(LlmErrorKind::Cut, "the answer was cut off"));
         }
-        if let Some(mut fence) = fence {
-            let raw = std::mem::take(&mut reply.text);
+        if let Some((mut fence, said)) = fenced {
             let rest = fence.finish();
+            // Without its blocks, which history writes again.
+            (reply.text, reply.calls) = (said + &rest, fence.calls);
             if !rest.is_empty() {
                 on(Delta::Text(rest));
             }
-            // The text without its blocks, which history writes again.
-            let mut whole = Fence::default();
-            reply.text = whole.push(&raw) + &whole.finish();
-            reply.calls = fence.calls;
         }
         if reply.stop == Stop::Filtered && reply.text.is_empty() && reply.calls.is_empty() {
             let message = "the provider's content filter refused to answer";

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::file::hex;
+use crate::base::file::random_hex;
 use crate::chat::agent::{Agent, Conversation};
 use crate::chat::event::ChatEvent;
 use crate::chat::llm::{Message, Model};
@@ -274,7 +274,7 @@ impl Sessions {
         limits: SessionLimits,
         store: Option<Arc<dyn ChatStore>>,
     ) -> Arc<Self> {
-        let epoch = random().unwrap_or_default().into();
+        let epoch = random_hex::<16>().unwrap_or_default().into();
         let sessions = Arc::new(Self { host, model, epoch, limits, store, all: Mutex::default() });
         let weak = Arc::downgrade(&sessions);
         tokio::spawn(async move {
@@ -290,7 +290,7 @@ impl Sessions {
 
     /// A new session of a caller; nothing when there are too many, or without random numbers.
     pub fn open(&self, who: Principal) -> Option<Arc<Session>> {
-        self.add(random()?, who.to_string(), who, Conversation::default(), 0)
+        self.add(random_hex::<16>().ok()?, who.to_string(), who, Conversation::default(), 0)
     }
 
     /// A copy of a session, up to before its message `at` of the person when one is given.
@@ -300,7 +300,7 @@ impl Sessions {
             talk.rewind(at);
         }
         let (agent, owner) = (session.agent(), session.owner.clone());
-        let copy = self.add(random()?, owner, agent.who().clone(), talk, 1)?;
+        let copy = self.add(random_hex::<16>().ok()?, owner, agent.who().clone(), talk, 1)?;
         copy.change(agent.model(), agent.who().clone());
         Some(copy)
     }
@@ -430,11 +430,4 @@ fn events_of(talk: &Conversation) -> Vec<Value> {
         }
     }
     out
-}
-
-/// 128 random bits.
-fn random() -> Option<String> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).ok()?;
-    Some(hex(&bytes))
 }

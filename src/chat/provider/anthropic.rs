@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::chat::llm::{Delta, Message, OnDelta, Prompt, Reply, Stop, ToolCall};
-use crate::chat::provider::wire::{Outgoing, Reader, RemoteConfig, turns};
+use crate::chat::provider::wire::{Outgoing, Reader, RemoteConfig, tools, turns};
 
 /// The version of the interface.
 const VERSION: &str = "2023-06-01";
@@ -28,11 +28,8 @@ pub(super) fn request(config: &RemoteConfig, prompt: &Prompt) -> Outgoing {
         "system": prompt.system,
         "messages": turns(messages, "content"),
     });
-    if !prompt.tools.is_empty() {
-        let tools = prompt.tools.iter().map(|tool| {
-            json!({"name": tool.name, "description": tool.description, "input_schema": tool.schema})
-        });
-        body["tools"] = tools.collect();
+    if let Some(tools) = tools(prompt, "input_schema") {
+        body["tools"] = tools.into();
     }
     let mut headers = vec![("anthropic-version", VERSION.to_owned())];
     headers.extend(config.key.as_ref().map(|key| ("x-api-key", key.expose().to_owned())));

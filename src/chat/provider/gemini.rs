@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::chat::llm::{Delta, Message, OnDelta, Prompt, Reply, Stop, ToolCall, call_id};
-use crate::chat::provider::wire::{Outgoing, Reader, RemoteConfig, turns};
+use crate::chat::provider::wire::{Outgoing, Reader, RemoteConfig, tools, turns};
 
 pub(super) fn request(config: &RemoteConfig, prompt: &Prompt) -> Outgoing {
     let contents = prompt.messages.iter().map(|message| match message {
@@ -22,15 +22,8 @@ pub(super) fn request(config: &RemoteConfig, prompt: &Prompt) -> Outgoing {
     if !prompt.system.is_empty() {
         body["systemInstruction"] = json!({"parts": [{"text": prompt.system}]});
     }
-    if !prompt.tools.is_empty() {
-        let tools = prompt.tools.iter().map(|tool| {
-            json!({
-                "name": tool.name,
-                "description": tool.description,
-                "parametersJsonSchema": tool.schema,
-            })
-        });
-        body["tools"] = json!([{"functionDeclarations": tools.collect::<Vec<_>>()}]);
+    if let Some(tools) = tools(prompt, "parametersJsonSchema") {
+        body["tools"] = json!([{"functionDeclarations": tools}]);
     }
     let key = config.key.as_ref().map(|key| ("x-goog-api-key", key.expose().to_owned()));
     Outgoing {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::chat::llm::{Delta, Message, OnDelta, Prompt, Reply, Stop, ToolCall, call_id};
-use crate::chat::provider::wire::{Outgoing, Provider, Reader, RemoteConfig};
+use crate::chat::provider::wire::{Outgoing, Provider, Reader, RemoteConfig, tools};
 
 pub(super) fn request(config: &RemoteConfig, prompt: &Prompt) -> Outgoing {
     let mut messages = vec![json!({"role": "system", "content": prompt.system})];
@@ -27,12 +27,8 @@ pub(super) fn request(config: &RemoteConfig, prompt: &Prompt) -> Outgoing {
         _ => "max_tokens",
     };
     body[longest] = json!(config.max_output);
-    if !prompt.tools.is_empty() {
-        let tools = prompt.tools.iter().map(|tool| {
-            let (name, about) = (&tool.name, &tool.description);
-            let function = json!({"name": name, "description": about, "parameters": tool.schema});
-            json!({"type": "function", "function": function})
-        });
+    if let Some(tools) = tools(prompt, "parameters") {
+        let tools = tools.into_iter().map(|tool| json!({"type": "function", "function": tool}));
         body["tools"] = tools.collect();
     }
     let key = config.key.as_ref();

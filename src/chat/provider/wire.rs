@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::base::secret::Secret;
-use crate::chat::llm::{LlmErrorKind, OnDelta, Reply};
+use crate::chat::llm::{LlmErrorKind, OnDelta, Prompt, Reply};
 
 /// Whose wire format is spoken.
 #[derive(
@@ -113,6 +113,14 @@ pub(super) struct Outgoing {
     /// Headers, the key among them.
     pub(super) headers: Vec<(&'static str, String)>,
     pub(super) body: Value,
+}
+
+/// The tools as a list of name, description and schema, under the name that a format has for it.
+pub(super) fn tools(prompt: &Prompt, schema: &str) -> Option<Vec<Value>> {
+    let tools = prompt.tools.iter().map(
+        |tool| json!({"name": tool.name, "description": tool.description, schema: tool.schema}),
+    );
+    (!prompt.tools.is_empty()).then(|| tools.collect())
 }
 
 /// Messages by role, those of one role in a row put together; ones that say nothing are left out.
