@@ -39,14 +39,15 @@ enum Row {
     Blocked(Timestamp, SafeText),
 }
 
-/// A part of the list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Section {
-    Definitions,
-    Clients,
-    Grants,
-    Limits,
-    Blocked,
+named! {
+    /// A part of the list.
+    enum Section {
+        Definitions = "definitions that differ",
+        Clients = "clients",
+        Grants = "grants",
+        Limits = "limits",
+        Blocked = "blocked lately",
+    }
 }
 
 /// A definition that differs.
@@ -122,24 +123,31 @@ impl PolicyScreen {
 
     fn rows(&self, model: &Model) -> Vec<Row> {
         let mut rows: Vec<Row> = (0..model.policy.warnings.len()).map(Row::Warning).collect();
-        let mut section = |section: Section, all: Vec<Row>| {
+        for section in Section::ALL {
+            if section == Section::Clients && model.served.is_none() {
+                continue;
+            }
             rows.push(Row::Title(section));
-            rows.extend(all);
-        };
-        let differs = self.differs.iter();
-        let differs = differs.map(|one| Row::Drift(one.server.clone(), one.place.clone()));
-        section(Section::Definitions, differs.collect());
-        if model.served.is_some() {
-            let clients = model.clients.iter();
-            let clients = clients.map(|client| Row::Client(client.principal.origin.to_string()));
-            section(Section::Clients, clients.collect());
+            match section {
+                Section::Definitions => rows.extend(
+                    self.differs
+                        .iter()
+                        .map(|one| Row::Drift(one.server.clone(), one.place.clone())),
+                ),
+                Section::Clients => {
+                    let origins = model.clients.iter().map(|client| &client.principal.origin);
+                    rows.extend(origins.map(|origin| Row::Client(origin.to_string())));
+                }
+                Section::Grants => {
+                    rows.extend(model.policy.grants.iter().map(|grant| Row::Grant(grant.id)));
+                }
+                Section::Limits => rows.extend((0..model.policy.limits.len()).map(Row::Limits)),
+                Section::Blocked => {
+                    let blocked = model.blocked.iter().rev().take(BLOCKED);
+                    rows.extend(blocked.map(|one| Row::Blocked(one.at, one.target.clone())));
+                }
+            }
         }
-        let grants = model.policy.grants.iter().map(|grant| Row::Grant(grant.id));
-        section(Section::Grants, grants.collect());
-        section(Section::Limits, (0..model.policy.limits.len()).map(Row::Limits).collect());
-        let blocked = model.blocked.iter().rev().take(BLOCKED);
-        let blocked = blocked.map(|blocked| Row::Blocked(blocked.at, blocked.target.clone()));
-        section(Section::Blocked, blocked.collect());
         rows
     }
 
@@ -304,18 +312,6 @@ impl Differs {
     }
 }
 
-impl Section {
-    const fn title(self) -> &'static str {
-        match self {
-            Self::Definitions => "definitions that differ",
-            Self::Clients => "clients",
-            Self::Grants => "grants",
-            Self::Limits => "limits",
-            Self::Blocked => "blocked lately",
-        }
-    }
-}
-
 /// What can be done about a client.
 fn choices(client: &ClientView) -> Vec<Choice> {
     let origin = client.principal.origin.to_string();
@@ -422,7 +418,7 @@ impl Screen for PolicyScreen {
         let width = self.browser.detail_width(body);
         if width > 0 {
             let mut doc = Doc::new(width);
-            self.detail(cx, &mut doc);
+            let _ = self.detail(cx, &mut doc);
             self.browser.set_doc(doc, body);
         }
     }

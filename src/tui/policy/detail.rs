@@ -23,7 +23,7 @@ impl PolicyScreen {
         };
         match row {
             Row::Title(section) => {
-                pen.put(section.title(), style(Role::Heading)).skip(2);
+                pen.put(section.name(), style(Role::Heading)).skip(2);
                 pen.put(self.note(*section, cx.model), style(Role::Muted));
             }
             Row::Warning(at) => {
@@ -86,54 +86,39 @@ impl PolicyScreen {
     }
 
     /// Tells of the selected row.
-    pub(super) fn detail(&self, cx: &Cx<'_>, doc: &mut Doc) {
+    pub(super) fn detail(&self, cx: &Cx<'_>, doc: &mut Doc) -> Option<()> {
         let model = cx.model;
-        match self.browser.selected() {
-            Some(Row::Title(section)) => about(*section, cx, doc),
-            Some(Row::Warning(at)) => {
-                if let Some(text) = model.policy.warnings.get(*at) {
-                    doc.text(0, &Ink::line(text), Role::Warning);
-                }
+        match self.browser.selected()? {
+            Row::Title(section) => about(*section, cx, doc),
+            Row::Warning(at) => {
+                doc.text(0, &Ink::line(model.policy.warnings.get(*at)?), Role::Warning);
             }
-            Some(Row::Drift(..)) => {
-                if let Some(one) = self.selected() {
-                    one.detail(cx, self.basis(), doc);
-                }
+            Row::Drift(..) => self.selected()?.detail(cx, self.basis(), doc),
+            Row::Client(origin) => client_detail(client(model, origin)?, model, doc),
+            Row::Grant(id) => grant_detail(grant(model, *id)?, model, doc),
+            Row::Limits(at) => {
+                let (profile, limits) = model.policy.limits.get(*at)?;
+                limits_detail(profile, limits, doc);
             }
-            Some(Row::Client(origin)) => {
-                if let Some(client) = client(model, origin) {
-                    client_detail(client, model, doc);
-                }
-            }
-            Some(Row::Grant(id)) => {
-                if let Some(grant) = grant(model, *id) {
-                    grant_detail(grant, model, doc);
-                }
-            }
-            Some(Row::Limits(at)) => {
-                if let Some((profile, limits)) = model.policy.limits.get(*at) {
-                    limits_detail(profile, limits, doc);
-                }
-            }
-            Some(Row::Blocked(at, target)) => {
+            Row::Blocked(at, target) => {
                 let mut all = model.blocked.iter();
-                if let Some(one) = all.find(|one| one.at == *at && one.target == *target) {
-                    doc.heading(&one.target).gap();
-                    doc.field("asked by", Ink::line(&one.principal.to_string()), Role::Text);
-                    doc.field("when", Model::time_of_day(one.at), Role::Text);
-                    doc.field("why not", Ink::from(&one.why), Role::Warning);
-                    doc.gap();
-                    doc.text(0, &"`mcpdeck grants add` permits it; rules stand in the policy of the configuration.", Role::Muted);
-                }
+                let one = all.find(|one| one.at == *at && one.target == *target)?;
+                doc.heading(&one.target).gap();
+                doc.field("asked by", Ink::line(&one.principal.to_string()), Role::Text);
+                doc.field("when", Model::time_of_day(one.at), Role::Text);
+                doc.field("why not", Ink::from(&one.why), Role::Warning);
+                doc.gap();
+                let permits = "`mcpdeck grants add` permits it; rules stand in the policy of the configuration.";
+                doc.text(0, &permits, Role::Muted);
             }
-            None => {}
         }
+        Some(())
     }
 }
 
 /// What a section is about.
 fn about(section: Section, cx: &Cx<'_>, doc: &mut Doc) {
-    doc.heading(section.title());
+    doc.heading(section.name());
     doc.gap();
     let text = match section {
         Section::Definitions => {
@@ -247,15 +232,13 @@ pub(super) fn grant_words(grant: &Grant) -> (Ink, Ink) {
 fn grant_detail(grant: &Grant, model: &Model, doc: &mut Doc) {
     doc.heading(Ink::line(&grant.rule())).gap();
     doc.field("to", grant_words(grant).0, Role::Text);
-    let scopes: Vec<&str> = grant.scopes.iter().map(|scope| scope.as_str()).collect();
-    let scopes = if scopes.is_empty() { "all".to_owned() } else { scopes.join("  ") };
-    doc.field("scopes", Ink::line(&scopes), Role::Text);
-    let tools = if grant.allowed_tools.is_empty() {
-        "all".to_owned()
-    } else {
-        grant.allowed_tools.join("  ")
-    };
-    doc.field("tools", Ink::line(&tools), Role::Text);
+    let scopes = grant.scopes.iter().map(|scope| scope.as_str()).collect();
+    let tools = grant.allowed_tools.iter().map(String::as_str).collect();
+    for (label, names) in [("scopes", scopes), ("tools", tools)] {
+        let names: Vec<&str> = names;
+        let all = if names.is_empty() { "all".to_owned() } else { names.join("  ") };
+        doc.field(label, Ink::line(&all), Role::Text);
+    }
     doc.field("given", model.ago(grant.given), Role::Text);
     match &grant.effect {
         GrantKind::Once { until: Some(until), .. } => {

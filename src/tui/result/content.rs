@@ -1,8 +1,6 @@
 //! A result taken apart into blocks: content of a tool, messages of a prompt, contents of a
 //! resource. Pure; one odd block never hides the others (MCP, server features, content types).
 
-use std::fmt::Write as _;
-
 use base64::Engine as _;
 
 use crate::mcp::Payload;
@@ -123,11 +121,8 @@ fn read(result: &Payload, block: &Value, pointer: String, role: &str) -> Block {
 }
 
 fn title(role: &str, word: &str) -> SafeText {
-    match (role.is_empty(), word.is_empty()) {
-        (true, _) => SafeText::line(word),
-        (false, true) => SafeText::line(role),
-        (false, false) => SafeText::line(&format!("{role} · {word}")),
-    }
+    let parts = [role, word].into_iter().filter(|part| !part.is_empty());
+    SafeText::line(&parts.collect::<Vec<_>>().join(" · "))
 }
 
 fn unknown(pointer: String, reason: &str) -> Block {
@@ -326,21 +321,12 @@ pub const PER_ROW: usize = 16;
 
 /// One row: offset, bytes, and those that are printable ASCII.
 pub fn line(from: usize, part: &[u8]) -> String {
-    let mut out = format!("{from:08x}  ");
-    for i in 0..PER_ROW {
-        match part.get(i) {
-            Some(byte) => {
-                let _ = write!(out, "{byte:02x} ");
-            }
-            None => out.push_str("   "),
-        }
-        if i == PER_ROW / 2 - 1 {
-            out.push(' ');
-        }
-    }
-    out.push(' ');
-    out.extend(part.iter().map(|b| if (0x20..0x7f).contains(b) { *b as char } else { '.' }));
-    out
+    let half =
+        |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
+    let (left, right) = part.split_at(part.len().min(PER_ROW / 2));
+    let sign = |byte: &u8| if (0x20..0x7f).contains(byte) { *byte as char } else { '.' };
+    let signs: String = part.iter().map(sign).collect();
+    format!("{from:08x}  {:24} {:24} {signs}", half(left), half(right))
 }
 
 /// The kind of file the first bytes speak of, whatever its declared type.

@@ -219,14 +219,14 @@ impl Tree {
     /// Goes to the next row after the cursor, folded or not, whose key or scalar holds `needle`;
     /// starts again at the top. Gives whether there is one.
     pub fn search(&mut self, value: &Value, needle: &str) -> bool {
-        let start = self.here();
-        let needle = needle.to_lowercase();
-        let mut path = Vec::new();
+        let (start, needle) = (self.here(), needle.to_lowercase());
+        let mut path = Path::new();
+        // Paths are in the order of their rows.
+        let mut later =
+            |path: &Path, key: &Key<'_>, value: &Value| *path > start && holds(key, value, &needle);
         let found = !needle.is_empty()
-            && (walk(value, &needle, &start, true, &mut path) || {
-                path.clear();
-                walk(value, &needle, &[], false, &mut path)
-            });
+            && (walk(value, &mut path, &mut later)
+                || walk(value, &mut path, &mut |_, key, value| holds(key, value, &needle)));
         if found {
             self.reveal(value, &path);
         }
@@ -234,22 +234,15 @@ impl Tree {
     }
 }
 
-/// Depth-first search for the first match after `start`.
-fn walk(value: &Value, needle: &str, start: &[usize], after: bool, path: &mut Path) -> bool {
-    let (first, rest) = match start.split_first() {
-        Some((first, rest)) => (*first, Some(rest)),
-        None => (0, None),
-    };
-    for (index, (key, v)) in (first..).zip(members(value, first)) {
+/// Whether something below a value is it; then `path` leads there.
+fn walk(
+    value: &Value,
+    path: &mut Path,
+    is_it: &mut dyn FnMut(&Path, &Key<'_>, &Value) -> bool,
+) -> bool {
+    for (index, (key, child)) in members(value, 0).enumerate() {
         path.push(index);
-        let on_start = rest.is_some() && index == first;
-        let is_start = on_start && rest.is_some_and(<[usize]>::is_empty) && after;
-        let inside = on_start && rest.is_some_and(|rest| !rest.is_empty());
-        if !is_start && !inside && holds(&key, v, needle) {
-            return true;
-        }
-        let below = if inside { rest.unwrap_or_default() } else { &[] };
-        if walk(v, needle, below, after, path) {
+        if is_it(path, &key, child) || walk(child, path, is_it) {
             return true;
         }
         path.pop();
