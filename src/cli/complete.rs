@@ -477,8 +477,8 @@ pub fn resources(current: &OsStr) -> Candidates {
     for lists in Here::look().servers().filter_map(|(_, lists)| lists) {
         all.extend(lists.resources.iter().map(|known| word(&*known.uri, &known.name)));
         all.extend(lists.templates.iter().filter_map(|known| {
-            let start = known.uri_template.split('{').next().filter(|start| !start.is_empty())?;
-            Some(word(start, &known.uri_template))
+            let start = known.uri.split('{').next().filter(|start| !start.is_empty())?;
+            Some(word(start, &known.uri))
         }));
     }
     those(current, all)

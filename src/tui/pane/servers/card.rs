@@ -436,7 +436,7 @@ fn dependents<'a>(model: &'a Model, name: &'a ServerName) -> impl Iterator<Item 
 }
 
 fn branch(ui: Ui<'_>, name: &ServerName, trunk: &mut Vec<bool>, doc: &mut Doc, end: usize) {
-    let Ui { model, glyphs, .. } = ui;
+    let Cx { model, glyphs, .. } = ui.cx;
     if trunk.len() >= MAX_DEPTH || doc.len() >= end {
         return;
     }
@@ -457,7 +457,7 @@ fn branch(ui: Ui<'_>, name: &ServerName, trunk: &mut Vec<bool>, doc: &mut Doc, e
 }
 
 fn node(ui: Ui<'_>, name: &ServerName, lead: Ink) -> DocLine {
-    let Ui { model, glyphs, .. } = ui;
+    let Cx { model, glyphs, .. } = ui.cx;
     let mut line = vec![(lead, Role::Rule), (Model::name(name), Role::Text)];
     if let Some(server) = model.server(name) {
         let text = ink!("  {} {}", glyphs.state(server.state), server.state.as_str());
@@ -471,7 +471,7 @@ fn node(ui: Ui<'_>, name: &ServerName, lead: Ink) -> DocLine {
 
 /// A few lines for each.
 pub(super) fn draw_left_out(ui: Ui<'_>, doc: &mut Doc) {
-    let Ui { model, glyphs, .. } = ui;
+    let Cx { model, glyphs, .. } = ui.cx;
     for (name, problem) in model.left_out() {
         doc.gap();
         doc.line(vec![
