@@ -234,6 +234,7 @@ fn generate(name: &str, body: &Value, scope: &dyn Scope, out: &mut String) -> bo
             out.push_str(&close.repeat(depth));
         }
         "$raw" => out.push_str(&text(body, scope)),
+        "$json" => quote(&json(body, scope), out),
         _ => return false,
     }
     true
@@ -289,6 +290,7 @@ mod tests {
         assert_eq!(json(&j!({"$raw": "1e999"}), &scope()), "1e999");
         assert_eq!(json(&j!({"$nest": {"depth": 3}}), &scope()), "[[[0]]]");
         assert_eq!(json(&j!({"$text": {"of": "ab", "times": 3}}), &scope()), r#""ababab""#);
+        assert_eq!(json(&j!({"$json": {"a": "${id}"}}), &scope()), r#""{\"a\":7}""#);
     }
 
     #[test]

@@ -226,10 +226,9 @@ fn mark_of(pid: u32) -> Option<Arc<str>> {
     env.split(|b| *b == 0).find_map(value)
 }
 
+#[cfg(target_os = "linux")]
 #[cfg(test)]
 mod tests {
-    #![cfg(target_os = "linux")]
-
     use super::*;
 
     #[test]

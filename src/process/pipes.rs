@@ -217,10 +217,9 @@ impl AsyncRead for ServerStdout {
     }
 }
 
+#[cfg(target_os = "linux")]
 #[cfg(test)]
 mod tests {
-    #![cfg(target_os = "linux")]
-
     use std::process::Stdio;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};

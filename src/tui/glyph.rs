@@ -2,7 +2,9 @@
 //! colour alone.
 
 use crate::host::ServerState;
+use crate::mcp::traffic::Direction;
 use crate::tui::ink::{Ink, ink};
+use crate::tui::theme::Role;
 
 /// A sign; a single cell wide.
 type Sign = &'static str;
@@ -107,6 +109,14 @@ impl Glyphs {
             ServerState::Unavailable => self.down,
             ServerState::Waiting => self.waiting,
             ServerState::Disabled | ServerState::Shutdown | ServerState::Sleeping => self.off,
+        }
+    }
+
+    /// The sign of a direction, and how it looks.
+    pub const fn direction(&self, direction: Direction) -> (&'static str, Role) {
+        match direction {
+            Direction::Out => (self.outbound, Role::Outbound),
+            Direction::In => (self.inbound, Role::Inbound),
         }
     }
 }

@@ -96,6 +96,16 @@ impl Scope {
     pub fn is_pane(self) -> bool {
         (Self::Servers..=Self::Config).contains(&self)
     }
+
+    /// Whether both are scopes of one kind of screen: panes, calls or answers.
+    fn is_beside(self, other: Self) -> bool {
+        let kind = |scope: Self| match scope {
+            Self::Call | Self::Form | Self::FormLine | Self::Result | Self::Entry | Self::Chat => 1,
+            scope if (Self::Answer..=Self::AnswerReading).contains(&scope) => 2,
+            _ => 0,
+        };
+        kind(self) == kind(other)
+    }
 }
 
 /// One row of the table.
@@ -195,9 +205,14 @@ impl Keymap {
 
     fn bind(&mut self, scope: Scope, key: &str, value: &toml::Value) -> Result<(), String> {
         let id = value.as_str().unwrap_or_default();
-        let action = Action::by_id(id);
+        let action = Action::by_id(id).filter(|action| {
+            // One that is bound nowhere is run from the palette over the panes.
+            let mut bound = BINDINGS.iter().filter(|row| row.action == *action).peekable();
+            let none = bound.peek().is_none() && scope.is_beside(Scope::Global);
+            none || bound.flat_map(|row| row.scopes).any(|other| scope.is_beside(*other))
+        });
         if action.is_none() && id != "none" {
-            return Err(format!("there is no action `{id}`"));
+            return Err(format!("there is no action `{id}` in `{}`", scope.name()));
         }
         self.rebind(scope, key.parse()?, action);
         Ok(())
@@ -426,6 +441,15 @@ mod tests {
         assert_eq!(keymap.labels(&[Scope::Call])[0], ("f9".to_owned(), "call", Action::Send));
         let help: Vec<_> = keymap.sentences(Scope::Result).collect();
         assert!(help.contains(&("R  .".to_owned(), Action::Again.help())), "{help:?}");
+    }
+
+    #[test]
+    fn names_of_one_screen_are_unknown_on_another() {
+        for text in
+            ["[answer]\nf9 = \"compare\"", "[tools]\nf9 = \"send\"", "[form]\nf9 = \"quit\""]
+        {
+            assert!(Keymap::with_user(text).unwrap_err().contains("there is no action"), "{text}");
+        }
     }
 
     #[test]

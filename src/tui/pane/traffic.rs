@@ -1,8 +1,7 @@
 //! Every message of every server: filter language, follow and freeze, pairs, operations, export.
 
-use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
+use crate::mcp::traffic::{MessageKind, TrafficRecord};
 use crate::tui::filter::{Filter, completions};
-use crate::tui::glyph::Glyphs;
 use crate::tui::keymap::Scope;
 use crate::tui::model::{Model, zoned};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
@@ -169,14 +168,6 @@ impl TrafficPane {
             self.stream.list.select(head);
         }
         true
-    }
-}
-
-/// The sign of a direction, and how it looks.
-pub const fn direction_sign(direction: Direction, glyphs: &Glyphs) -> (&'static str, Role) {
-    match direction {
-        Direction::Out => (glyphs.outbound, Role::Outbound),
-        Direction::In => (glyphs.inbound, Role::Inbound),
     }
 }
 

@@ -8,7 +8,6 @@ use crate::mcp::traffic::TrafficRecord;
 use crate::tui::effect::{Effect, ServerCommand};
 use crate::tui::glyph::Glyphs;
 use crate::tui::model::Model;
-use crate::tui::pane::traffic::direction_sign;
 use crate::tui::pane::{Cx, Ui};
 use crate::tui::prelude::*;
 use crate::tui::widget::Doc;
@@ -146,7 +145,7 @@ fn messages(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) 
     }
     doc.heading("recent messages");
     for record in &recent[recent.len().saturating_sub(MESSAGES)..] {
-        let (sign, role) = direction_sign(record.direction, glyphs);
+        let (sign, role) = glyphs.direction(record.direction);
         let method = record.method.as_ref().or(record.problem.as_ref());
         let latency = record.latency.map_or_else(|| ink!(""), |l| ink!("{}", Dur(l)));
         doc.line(vec![

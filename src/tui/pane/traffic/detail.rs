@@ -3,7 +3,6 @@
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
-use crate::tui::pane::traffic::direction_sign;
 use crate::tui::pane::{Cx, Ui};
 use crate::tui::prelude::*;
 use crate::tui::result::draw::draw_tree_row;
@@ -153,7 +152,7 @@ impl Detail {
 /// What is known of a message; `pair` is the sequence number of its other half.
 fn head(record: &TrafficRecord, pair: Option<u64>, ui: Ui<'_>, width: u16) -> Doc {
     let mut doc = Doc::new(width);
-    let (sign, role) = direction_sign(record.direction, ui.glyphs);
+    let (sign, role) = ui.glyphs.direction(record.direction);
     let way: &'static str = if record.direction == Direction::Out { "to" } else { "from" };
     let kind: &'static str = match record.kind {
         MessageKind::Request => "request",

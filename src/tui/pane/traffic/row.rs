@@ -7,7 +7,7 @@ use crate::mcp::traffic::{MessageKind, TrafficRecord};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::Cx;
-use crate::tui::pane::traffic::{TrafficPane, direction_sign};
+use crate::tui::pane::traffic::TrafficPane;
 use crate::tui::prelude::*;
 use crate::tui::widget::{NO_MATCHES, Part, Pen, Regions, Verdict, scroll_bar, width};
 
@@ -97,7 +97,7 @@ fn draw(
 ) {
     let room = pen.position() + pen.room();
     pen.left(Model::time_in(record.at, columns.time), columns.time, cx.style(Role::Faint)).skip(1);
-    let (sign, role) = direction_sign(record.direction, cx.glyphs);
+    let (sign, role) = cx.glyphs.direction(record.direction);
     pen.put(sign, cx.style(role)).skip(1);
     if columns.server > 0 {
         pen.middle(Model::name(&record.server), columns.server, cx.style(Role::Muted)).skip(1);
