@@ -52,7 +52,7 @@ pub(super) fn capped(mut found: Vec<Finding>, most: usize, rest: &str) -> Vec<Fi
     let more = found.len().saturating_sub(most);
     found.truncate(most);
     if let Some(last) = found.last_mut().filter(|_| more > 0) {
-        last.message += &format!(" (and {more} more {rest})");
+        last.message = format!("{} (and {more} more {rest})", last.message);
     }
     found
 }

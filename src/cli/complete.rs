@@ -30,7 +30,7 @@ use crate::deck::definitions::Kept;
 use crate::mcp::{Capabilities, ListKind};
 
 /// How long names are offered after a server was seen.
-const REMEMBERED: Duration = Duration::from_hours(30 * 24);
+const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The shells whose scripts are those of `clap_complete`.
 const OF_CLAP: Shells<'static> = Shells(&[&Elvish, &Fish, &Powershell]);

@@ -181,7 +181,7 @@ fn needed(source: &Source, need: Need, kept: &Kept) -> (Vec<String>, bool) {
 }
 
 /// How long the lists of a server count for choosing it.
-const COUNTS: Duration = Duration::from_hours(24);
+const COUNTS: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The one server that has this, as far as is known of all of them: a name that two servers may
 /// have is ambiguous, and only who was asked is known not to have it. With the age of the oldest

@@ -179,13 +179,13 @@ impl Parameter<'_> {
     fn kind(&self) -> String {
         /// Longest, in characters.
         const LONGEST: usize = 48;
-        let words: Vec<String> = match self.schema.get("enum").and_then(Value::as_array) {
-            Some(values) => values.iter().map(word).collect(),
-            None => {
-                let mut all = types(self.schema, self.root);
-                all.dedup();
-                all.into_iter().filter(|name| *name != "null").map(|name| self.of(name)).collect()
-            }
+        let values = self.schema.get("enum").and_then(Value::as_array);
+        let words: Vec<String> = if let Some(values) = values {
+            values.iter().map(word).collect()
+        } else {
+            let mut all = types(self.schema, self.root);
+            all.dedup();
+            all.into_iter().filter(|name| *name != "null").map(|name| self.of(name)).collect()
         };
         let kind = if words.is_empty() { "json".to_owned() } else { words.join("|") };
         SafeText::cut(&kind, LONGEST).to_string()

@@ -10,6 +10,7 @@ mod point;
 mod principal;
 mod rules;
 
+pub(crate) use decide::absent;
 pub use decide::{Decision, Effect, Policy, Reason};
 pub use grants::{Covers, Grant, GrantId, GrantKind, Grants, NewGrant};
 pub use limits::{Budget, Claim, Lease, LimitRefusal, Limiter, Limits, Permit, SharedLimits};

@@ -12,7 +12,7 @@ use mcpdeck::base::text::SafeText;
 use mcpdeck::deck::history::History;
 use mcpdeck::tui::action::Action;
 use mcpdeck::tui::call::{CallScreen, Subject, SubjectKind};
-use mcpdeck::tui::form::FormState;
+use mcpdeck::tui::form::{FormState, JsonView};
 use mcpdeck::tui::keymap::Keymap;
 use mcpdeck::tui::look::Look;
 use ratatui::buffer::Buffer;
@@ -96,7 +96,9 @@ fn draw_small(screen: &mut CallScreen) {
 /// Form to JSON to form is the identity: what JSON shows, set again, is the same value.
 fn round_trip(name: &str, form: &mut FormState) {
     let before = form.arguments();
-    form.apply(Action::Json);
+    while form.json() != JsonView::Focused {
+        form.apply(Action::Json);
+    }
     let (text, _) = form.field_for_editor().expect("the whole");
     form.replace_text(&text);
     form.leave_json();

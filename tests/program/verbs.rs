@@ -6,7 +6,6 @@ mod certificates;
 #[cfg(feature = "tui")]
 mod copied;
 #[cfg(feature = "tui")]
-#[expect(clippy::unreadable_literal, reason = "numbers are copied as they are sent")]
 mod copied_calls;
 mod findings;
 #[cfg(unix)]
@@ -252,7 +251,7 @@ fn a_file_can_be_named_without_an_option_and_where_none_is_found_the_places_are_
 fn list_and_refusals_tell_what_a_tool_takes() {
     let bench = bench();
     let list = run(&bench, &["list", "--long", "calc"]);
-    assert!(list.stdout.contains("\n      a*     number\n"), "{list:?}");
+    assert!(list.stdout.contains("\n      a*    number\n"), "{list:?}");
     assert!(list.stdout.contains("\n      who*  string\n"), "{list:?}");
     for arguments in [&["a=x"][..], &["a=1"], &["a=1", "c=2"]] {
         let done = run(&bench, &[&["call", "calc.add"], arguments].concat());

@@ -55,7 +55,7 @@ fn a_command_runs_only_after_a_yes_which_is_remembered_until_it_changes() {
 
     let mut deck = Launch::again(Size::SMALL, home).start();
     deck.wait("2 ready");
-    assert!(!deck.screen().contains("waiting"), "{}", deck.screen());
+    assert!(!deck.screen().contains("awaits"), "{}", deck.screen());
     deck.quit();
 }
 

@@ -136,8 +136,8 @@ fn case(class: &str, name: &str, took: Duration) -> Case {
     Case { class: clean(class), name: clean(name), time: seconds(took), ..Case::default() }
 }
 
-fn failure(kind: &str, message: &str, text: &str) -> Option<Failure> {
-    Some(Failure { kind: clean(kind), message: clean(message), text: clean(text) })
+fn failure(kind: &str, message: &str, text: &str) -> Failure {
+    Failure { kind: clean(kind), message: clean(message), text: clean(text) }
 }
 
 fn step_case(class: &str, server: &ServerReport, step: &Step) -> Case {
@@ -147,7 +147,7 @@ fn step_case(class: &str, server: &ServerReport, step: &Step) -> Case {
         // The finding that explains a failed step carries the failure; the step is counted apart
         // only when nothing else does.
         StepStatus::Failed if server.findings.is_empty() => {
-            Case { error: failure(&step.name, &step.detail, ""), ..case }
+            Case { error: Some(failure(&step.name, &step.detail, "")), ..case }
         }
         _ => Case { skipped: Some(()), ..case },
     }
@@ -161,12 +161,12 @@ fn case_of(report: &Report, class: &str, server: Option<&ServerReport>, finding:
         && finding.rule.starts_with("start/");
     if let Some(server) = server.filter(|_| broken) {
         text.extend(server.stderr_tail.iter().map(|line| format!("stderr: {line}\n")));
-        return Case { error: failure(&finding.rule, &finding.message, &text), ..case };
+        return Case { error: Some(failure(&finding.rule, &finding.message, &text)), ..case };
     }
     if finding.severity < report.fail_on {
         return case;
     }
-    Case { failure: failure(&finding.rule, &finding.message, &text), ..case }
+    Case { failure: Some(failure(&finding.rule, &finding.message, &text)), ..case }
 }
 
 fn seconds(span: Duration) -> String {

@@ -90,14 +90,11 @@ impl<'a, 'p> Reader<'a, 'p> {
         message: impl Into<String>,
     ) -> &mut Diagnostic {
         let entry = self.entry;
-        match entry.node.get(key) {
-            Some(node) => {
-                self.problems.report(rule, &node.range, &child(&entry.pointer, key), message)
-            }
-            None => {
-                let brace = entry.node.range.start..entry.node.range.start + 1;
-                self.problems.report(rule, &brace, &entry.pointer, message)
-            }
+        if let Some(node) = entry.node.get(key) {
+            self.problems.report(rule, &node.range, &child(&entry.pointer, key), message)
+        } else {
+            let brace = entry.node.range.start..entry.node.range.start + 1;
+            self.problems.report(rule, &brace, &entry.pointer, message)
         }
     }
 

@@ -13,9 +13,10 @@ use crate::error::{Error, ErrorCode};
 use crate::host::call::CallOptions;
 use crate::host::handle::Host;
 use crate::host::policy::{
-    Action, Blocked, Budget, Decision, Definition, Effect, InForce, LimitRefusal, Policy,
-    PolicyConfig, Principal, Reason, ServerDigests, SharedLimits, TargetKind,
+    Action, Blocked, Budget, Decision, Definition, InForce, LimitRefusal, Policy, PolicyConfig,
+    Principal, Reason, ServerDigests, SharedLimits, TargetKind, absent,
 };
+use crate::host::server::slot::Slot;
 use crate::host::validate::{Limits, Verdict};
 use crate::mcp::{CallId, Capabilities, ListKind};
 
@@ -85,12 +86,24 @@ impl Host {
         server: &ServerName,
         (kind, name): (TargetKind, &str),
     ) -> Result<Decision, Error> {
+        let point = &self.inner.deck.policy;
         let slot = self.inner.deck.routes().server(server).cloned();
         let asked = if kind == TargetKind::Server { server.as_str() } else { name };
-        let point = &self.inner.deck.policy;
-        let (_, admission) = point.direct(principal.clone(), action, (kind, asked), slot)?;
-        let free = Decision::new(Effect::Allow, Reason::Person, None);
-        Ok(admission.map_or(free, |admission| admission.decision))
+        let decision = match &slot {
+            Ok(slot) => point.decide(principal, action, slot, (kind, name)),
+            Err(_) => point.unknown(principal, action, kind, (Some(server), name)),
+        };
+        if decision.is_visible() {
+            return slot.map(|_| decision).map_err(|_| absent(asked, kind));
+        }
+        point.block(principal, action, asked, &decision);
+        let is_there =
+            |slot: &Arc<Slot>| kind != TargetKind::Tool || slot.live().tool(name).is_some();
+        // What is not there at all has not changed either.
+        if decision.reason == Reason::Changed && !slot.as_ref().is_ok_and(is_there) {
+            return Err(absent(asked, kind));
+        }
+        Err(decision.refusal(asked, kind))
     }
 
     /// The servers that can be called, with the part of their lists that a caller may see. A server

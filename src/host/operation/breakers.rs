@@ -69,7 +69,7 @@ fn ask(
         let Some(breaker) = ledger.breakers.get_mut(key) else { continue };
         match breaker.admit(now) {
             Admission::Go => {}
-            Admission::Probe => changes.push((shown(key), breaker.view(now))),
+            Admission::Probe => changes.push((shown(key.as_ref()), breaker.view(now))),
             Admission::Reject { until, cause } => {
                 if !changes.is_empty()
                     && let Some(own) = ledger.breakers.get_mut(&None)
@@ -83,8 +83,8 @@ fn ask(
     (Ok(!changes.is_empty()), changes)
 }
 
-fn shown(key: &Option<Arc<str>>) -> Option<SafeText> {
-    key.as_deref().map(SafeText::line)
+fn shown(key: Option<&Arc<str>>) -> Option<SafeText> {
+    key.map(|key| SafeText::line(key))
 }
 
 impl Admitted<'_> {
@@ -94,7 +94,7 @@ impl Admitted<'_> {
         for key in &self.keys {
             let before = self.operation.slot.ledger().breakers.remove(key);
             if before.is_some_and(|mut breaker| breaker.success()) {
-                changes.push((shown(key), BreakerView::Closed));
+                changes.push((shown(key.as_ref()), BreakerView::Closed));
             }
         }
         tell(self.operation, changes).await;
@@ -137,7 +137,7 @@ impl Admitted<'_> {
             let mut ledger = self.operation.slot.ledger();
             let breaker = ledger.breakers.entry(key.clone()).or_default();
             if breaker.failure(&self.config.breaker, now, (source, cause)) {
-                changes.push((shown(key), breaker.view(now)));
+                changes.push((shown(key.as_ref()), breaker.view(now)));
             }
         }
         tell(self.operation, changes).await;

@@ -223,7 +223,7 @@ impl Decision {
 }
 
 /// The answer for what is not there.
-pub(super) fn absent(asked: &str, kind: TargetKind) -> Error {
+pub(crate) fn absent(asked: &str, kind: TargetKind) -> Error {
     let message = match kind {
         TargetKind::Server => format!("no server `{asked}`"),
         TargetKind::Resource => format!("no server lists `{asked}`"),

@@ -310,12 +310,6 @@ impl CheckPoint {
         };
         if !decision.is_visible() {
             self.block(&principal, action, asked, &decision);
-            let is_there =
-                |slot: &Arc<Slot>| kind != TargetKind::Tool || slot.live().tool(asked).is_some();
-            // What is not there at all has not changed either.
-            if decision.reason == Reason::Changed && !slot.as_ref().is_ok_and(is_there) {
-                return Err(absent(asked, kind));
-            }
             return Err(decision.refusal(asked, kind));
         }
         match slot {

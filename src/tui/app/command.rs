@@ -122,6 +122,7 @@ impl App {
         true
     }
 
+    #[expect(clippy::too_many_lines, reason = "a table of actions")]
     fn perform_anywhere(&mut self, action: Action) {
         if let Some(pane) = PaneId::ALL.into_iter().find(|pane| pane.action() == action) {
             self.overlays.clear();
@@ -297,12 +298,11 @@ impl App {
         };
         let each = servers.iter().map(|name| Effect::Server(name.clone(), command.clone()));
         let each = each.collect();
-        let done = match asks {
-            Some(what) => self.end(ink!("{} {}?", what, &name), servers, each),
-            None => {
-                self.effects.extend(each);
-                true
-            }
+        let done = if let Some(what) = asks {
+            self.end(ink!("{} {}?", what, &name), servers, each)
+        } else {
+            self.effects.extend(each);
+            true
         };
         if done {
             self.toast(ink!("{} {}", word, name), Role::Ok);

@@ -280,7 +280,7 @@ fn rust_value(value: &Value) -> String {
 }
 
 fn fits_macro(value: &Value, depth: usize) -> bool {
-    let same = |text: &String| format!("{text:?}") == Value::from(text.as_str()).to_string();
+    let same = |text: &str| format!("{text:?}") == json!(text).to_string();
     depth < 16
         && match value {
             Value::Array(items) => {

@@ -7,7 +7,7 @@ use crossterm::event::KeyEvent;
 use super::export::{Export, Origin, Written};
 use super::follow::Updates;
 use super::run::{Run, RunState};
-use super::subject::{Subject, SubjectKind};
+use super::subject::{METHODS, Subject, SubjectKind};
 use crate::deck::history::{Draft, History, HistoryRecord};
 use crate::deck::saved::{SavedCall, SavedTarget};
 use crate::host::Validation;
@@ -409,6 +409,13 @@ impl CallScreen {
     /// Something in the form changed: completions are due, later.
     pub(super) fn typed(&mut self) -> Vec<Effect> {
         self.suggestions.clear();
+        if self.subject.kind == SubjectKind::Request
+            && let Some((_, typed)) = self.field_text().filter(|(name, _)| name == "method")
+        {
+            let all = METHODS.split(' ');
+            let known = all.filter(|method| method.starts_with(&typed) && *method != typed);
+            self.suggestions = known.map(str::to_owned).collect();
+        }
         if self.subject.completes()
             && self.field_text().is_some()
             && self.field_text() != self.asked

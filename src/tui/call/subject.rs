@@ -24,6 +24,12 @@ pub enum SubjectKind {
     Request,
 }
 
+/// Methods of MCP that a client may request, for completion, in order.
+pub const METHODS: &str = "completion/complete logging/setLevel ping prompts/get prompts/list \
+    resources/list resources/read resources/subscribe resources/templates/list \
+    resources/unsubscribe server/discover tasks/cancel tasks/get tasks/list tasks/result \
+    tools/call tools/list";
+
 /// What is called.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Subject {

@@ -169,7 +169,7 @@ fn a_terminal_that_is_too_small_says_so_and_comes_back_as_it_was() {
     let mut deck = Launch::demo(Size(60, 20)).start();
     deck.wait("4 ready");
     deck.keys("2/airp");
-    deck.wait("2 of 31");
+    deck.wait("3 of 31");
     deck.keys("\rT");
     deck.wait("theme: ");
     for (cols, rows) in [(39, 20), (60, 9), (30, 5), (1, 1)] {
