@@ -22,34 +22,52 @@ const MAX_TEXT: usize = 64 << 10;
 pub fn inspect(arguments: &Value, roots: &[RootConfig]) -> Vec<Violation> {
     let roots: Vec<PathBuf> = roots.iter().filter_map(|root| file_path(&root.uri)).collect();
     let mut warnings = Vec::new();
-    walk("", arguments, &roots, &mut warnings);
+    walk(&Place::Root, arguments, &roots, &mut warnings);
     warnings
 }
 
-fn walk(pointer: &str, value: &Value, roots: &[PathBuf], warnings: &mut Vec<Violation>) {
+/// Where a value stands: spelt out only for a warning, which hardly any call has.
+enum Place<'a> {
+    Root,
+    Key(&'a Place<'a>, &'a str),
+    Index(&'a Place<'a>, usize),
+}
+
+impl Place<'_> {
+    /// As a JSON pointer (RFC 6901).
+    fn pointer(&self) -> String {
+        match self {
+            Self::Root => String::new(),
+            Self::Key(parent, key) => child(&parent.pointer(), key),
+            Self::Index(parent, index) => format!("{}/{index}", parent.pointer()),
+        }
+    }
+}
+
+fn walk(place: &Place<'_>, value: &Value, roots: &[PathBuf], warnings: &mut Vec<Violation>) {
     if warnings.len() >= MAX_WARNINGS {
         return;
     }
     match value {
-        Value::String(text) => look_at(pointer, text, roots, warnings),
+        Value::String(text) => look_at(place, text, roots, warnings),
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                walk(&format!("{pointer}/{index}"), item, roots, warnings);
+                walk(&Place::Index(place, index), item, roots, warnings);
             }
         }
         Value::Object(object) => {
             for (key, item) in object {
-                walk(&child(pointer, key), item, roots, warnings);
+                walk(&Place::Key(place, key), item, roots, warnings);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-fn look_at(pointer: &str, text: &str, roots: &[PathBuf], warnings: &mut Vec<Violation>) {
+fn look_at(place: &Place<'_>, text: &str, roots: &[PathBuf], warnings: &mut Vec<Violation>) {
     let text = cut(text, MAX_TEXT);
     let mut warn = |keyword: &str, message: String| {
-        let pointer = pointer.to_owned();
+        let pointer = place.pointer();
         warnings.push(Violation { pointer, message, keyword: keyword.to_owned() });
     };
     if let Some(sign) = shell(text) {

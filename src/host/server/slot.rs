@@ -65,8 +65,18 @@ pub struct Busy<'a>(&'a Slot);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
+        let mut left = 0;
         self.0.used.store(self.0.now(), Relaxed);
-        self.0.busy.send_modify(|count| *count = count.saturating_sub(1));
+        self.0.busy.send_if_modified(|count| {
+            *count = count.saturating_sub(1);
+            left = *count;
+            false
+        });
+        // Telling nobody would cost more than all the rest. Whoever waits subscribed before they
+        // looked, so that either this sees them or they see the zero.
+        if left == 0 && self.0.busy.receiver_count() > 0 {
+            self.0.busy.send_modify(|_| ());
+        }
     }
 }
 
@@ -193,7 +203,11 @@ impl Slot {
 
     /// A request of a caller goes to the server.
     pub fn enter(&self) -> Busy<'_> {
-        self.busy.send_modify(|count| *count += 1);
+        // Whoever waits wants to hear of the last that leaves, of nothing else.
+        self.busy.send_if_modified(|count| {
+            *count += 1;
+            false
+        });
         Busy(self)
     }
 

@@ -16,15 +16,21 @@ type Entries = HashMap<usize, (Weak<Value>, Limits, Arc<OnceCell<Compiled>>)>;
 /// limits. Cheap to clone.
 ///
 /// Entries whose schema is gone are dropped when the cache grows.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Validators {
     entries: Arc<Mutex<Entries>>,
+    /// Places to compile: many first calls at once must not crowd each other out.
+    compiling: Arc<Semaphore>,
 }
 
-/// Places to compile: many first calls at once must not crowd each other out.
-static COMPILING: Semaphore = Semaphore::const_new(2);
+impl Default for Validators {
+    fn default() -> Self {
+        Self { entries: Arc::default(), compiling: Arc::new(Semaphore::new(Self::COMPILING)) }
+    }
+}
 
 impl Validators {
+    const COMPILING: usize = 2;
     const SWEEP_AT: usize = 256;
 
     /// The compiled form of `schema`; compiles it off the executor when it is new.
@@ -32,7 +38,7 @@ impl Validators {
         let compile =
             move |schema: &Value| Validator::compile_with(schema, Formats::Dialect, limits);
         let compiled = async {
-            let _place = COMPILING.acquire().await;
+            let _place = self.compiling.acquire().await;
             let copy = Arc::clone(schema);
             let done = tokio::task::spawn_blocking(move || compile(&copy)).await;
             Arc::new(done.unwrap_or_else(|_| compile(schema)))
