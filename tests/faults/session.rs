@@ -59,7 +59,9 @@ pub async fn play(row: &Row, stage: &mut Stage) -> Vec<String> {
         Ok(mut times) => {
             times.sort();
             let middle = times.get(times.len() / 2).copied().unwrap_or_default();
-            if middle > Duration::from_millis(200) {
+            // As for keys on the screen: one that is built for tests must only be alive.
+            let limit = if cfg!(debug_assertions) { 1_000 } else { 200 };
+            if middle > Duration::from_millis(limit) {
                 problems.push(format!("I3: calls of the healthy server took {middle:?}"));
             }
         }
