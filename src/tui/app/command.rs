@@ -645,8 +645,10 @@ impl App {
                 self.toast(said, Role::Ok);
             }
             FilterPick::Remove(name) => {
-                saved.retain(|other| other.name != name);
-                self.toast(ink!("removed {}", Ink::line(&name)), Role::Ok);
+                let Some(at) = saved.iter().position(|saved| saved.name == name) else { return };
+                // With its text, so that nothing is lost that cannot be typed again.
+                let text = Ink::line(&saved.remove(at).text);
+                self.toast(ink!("removed {}: {}", Ink::line(&name), text), Role::Ok);
                 self.open_filters();
             }
         }

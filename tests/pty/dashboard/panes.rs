@@ -96,7 +96,7 @@ fn filters_are_completed_saved_under_a_name_and_remembered_by_the_project() {
     deck.keys("\r");
     deck.gone("→ atlas");
     deck.keys("/ kind:wrong\r");
-    deck.wait("kind: takes request, notification");
+    deck.wait("kind: takes one of request, notification");
     deck.keys("\x7f1");
     let mut deck =
         Launch::again(Size::WIDE, deck.quit_and_keep()).arg("--demo").arg("--quiet").start();
@@ -108,7 +108,7 @@ fn filters_are_completed_saved_under_a_name_and_remembered_by_the_project() {
     deck.keys("S");
     deck.wait("saved filters");
     deck.keys("\x1b[3;5~");
-    deck.wait("removed crew alone");
+    deck.wait("removed crew alone: server:crew");
     deck.quit();
 }
 
