@@ -73,7 +73,8 @@ fn asked(effects: Vec<Effect>) -> Option<ChatCommand> {
 
 #[test]
 fn the_chat_reads_well_at_every_size() {
-    for (name, mut app) in vec![("empty", opened()), ("talked", talked())] {
+    for (name, made) in [("empty", opened as fn() -> App), ("talked", talked)] {
+        let mut app = made();
         for (width, height) in [(80, 24), (120, 40), (200, 60)] {
             let screen = draw(&mut app, width, height);
             insta::assert_snapshot!(format!("chat_{name}_{width}x{height}"), screen);

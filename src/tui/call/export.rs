@@ -280,7 +280,8 @@ fn rust_value(value: &Value) -> String {
 }
 
 fn fits_macro(value: &Value, depth: usize) -> bool {
-    let same = |text: &str| format!("{text:?}") == json!(text).to_string();
+    let same =
+        |text: &str| serde_json::to_string(text).is_ok_and(|json| json == format!("{text:?}"));
     depth < 16
         && match value {
             Value::Array(items) => {
