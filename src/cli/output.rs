@@ -85,7 +85,8 @@ pub fn colour(choice: ColorChoice) -> bool {
     }
 }
 
-/// Rows in columns, the last as wide as it wants to be; every cell made safe.
+/// Rows in columns, the last as wide as it wants to be; every cell made safe. Columns of numbers
+/// below a title stand to the right.
 pub fn table<const N: usize>(indent: &str, rows: impl IntoIterator<Item = [String; N]>) -> String {
     /// Widest column, in characters.
     const WIDEST: usize = 48;
@@ -95,11 +96,20 @@ pub fn table<const N: usize>(indent: &str, rows: impl IntoIterator<Item = [Strin
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.max().unwrap_or(0).min(WIDEST)
     });
+    let is_number = |cell: &str| cell == "-" || cell.parse::<u64>().is_ok();
+    let numbers: [bool; N] = std::array::from_fn(|column| {
+        rows.len() > 1 && rows[1..].iter().all(|row| is_number(&row[column]))
+    });
     let mut out = String::new();
     for row in &rows {
         let mut line = indent.to_owned();
-        for (cell, width) in row.iter().zip(widths) {
-            let _ = write!(line, "{cell:width$}  ");
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths[column];
+            let _ = if numbers[column] {
+                write!(line, "{cell:>width$}  ")
+            } else {
+                write!(line, "{cell:width$}  ")
+            };
         }
         let _ = writeln!(out, "{}", line.trim_end());
     }
@@ -368,5 +378,15 @@ mod content_tests {
         assert_eq!(bytes(&json!({"contents": [{"text": "hi"}]})), Ok(b"hi".to_vec()));
         assert!(bytes(&json!({"contents": [{"blob": "%"}]})).is_err());
         assert!(bytes(&json!({"contents": []})).is_err());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn numbers_below_a_title_stand_to_the_right() {
+        let rows = [["server", "tools"], ["files", "14"], ["gone", "-"]];
+        let table = super::table("", rows.map(|row| row.map(str::to_owned)));
+        assert_eq!(table, "server  tools\nfiles      14\ngone        -\n");
     }
 }

@@ -109,6 +109,8 @@ fn filters_are_completed_saved_under_a_name_and_remembered_by_the_project() {
     deck.wait("saved filters");
     deck.keys("\x1b[3;5~");
     deck.wait("removed crew alone: server:crew");
+    deck.keys("\x1b");
+    deck.gone("saved filters");
     deck.quit();
 }
 
