@@ -62,7 +62,7 @@ pub struct Scene<'a> {
     /// Servers whose entry cannot be used.
     pub left_out: &'a LeftOut,
     /// What records it, when something does.
-    #[cfg_attr(not(feature = "chat"), expect(dead_code, reason = "told of what is said"))]
+    #[cfg_attr(not(feature = "chat"), expect(dead_code, reason = "the chat records what it says"))]
     pub recorder: Option<&'a Recorder>,
     kept: &'a Kept,
     /// All servers, when only those were started that what is known speaks for.

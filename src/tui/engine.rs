@@ -80,8 +80,8 @@ impl Engine {
                     drop(asked);
                     let remote = crate::tui::attached::Remote(socket);
                     runtime.block_on(async {
-                        let told = crate::tui::attached::run(remote, messages);
-                        stopped.run_until_cancelled(told).await;
+                        let attached = crate::tui::attached::run(remote, messages);
+                        stopped.run_until_cancelled(attached).await;
                         stopped.cancelled().await;
                     });
                 }

@@ -24,17 +24,6 @@ fn good() -> Value {
     json!({"tools": [tool("look_up")], "calls": {"look_up": {"text": "{\"hits\": 2}"}}})
 }
 
-/// A bench with servers that play these scripts.
-fn bench(servers: &[(&str, Value)]) -> Bench {
-    let bench = Bench::new();
-    let entries: serde_json::Map<String, Value> = servers
-        .iter()
-        .map(|(name, script)| ((*name).to_owned(), bench.mock(name, script, &json!({}))))
-        .collect();
-    bench.servers(&Value::Object(entries));
-    bench
-}
-
 fn check(bench: &Bench, more: &[&str]) -> Finished {
     bench.run(&[&["--check"], more].concat(), AT_MOST)
 }
@@ -51,7 +40,7 @@ fn rules(server: &Value) -> Vec<String> {
 
 #[test]
 fn a_good_server_is_ok_and_its_steps_are_told_in_order() {
-    let bench = bench(&[("good", good())]);
+    let bench = Bench::playing(&[("good", good())]);
     let (code, report) = json_of(&bench, &[]);
     assert_eq!(code, Some(0), "{report:#}");
     let server = &report["servers"][0];
@@ -185,7 +174,7 @@ fn a_check_of_nothing_is_not_ok() {
 
 #[test]
 fn what_was_not_approved_is_not_started_under_require_trust() {
-    let bench = bench(&[("good", good())]);
+    let bench = Bench::playing(&[("good", good())]);
     let (code, report) = json_of(&bench, &["--require-trust"]);
     assert_eq!(code, Some(2), "{report:#}");
     assert_eq!(report["servers"], json!([]));
@@ -195,8 +184,10 @@ fn what_was_not_approved_is_not_started_under_require_trust() {
 fn severity_allowed_rules_and_chosen_servers_narrow_the_run() {
     let mut silent = tool("x");
     silent["description"] = json!("");
-    let bench =
-        bench(&[("a", json!({"tools": [silent]})), ("b", json!({"on": {"start": {"exit": 1}}}))]);
+    let bench = Bench::playing(&[
+        ("a", json!({"tools": [silent]})),
+        ("b", json!({"on": {"start": {"exit": 1}}})),
+    ]);
     assert_eq!(check(&bench, &["--server", "a"]).code, Some(0), "notes do not violate");
     assert_eq!(check(&bench, &["--server", "a", "--fail-on", "note"]).code, Some(1));
     let allowed = ["--server", "a", "--fail-on", "note", "--allow", "describe/missing"];
@@ -239,7 +230,7 @@ fn a_server_whose_dependency_fails_is_told_so_and_nobody_waits_for_it() {
 fn an_interrupted_check_stops_everything_and_tells_what_it_knows() {
     let slow =
         json!({"on": {"initialize": {"delay": 60_000}, "server/discover": {"delay": 60_000}}});
-    let bench = bench(&[("good", good()), ("slow", slow)]);
+    let bench = Bench::playing(&[("good", good()), ("slow", slow)]);
     bench.write("mcp.lock.json", "{\"lockVersion\": 1, \"servers\": {}}");
     let formats = ["--check", "--lock", "--format", "json", "--format", "junit=r.xml"];
     let mut command = bench.command(&formats);

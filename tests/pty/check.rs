@@ -17,17 +17,6 @@ fn good() -> Value {
         "inputSchema": {"type": "object"}}]})
 }
 
-/// A bench with servers that play these scripts.
-fn bench(servers: &[(&str, Value)]) -> Bench {
-    let bench = Bench::new();
-    let entries: serde_json::Map<String, Value> = servers
-        .iter()
-        .map(|(name, script)| ((*name).to_owned(), bench.mock(name, script, &json!({}))))
-        .collect();
-    bench.servers(&Value::Object(entries));
-    bench
-}
-
 /// The check over a bench, on a terminal.
 fn check(bench: &Bench, more: &[&str]) -> Launch {
     let config = bench.path().join("mcp.json");
@@ -41,7 +30,7 @@ fn report(bench: &Bench) -> Value {
 
 #[test]
 fn a_run_that_takes_long_shows_what_it_waits_for_and_ctrl_c_ends_it_with_what_is_known() {
-    let bench = bench(&[("good", good()), ("slow", slow())]);
+    let bench = Bench::playing(&[("good", good()), ("slow", slow())]);
     let mut deck = check(&bench, &["--timeout", "10m"]).start();
     deck.wait("done of 2; waiting for slow (");
     deck.ctrl_c();
@@ -83,7 +72,7 @@ fn the_second_ctrl_c_ends_at_once_what_does_not_want_to_end() {
 
 #[test]
 fn colour_is_for_terminals_that_want_it() {
-    let bench = bench(&[("good", good())]);
+    let bench = Bench::playing(&[("good", good())]);
     let raw = |launch: Launch| {
         let mut deck: Deck = launch.start();
         assert_eq!(deck.exit_code(), 0);

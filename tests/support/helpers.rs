@@ -54,6 +54,16 @@ impl Bench {
         Self { folder, mark }
     }
 
+    /// A folder with an `mcp.json` whose servers play these scripts.
+    pub fn playing(servers: &[(&str, Value)]) -> Self {
+        let bench = Self::new();
+        let entry = |(name, script): &(&str, Value)| {
+            ((*name).to_owned(), bench.mock(name, script, &json!({})))
+        };
+        bench.servers(&Value::Object(servers.iter().map(entry).collect()));
+        bench
+    }
+
     /// The folder.
     pub fn path(&self) -> &Path {
         self.folder.path()

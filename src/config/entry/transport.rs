@@ -53,7 +53,7 @@ fn transport_word(word: &str) -> Option<TransportKind> {
     })
 }
 
-/// How the server is reached. `None` when it cannot be told, which is reported.
+/// How the server is reached. `None` when the entry does not say it, which is reported.
 pub(crate) fn kind(reader: &mut Reader<'_, '_>) -> Option<TransportKind> {
     let node = reader.entry.node;
     let url = URLS.iter().find(|key| node.get(key).is_some());

@@ -59,7 +59,7 @@ enum Happened {
     /// It may be time for the session to end.
     IdleLook,
     Listed(ListKind, Result<FetchedList, Error>),
-    /// All lists, fetched by hand, and who waits for them.
+    /// All lists, fetched by hand, and the caller that waits for them.
     Refreshed(Vec<(ListKind, Result<FetchedList, Error>)>, oneshot::Sender<Result<(), Error>>),
     Nothing,
 }

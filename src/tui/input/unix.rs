@@ -6,20 +6,21 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 
 use crate::tui::input::{Decoder, Input};
 
 /// How long a lone escape waits for the rest of a sequence.
 const ESCAPE_WAIT: Duration = Duration::from_millis(25);
+/// How often a thread that cannot send looks for room.
+const FULL_WAIT: Duration = Duration::from_millis(1);
 /// How long after a burst of keys the next ones are its rest.
 const REST: Duration = Duration::from_millis(50);
 
 /// Reads the terminal until it is dropped or the terminal is gone.
 pub struct InputThread {
     events: mpsc::Sender<Input>,
-    /// The thread ends when the pipe is closed. When this is dropped it is not joined: it may wait
-    /// on a full channel whose reader is gone by then.
+    /// The thread ends when the pipe is closed.
     running: Option<(PipeWriter, JoinHandle<()>)>,
 }
 
@@ -32,7 +33,8 @@ impl InputThread {
         Ok(input)
     }
 
-    /// Leaves the terminal to another program until [`InputThread::resume`].
+    /// Leaves the terminal to another program until [`InputThread::resume`]. What was read and did
+    /// not fit into `events` is lost: it was meant for the screen that is left.
     pub fn pause(&mut self) {
         if let Some((open, thread)) = self.running.take() {
             drop(open);
@@ -84,16 +86,16 @@ fn read_until_gone(closed: &PipeReader, events: &mpsc::Sender<Input>) {
             decoder.flush()
         } else if terminal.contains(PollFlags::IN) {
             match rustix::io::read(&stdin, &mut bytes) {
-                Ok(0) => return report_gone(events),
+                Ok(0) => return report_gone(events, closed),
                 Ok(n) => decoder.feed(&bytes[..n]),
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => continue,
-                Err(_) => return report_gone(events),
+                Err(_) => return report_gone(events, closed),
             }
         } else {
-            return report_gone(events);
+            return report_gone(events, closed);
         };
         for reply in decoder.replies() {
-            if events.blocking_send(Input::Reply(reply)).is_err() {
+            if !send(Input::Reply(reply), events, closed) {
                 return;
             }
         }
@@ -108,15 +110,32 @@ fn read_until_gone(closed: &PipeReader, events: &mpsc::Sender<Input>) {
             burst = Some(Instant::now());
         }
         for event in joined {
-            if events.blocking_send(Input::Event(event)).is_err() {
+            if !send(Input::Event(event), events, closed) {
                 return;
             }
         }
     }
 }
 
-fn report_gone(events: &mpsc::Sender<Input>) {
-    let _ = events.blocking_send(Input::Gone);
+fn report_gone(events: &mpsc::Sender<Input>, closed: &PipeReader) {
+    send(Input::Gone, events, closed);
+}
+
+/// Waits while `events` is full, but not beyond the pause: whoever asks for it does not read them.
+/// Gives false when the thread must end.
+fn send(mut input: Input, events: &mpsc::Sender<Input>, closed: &PipeReader) -> bool {
+    loop {
+        match events.try_send(input) {
+            Ok(()) => return true,
+            Err(TrySendError::Closed(_)) => return false,
+            Err(TrySendError::Full(unsent)) => input = unsent,
+        }
+        let timeout = Timespec::try_from(FULL_WAIT).ok();
+        let ended = poll(&mut [PollFd::new(closed, PollFlags::IN)], timeout.as_ref());
+        if ended.is_ok_and(|n| n > 0) {
+            return false;
+        }
+    }
 }
 
 // Bursts of keys: what comes faster than anybody types was pasted into a terminal that does not

@@ -38,6 +38,25 @@ fn ctrl_z_gives_the_terminal_back_and_fg_draws_everything_again() {
 }
 
 #[test]
+fn ctrl_z_does_not_wait_for_the_input_that_came_after_it() {
+    let mut deck = Launch::demo(Size::WIDE).in_shell().start();
+    deck.wait("4 ready");
+    let job = deck.job_pid();
+    deck.bytes(&format!("\x1a{}", "\x1b[<65;5;5M".repeat(2_000)));
+    until("the job is stopped", || process_state(job) == Some('T'));
+    deck.assert_restored();
+    // The rest has reached the shell, which an interrupt makes forget it.
+    deck.keys("\x03");
+    deck.keys("fg\r");
+    deck.wait("4 ready");
+    deck.keys("2");
+    deck.wait("find_airport");
+    deck.keys("q");
+    until("the job has ended", || !is_alive(job));
+    deck.assert_restored();
+}
+
+#[test]
 fn every_signal_that_ends_a_program_restores_the_terminal_and_ends_the_servers() {
     for end in [Signal::TERM, Signal::HUP, Signal::INT, Signal::QUIT] {
         let mut deck = Deck::demo(Size::WIDE);
