@@ -308,8 +308,10 @@ fn without_lone_surrogates(text: &str) -> Option<String> {
 
 // What can still be learnt from a line that is no message: the id it answers, a message inside it.
 
-/// Strings and brackets of JSON; the id that follows a key; the id with which a message ends.
-static TOKENS: LazyLock<Option<bytes::Regex>> = LazyLock::new(|| json_like(r"STRING|[{}\[\]]"));
+/// Strings and brackets of JSON. A string without an end goes to the end of the text: if it did not
+/// match, each bracket inside it would be looked for through the whole rest of the text.
+static TOKENS: LazyLock<Option<bytes::Regex>> = LazyLock::new(|| json_like(r"STRING?|[{}\[\]]"));
+/// The id that follows a key, and the id with which a message ends.
 static ID: LazyLock<Option<bytes::Regex>> =
     LazyLock::new(|| json_like(r"\A\s*:\s*(?:(-?[0-9]+)[^0-9.eE]|(STRING))"));
 static LAST_ID: LazyLock<Option<bytes::Regex>> = LazyLock::new(|| {
@@ -424,6 +426,15 @@ mod tests {
         };
         assert_eq!((error.code, error.message.as_str()), (None, "boom"));
         assert_eq!(notes, ["`error` is not an object"]);
+    }
+
+    #[test]
+    fn a_line_cut_off_inside_escaped_json_is_followed_in_one_pass() {
+        let escaped = r#"{\"a\":["#.repeat(40_000);
+        let line = format!(r#"{{"jsonrpc":"2.0","result":{{"text":"{escaped}"#);
+        let began = std::time::Instant::now();
+        assert_eq!(find_id(line.as_bytes()), None);
+        assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
     }
 
     #[test]
