@@ -87,15 +87,15 @@ fn has_a_job(c: char, before: Option<char>, after: Option<char>) -> bool {
 
 /// Tag letters that belong to the flag of a region: 🏴, at most six of them, then the end.
 fn in_flag(chars: &[char], at: usize) -> bool {
+    const LONGEST: usize = 6;
     if !matches!(chars[at], '\u{e0030}'..='\u{e007a}' | '\u{e007f}') {
         return false;
     }
-    let is_tag = |c: &char| matches!(c, '\u{e0030}'..='\u{e007a}');
-    let back = chars[..at].iter().rev().take_while(|c| is_tag(c)).count();
-    let start = at - back;
-    let length = chars[start..].iter().take_while(|c| is_tag(c)).count();
+    let is_tag = |c: &&char| matches!(c, '\u{e0030}'..='\u{e007a}');
+    let start = at - chars[..at].iter().rev().take(LONGEST + 1).take_while(is_tag).count();
+    let length = chars[start..].iter().take(LONGEST + 1).take_while(is_tag).count();
     let flag = start > 0 && chars[start - 1] == '\u{1f3f4}';
-    flag && (3..=6).contains(&length) && chars.get(start + length) == Some(&'\u{e007f}')
+    flag && (3..=LONGEST).contains(&length) && chars.get(start + length) == Some(&'\u{e007f}')
 }
 
 fn is_buried(text: &str) -> bool {
@@ -236,6 +236,13 @@ mod tests {
         assert!(hidden(&format!("a{}", "\u{301}".repeat(500))).piled);
         assert!(hidden(&format!("a{}b", "\n".repeat(40))).buried);
         assert!(hidden(&format!("a{}b", " ".repeat(200))).buried);
+    }
+
+    #[test]
+    fn a_long_run_of_tags_is_looked_at_in_one_pass() {
+        let began = std::time::Instant::now();
+        assert!(!hidden(&"\u{e0041}".repeat(100_000)).invisible.is_empty());
+        assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
     }
 
     #[test]
