@@ -348,10 +348,14 @@ async fn an_error_without_an_id_is_the_answer_to_the_request_it_refuses_and_to_n
 #[tokio::test]
 async fn a_modern_server_gets_the_standard_headers() {
     let rig = rig();
-    let web = Web::serve(|request| match request.method() {
+    let lists = AtomicUsize::new(0);
+    let web = Web::serve(move |request| match request.method() {
         "server/discover" => Reply::json(&answer(&request.message, &json!({
             "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {},
             "ttlMs": 0, "cacheScope": "private"}))),
+        "tools/list" if lists.fetch_add(1, Ordering::Relaxed) > 0 => {
+            Reply::json(&answer(&request.message, &json!({"tools": []})))
+        }
         "tools/list" => Reply::json(&answer(&request.message, &json!({"resultType": "complete", "x": 1,
             "tools": [{"name": "bad"}, {"name": "echo", "inputSchema": {"type": "object", "properties": {"text": {"type": "string", "x-mcp-header": "Text"}}}}]}))),
         _ => Reply::json(&answer(&request.message, &text("x"))),
@@ -366,6 +370,11 @@ async fn a_modern_server_gets_the_standard_headers() {
     assert_eq!(called.header("mcp-name"), Some("echo"));
     assert_eq!(called.header("mcp-param-text"), Some("hi"));
     assert_eq!(called.header("mcp-protocol-version"), Some("2026-07-28"));
+    // What is known of tools is forgotten with them, however many names a server makes up.
+    connected.session.list(mcpdeck::mcp::capabilities::ListKind::Tools).await.unwrap();
+    connected.session.request(echo("again"), call(2).context).await.unwrap();
+    let called = web.wait_for(|r| r.message["params"]["arguments"]["text"] == "again").await;
+    assert_eq!(called.header("mcp-param-text"), None);
 }
 
 #[tokio::test]

@@ -248,14 +248,16 @@ async fn lists_that_fail_later_or_never_end_are_partial() {
         |limits| {
             limits.list_pages = 5;
             limits.list_entries = 8;
+            limits.line_bytes = 4 << 10;
         },
         None,
     );
     let (connected, mut peer) = rig.legacy().await;
-    for (per_page, fail_at, entries, says) in [
-        (1, 3, 2, "page 3 failed"),
-        (1, 99, 5, "more than 5 pages"),
-        (3, 99, 8, "more than 8 entries"),
+    for (per_page, about, fail_at, entries, says) in [
+        (1, 0, 3, 2, "page 3 failed"),
+        (1, 0, 99, 5, "more than 5 pages"),
+        (3, 0, 99, 8, "more than 8 entries"),
+        (1, 3_900, 99, 5, "more than 16 kB"),
     ] {
         let listing = connected.session.list(ListKind::Prompts);
         tokio::pin!(listing);
@@ -269,7 +271,8 @@ async fn lists_that_fail_later_or_never_end_are_partial() {
                     if page == fail_at {
                         peer.fail(&request, -32603, "boom").await;
                     } else {
-                        let prompts = vec![json!({"name": "p"}); per_page];
+                        let prompt = json!({"name": "p", "description": "x".repeat(about)});
+                        let prompts = vec![prompt; per_page];
                         peer.reply(&request, json!({"prompts": prompts, "nextCursor": page.to_string()})).await;
                     }
                 }

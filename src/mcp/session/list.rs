@@ -1,25 +1,34 @@
-//! Lists, page by page, with an end: a cursor that repeats, a page limit, an entry limit.
+//! Lists, page by page, with an end: a cursor that repeats, a limit of pages, of entries, of bytes.
 
 use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::FetchedList;
 use super::live::Core;
-use super::message::RpcRequest;
+use super::message::{Mirrored, RpcRequest};
 use crate::base::SafeText;
+use crate::base::human::Bytes;
 use crate::base::text::cut;
 use crate::error::{Error, ErrorCode};
 use crate::mcp::capabilities::{ListKind, RejectedEntry};
 use crate::mcp::pending::PendingRequest;
 use crate::mcp::{Era, FindingKind};
 
+/// How many times the limit of a message all pages of a list may have together.
+const MESSAGES: usize = 4;
+
 /// A list that is being fetched.
 struct Fetch<'a> {
     core: &'a Core,
     kind: ListKind,
     list: FetchedList,
+    /// Bytes of the pages so far.
+    bytes: u64,
+    /// Of the tools in the list; takes the place of the older ones at the end.
+    mirrored: Mirrored,
 }
 
 /// Fetches all pages of a list, within the limits.
@@ -27,11 +36,15 @@ struct Fetch<'a> {
 /// # Errors
 /// When the first page fails; a failure of a later one gives a partial list.
 pub(super) async fn fetch(core: &Core, kind: ListKind) -> Result<FetchedList, Error> {
-    let mut fetch = Fetch { core, kind, list: FetchedList::default() };
+    let (list, mirrored) = (FetchedList::default(), Mirrored::default());
+    let mut fetch = Fetch { core, kind, list, bytes: 0, mirrored };
     if let Some(reason) = fetch.pages().await? {
         let message = format!("`{}` is not complete: {reason}", kind.method());
         fetch.report(FindingKind::PartialList, &message, "");
         fetch.list.partial = Some(SafeText::line(&reason));
+    }
+    if kind == ListKind::Tools {
+        *core.mirrored.lock() = fetch.mirrored;
     }
     Ok(fetch.list)
 }
@@ -41,7 +54,8 @@ impl Fetch<'_> {
     async fn pages(&mut self) -> Result<Option<String>, Error> {
         let (kind, limits) = (self.kind, &self.core.tap.context.limits);
         let mut cursor: Option<String> = None;
-        let mut seen = HashSet::new();
+        // Hashes alone: a cursor may be as long as a message.
+        let (mut seen, hasher) = (HashSet::new(), RandomState::new());
         for page in 1.. {
             let (next, whole) = match self.page(cursor.take()).await {
                 Ok(page) => page,
@@ -63,11 +77,15 @@ impl Fetch<'_> {
             }
             // An empty cursor is a cursor: only its absence ends a list.
             let Some(next) = next else { break };
-            if !seen.insert(next.clone()) {
+            if !seen.insert(hasher.hash_one(&next)) {
                 return Ok(Some(format!(
                     "the cursor `{}` came again on page {page}: the list would never end",
                     SafeText::line(cut(&next, 64))
                 )));
+            }
+            let most = (MESSAGES * limits.line_bytes) as u64;
+            if self.bytes > most {
+                return Ok(Some(format!("more than {}, the rest was not read", Bytes(most))));
             }
             if page == limits.list_pages {
                 return Ok(Some(format!("more than {page} pages, the rest was not read")));
@@ -83,9 +101,10 @@ impl Fetch<'_> {
         let limits = &core.tap.context.limits;
         let params = cursor.map(|cursor| json!({"cursor": cursor}));
         let rpc = RpcRequest::new(kind.method(), None, params);
-        // The caller has patience of its own with the whole.
+        // The caller has a deadline of its own for the whole list.
         let own = PendingRequest::own(limits.max_call);
         let mut result = core.round_trip(rpc, &own).await?.into_value();
+        self.bytes += own.bytes.totals().0;
         let next = match result.get_mut("nextCursor").map(Value::take) {
             Some(Value::String(next)) => Some(next),
             Some(Value::Null) | None => None,
@@ -122,12 +141,12 @@ impl Fetch<'_> {
 
     /// Why calls of a tool could not be sent: over HTTP of the modern era its annotated parameters
     /// travel as headers.
-    fn unsendable(&self, entry: &Value) -> Option<String> {
+    fn unsendable(&mut self, entry: &Value) -> Option<String> {
         let mirrors = self.core.era() == Era::Modern && self.core.transport.is_http();
         if self.kind != ListKind::Tools || !mirrors {
             return None;
         }
-        self.core.mirrored.lock().learn(entry).err()
+        self.mirrored.learn(entry).err()
     }
 
     fn reject(&mut self, index: usize, entry: Value, why: &str) {

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use base64::Engine as _;
+use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -176,9 +177,12 @@ impl<'a> Written<'a> {
 
 const KEY: &str = "x-mcp-header";
 
-/// Annotated parameters by tool: where each stands, and the name of its header.
+/// Annotated parameters by tool.
 #[derive(Debug, Default)]
-pub struct Mirrored(HashMap<String, Vec<(String, String)>>);
+pub struct Mirrored(HashMap<String, Headers>);
+
+/// Where the parameter of each header stands; names of headers in lower case, as they are compared.
+type Headers = IndexMap<String, String>;
 
 impl Mirrored {
     /// Learns the annotations of a tool from its list.
@@ -192,7 +196,7 @@ impl Mirrored {
         if schema.contains_key(KEY) {
             return Err(format!("`{KEY}` stands at the root, not at a parameter"));
         }
-        let mut found = Vec::new();
+        let mut found = Headers::new();
         collect(schema, "", &mut found)?;
         if elsewhere(schema) {
             return Err(format!("`{KEY}` stands where no parameter of its own is"));
@@ -210,7 +214,7 @@ impl Mirrored {
             headers.push(("mcp-name".to_owned(), encoded(name)));
         }
         let annotated = name.filter(|_| rpc.method == "tools/call").and_then(|n| self.0.get(n));
-        for (pointer, header) in annotated.into_iter().flatten() {
+        for (header, pointer) in annotated.into_iter().flatten() {
             let value = match arguments.and_then(|arguments| arguments.pointer(pointer)) {
                 Some(Value::String(text)) => text.clone(),
                 Some(value @ (Value::Bool(_) | Value::Number(_))) => value.to_string(),
@@ -223,11 +227,7 @@ impl Mirrored {
 }
 
 /// Annotations on the way through `properties` alone, the only place where they mean something.
-fn collect(
-    schema: &Map<String, Value>,
-    at: &str,
-    found: &mut Vec<(String, String)>,
-) -> Result<(), String> {
+fn collect(schema: &Map<String, Value>, at: &str, found: &mut Headers) -> Result<(), String> {
     let properties = schema.get("properties").and_then(Value::as_object);
     for (key, property) in properties.into_iter().flatten() {
         let Some(property) = property.as_object() else { continue };
@@ -235,7 +235,7 @@ fn collect(
         if let Some(header) = property.get(KEY) {
             let name = header_name(header, property, found);
             let named = |flaw| format!("parameter `{}`: {flaw}", pointer[1..].replace('/', "."));
-            found.push((pointer.clone(), name.map_err(named)?));
+            found.insert(name.map_err(named)?, pointer.clone());
         }
         collect(property, &pointer, found)?;
     }
@@ -245,17 +245,18 @@ fn collect(
 fn header_name(
     header: &Value,
     property: &Map<String, Value>,
-    found: &[(String, String)],
+    found: &Headers,
 ) -> Result<String, String> {
     let name = header.as_str().ok_or_else(|| format!("`{KEY}` is not text"))?;
     if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
         return Err(format!("`{KEY}` is not a name of an HTTP header"));
     }
-    if found.iter().any(|(_, known)| known.eq_ignore_ascii_case(name)) {
+    let lower = name.to_ascii_lowercase();
+    if found.contains_key(&lower) {
         return Err(format!("the header `{name}` is named twice"));
     }
     match property.get("type").and_then(Value::as_str) {
-        Some("string" | "integer" | "boolean") => Ok(name.to_owned()),
+        Some("string" | "integer" | "boolean") => Ok(lower),
         _ => Err(format!("`{KEY}` needs a text, an integer or a boolean")),
     }
 }
@@ -372,5 +373,14 @@ mod mirrored_tests {
         assert!(problem(&tool(json!({"a": items}))).is_some());
         let root = json!({"name": "t", "inputSchema": {"type": "object", "x-mcp-header": "A"}});
         assert!(problem(&root).is_some());
+    }
+
+    #[test]
+    fn any_number_of_headers_is_compared_in_one_pass() {
+        let header = |n: usize| json!({"type": "string", "x-mcp-header": format!("H{n:06}")});
+        let many = tool((0..40_000).map(|n| (n.to_string(), header(n))).collect());
+        let began = std::time::Instant::now();
+        assert_eq!(problem(&many), None);
+        assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
     }
 }
