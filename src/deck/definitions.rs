@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
+use crate::base::Redactor;
 use crate::base::file::StateFile;
 use crate::config::{Environment, McpConfig, ServerConfig};
 use crate::deck::files::{self, json};
@@ -112,7 +113,8 @@ fn locked(config: &ServerConfig) -> Option<Definitions> {
     let mut known = unlisted(locked.server_info.clone(), locked.instructions.as_deref());
     for kind in ListKind::ALL {
         let entries = locked.list(kind).values().map(|raw| Arc::new(raw.clone())).collect();
-        known.capabilities.replace(kind, &FetchedList { entries, ..FetchedList::default() });
+        let list = FetchedList { entries, ..FetchedList::default() };
+        known.capabilities.replace(kind, &list, &Redactor::default());
     }
     Some(known)
 }

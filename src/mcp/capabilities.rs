@@ -52,58 +52,32 @@ impl Capabilities {
         }
     }
 
-    /// Puts a freshly fetched list in the place of the old one.
-    pub fn replace(&mut self, kind: ListKind, list: &FetchedList) {
+    /// Puts a freshly fetched list in the place of the old one. Secrets are taken out of everything
+    /// that is kept and shown: titles, descriptions, schemas. Names and URIs are sent back as they came.
+    pub fn replace(&mut self, kind: ListKind, list: &FetchedList, masks: &Redactor) {
         self.rejected.retain(|entry| entry.list != kind);
         self.partial.retain(|(list, _)| *list != kind);
-        let rejected = &mut self.rejected;
-        rejected.extend_from_slice(&list.rejected);
+        let mut rejected = list.rejected.clone();
         match kind {
-            ListKind::Tools => self.tools = decode(kind, list, rejected, tool),
-            ListKind::Prompts => self.prompts = decode(kind, list, rejected, prompt),
-            ListKind::Resources => self.resources = decode(kind, list, rejected, resource),
-            ListKind::ResourceTemplates => self.templates = decode(kind, list, rejected, resource),
-        }
-        self.rejected.sort_by_key(|entry| (entry.list, entry.index));
-        if let Some(reason) = &list.partial {
-            self.partial.push((kind, reason.clone()));
-        }
-    }
-
-    /// Takes secrets out of everything that is kept and shown: titles, descriptions, schemas.
-    /// Names and URIs are sent back as they came.
-    pub fn mask(&mut self, masks: &Redactor) {
-        if masks.is_empty() {
-            return;
-        }
-        for entry in &mut self.tools {
-            if let Some(shown) = masked(ListKind::Tools, &entry.raw, masks, tool) {
-                *entry = Arc::new(Tool { name: Arc::clone(&entry.name), ..shown });
+            ListKind::Tools => self.tools = decode(kind, list, masks, &mut rejected, tool),
+            ListKind::Prompts => self.prompts = decode(kind, list, masks, &mut rejected, prompt),
+            ListKind::Resources => {
+                self.resources = decode(kind, list, masks, &mut rejected, resource);
+            }
+            ListKind::ResourceTemplates => {
+                self.templates = decode(kind, list, masks, &mut rejected, resource);
             }
         }
-        for entry in &mut self.prompts {
-            if let Some(mut shown) = masked(ListKind::Prompts, &entry.raw, masks, prompt) {
-                for (argument, sent) in shown.arguments.iter_mut().zip(&entry.arguments) {
-                    argument.name = Arc::clone(&sent.name);
-                }
-                *entry = Arc::new(Prompt { name: Arc::clone(&entry.name), ..shown });
-            }
-        }
-        for (kind, list) in [
-            (ListKind::Resources, &mut self.resources),
-            (ListKind::ResourceTemplates, &mut self.templates),
-        ] {
-            for entry in list {
-                if let Some(shown) = masked(kind, &entry.raw, masks, resource) {
-                    *entry = Arc::new(Resource { uri: Arc::clone(&entry.uri), ..shown });
-                }
-            }
-        }
-        for entry in &mut self.rejected {
+        for entry in &mut rejected {
             if let Some(shown) = masks.redact_json(&entry.raw) {
                 entry.raw = Arc::new(shown);
                 entry.reason = SafeText::line(&masks.redact(&entry.reason));
             }
+        }
+        self.rejected.append(&mut rejected);
+        self.rejected.sort_by_key(|entry| (entry.list, entry.index));
+        if let Some(reason) = &list.partial {
+            self.partial.push((kind, reason.clone()));
         }
     }
 }
@@ -327,47 +301,59 @@ pub const MAX_NAME: usize = 1_024;
 /// Longest URI or URI template, in bytes.
 pub const MAX_URI: usize = 8_192;
 
-/// The entry as it may be shown, when a secret stands in it. What it is asked for by stays.
-fn masked<T>(kind: ListKind, raw: &Value, masks: &Redactor, one: Read<T>) -> Option<T> {
-    let raw = Arc::new(masks.redact_json(raw)?);
-    entry(kind, &raw, one).ok().map(|(_, entry)| entry)
+/// An entry whose name or URI is good.
+struct Entry<'a> {
+    /// As it was sent.
+    sent: &'a Value,
+    /// As it may be shown, secrets masked.
+    shown: Arc<Value>,
+    /// Its name or URI as it was sent.
+    key: Arc<str>,
+    /// The same to draw.
+    label: SafeText,
 }
 
-/// Reads an entry, of which the name or URI is known.
-type Read<T> = fn(&Arc<Value>, &Map<String, Value>, Arc<str>) -> T;
-
-fn entry<T>(kind: ListKind, raw: &Arc<Value>, one: Read<T>) -> Result<(Arc<str>, T), String> {
-    let object = raw.as_object().ok_or("is not an object")?;
-    let key = match kind {
-        ListKind::Tools | ListKind::Prompts => name(object)?,
-        _ => required(object, kind.id_key(), MAX_URI)?,
-    };
-    match object.get("inputSchema") {
-        Some(Value::Object(_)) => {}
-        _ if kind != ListKind::Tools => {}
-        Some(other) => return Err(format!("`inputSchema` is {}, not an object", kind_of(other))),
-        None => return Err("`inputSchema` is missing".to_owned()),
+impl<'a> Entry<'a> {
+    /// # Errors
+    /// Why the entry cannot be used.
+    fn read(kind: ListKind, raw: &'a Arc<Value>, masks: &Redactor) -> Result<Self, String> {
+        let object = raw.as_object().ok_or("is not an object")?;
+        let key = match kind {
+            ListKind::Tools | ListKind::Prompts => name(object)?,
+            _ => required(object, kind.id_key(), MAX_URI)?,
+        };
+        match object.get("inputSchema") {
+            Some(Value::Object(_)) => {}
+            _ if kind != ListKind::Tools => {}
+            Some(other) => {
+                return Err(format!("`inputSchema` is {}, not an object", kind_of(other)));
+            }
+            None => return Err("`inputSchema` is missing".to_owned()),
+        }
+        let shown = masks.redact_json(raw).map_or_else(|| Arc::clone(raw), Arc::new);
+        let label = SafeText::line(&masks.redact(&key));
+        Ok(Self { sent: raw, shown, key, label })
     }
-    Ok((Arc::clone(&key), one(raw, object, key)))
 }
 
 fn decode<T>(
     kind: ListKind,
     list: &FetchedList,
+    masks: &Redactor,
     rejected: &mut Vec<RejectedEntry>,
-    one: Read<T>,
+    one: fn(Entry<'_>) -> T,
 ) -> Vec<Arc<T>> {
     let mut entries = Vec::with_capacity(list.entries.len());
     let mut seen = HashSet::new();
     let holes: HashSet<usize> = list.rejected.iter().map(|entry| entry.index).collect();
     let places = (0..).filter(|place| !holes.contains(place));
     for (raw, index) in list.entries.iter().zip(places) {
-        let reason = match entry(kind, raw, one) {
-            Ok((key, entry)) if seen.insert(Arc::clone(&key)) => {
-                entries.push(Arc::new(entry));
+        let reason = match Entry::read(kind, raw, masks) {
+            Ok(entry) if seen.insert(Arc::clone(&entry.key)) => {
+                entries.push(Arc::new(one(entry)));
                 continue;
             }
-            Ok((key, _)) => format!("`{key}` {REPEATED}"),
+            Ok(entry) => format!("`{}` {REPEATED}", entry.key),
             Err(reason) => reason,
         };
         let (reason, raw) = (SafeText::line(&reason), Arc::clone(raw));
@@ -376,55 +362,58 @@ fn decode<T>(
     entries
 }
 
-fn tool(raw: &Arc<Value>, object: &Map<String, Value>, name: Arc<str>) -> Tool {
-    let annotations = object.get("annotations").and_then(Value::as_object);
+fn tool(entry: Entry<'_>) -> Tool {
+    let Entry { shown, key, label, .. } = entry;
     Tool {
-        label: SafeText::line(&name),
-        title: line(object, "title").or_else(|| annotations.and_then(|a| line(a, "title"))),
-        description: block(object, "description"),
-        input_schema: Arc::new(object.get("inputSchema").cloned().unwrap_or_default()),
-        output_schema: object
+        name: key,
+        label,
+        title: line(&shown, "title").or_else(|| line(shown.get("annotations")?, "title")),
+        description: block(&shown, "description"),
+        input_schema: Arc::new(shown.get("inputSchema").cloned().unwrap_or_default()),
+        output_schema: shown
             .get("outputSchema")
             .filter(|schema| schema.is_object())
             .map(|schema| Arc::new(schema.clone())),
-        hints: ToolHints::of(raw),
-        raw: Arc::clone(raw),
-        name,
+        hints: ToolHints::of(&shown),
+        raw: shown,
     }
 }
 
-fn prompt(raw: &Arc<Value>, object: &Map<String, Value>, name: Arc<str>) -> Prompt {
-    let arguments = object.get("arguments").and_then(Value::as_array);
-    let arguments = arguments.into_iter().flatten().filter_map(Value::as_object);
-    let arguments = arguments.filter_map(|argument| {
-        let name: Arc<str> = argument.get("name")?.as_str()?.into();
+fn prompt(entry: Entry<'_>) -> Prompt {
+    /// The arguments of a prompt.
+    fn arguments(prompt: &Value) -> impl Iterator<Item = &Value> {
+        prompt.get("arguments").and_then(Value::as_array).into_iter().flatten()
+    }
+    let Entry { sent, shown, key, label } = entry;
+    let pairs = arguments(sent).zip(arguments(&shown)).filter_map(|(sent, shown)| {
         Some(PromptArgument {
-            label: line(argument, "title").unwrap_or_else(|| SafeText::line(&name)),
-            name,
-            description: block(argument, "description"),
-            required: argument.get("required").and_then(Value::as_bool).unwrap_or_default(),
+            name: sent.get("name")?.as_str()?.into(),
+            label: line(shown, "title").or_else(|| line(shown, "name"))?,
+            description: block(shown, "description"),
+            required: sent.get("required").and_then(Value::as_bool).unwrap_or_default(),
         })
     });
     Prompt {
-        label: SafeText::line(&name),
-        title: line(object, "title"),
-        description: block(object, "description"),
-        arguments: arguments.collect(),
-        raw: Arc::clone(raw),
-        name,
+        name: key,
+        label,
+        title: line(&shown, "title"),
+        description: block(&shown, "description"),
+        arguments: pairs.collect(),
+        raw: shown,
     }
 }
 
-fn resource(raw: &Arc<Value>, object: &Map<String, Value>, uri: Arc<str>) -> Resource {
+fn resource(entry: Entry<'_>) -> Resource {
+    let Entry { shown, key, label, .. } = entry;
     Resource {
-        label: SafeText::line(&uri),
-        name: line(object, "name").unwrap_or_else(|| SafeText::line(&uri)),
-        title: line(object, "title"),
-        description: block(object, "description"),
-        mime_type: line(object, "mimeType"),
-        size: object.get("size").and_then(Value::as_u64),
-        raw: Arc::clone(raw),
-        uri,
+        uri: key,
+        name: line(&shown, "name").unwrap_or_else(|| label.clone()),
+        label,
+        title: line(&shown, "title"),
+        description: block(&shown, "description"),
+        mime_type: line(&shown, "mimeType"),
+        size: shown.get("size").and_then(Value::as_u64),
+        raw: shown,
     }
 }
 
@@ -454,12 +443,12 @@ fn required(object: &Map<String, Value>, key: &str, max: usize) -> Result<Arc<st
     Ok(text.as_str().into())
 }
 
-fn line(object: &Map<String, Value>, key: &str) -> Option<SafeText> {
-    object.get(key)?.as_str().map(SafeText::line)
+fn line(entry: &Value, key: &str) -> Option<SafeText> {
+    entry.get(key)?.as_str().map(SafeText::line)
 }
 
-fn block(object: &Map<String, Value>, key: &str) -> Option<SafeText> {
-    object.get(key)?.as_str().map(SafeText::block)
+fn block(entry: &Value, key: &str) -> Option<SafeText> {
+    entry.get(key)?.as_str().map(SafeText::block)
 }
 
 pub(crate) const fn kind_of(value: &Value) -> &'static str {
@@ -502,7 +491,7 @@ mod tests {
         for broken in bad {
             let mut capabilities = Capabilities::default();
             let entries = [good("first"), broken.clone(), good("last")];
-            capabilities.replace(ListKind::Tools, &list(&entries));
+            capabilities.replace(ListKind::Tools, &list(&entries), &Redactor::default());
             let names: Vec<_> = capabilities.tools.iter().map(|tool| &*tool.name).collect();
             assert_eq!(names, ["first", "last"], "{broken}");
             let rejected = &capabilities.rejected;
@@ -518,7 +507,7 @@ mod tests {
             "name": "t", "inputSchema": {}, "title": null, "description": 7,
             "annotations": {"readOnlyHint": "yes", "idempotentHint": true}, "outputSchema": [],
         });
-        capabilities.replace(ListKind::Tools, &list(&[sloppy]));
+        capabilities.replace(ListKind::Tools, &list(&[sloppy]), &Redactor::default());
         let tool = &capabilities.tools[0];
         assert_eq!((&tool.title, &tool.description), (&None, &None));
         assert_eq!((tool.hints.read_only, tool.hints.idempotent), (None, Some(true)));
@@ -530,10 +519,33 @@ mod tests {
         let mut capabilities = Capabilities::default();
         let mut first = list(&[json!({"name": "p"}), json!({})]);
         first.partial = Some(SafeText::line("page 2 failed"));
-        capabilities.replace(ListKind::Prompts, &first);
+        capabilities.replace(ListKind::Prompts, &first, &Redactor::default());
         assert_eq!((capabilities.rejected.len(), capabilities.partial.len()), (1, 1));
-        capabilities.replace(ListKind::Prompts, &list(&[json!({"name": "q"})]));
+        capabilities.replace(
+            ListKind::Prompts,
+            &list(&[json!({"name": "q"})]),
+            &Redactor::default(),
+        );
         assert_eq!((capabilities.rejected.len(), capabilities.partial.len()), (0, 0));
         assert_eq!(&*capabilities.prompts[0].name, "q");
+    }
+
+    #[test]
+    fn secrets_are_masked_in_what_is_shown_and_names_stay_as_they_were_sent() {
+        let masks = Redactor::new(["hunter2-token".into()]);
+        let sent = json!({
+            "name": "ask hunter2-token", "description": "like hunter2-token",
+            "arguments": [{"name": "hunter2-token", "description": "as hunter2-token"}],
+        });
+        let mut capabilities = Capabilities::default();
+        capabilities.replace(ListKind::Prompts, &list(&[sent, json!("hunter2-token")]), &masks);
+        let prompt = &capabilities.prompts[0];
+        assert_eq!((&*prompt.name, prompt.label.as_str()), ("ask hunter2-token", "ask ***"));
+        let argument = &prompt.arguments[0];
+        assert_eq!((&*argument.name, argument.label.as_str()), ("hunter2-token", "***"));
+        let kept =
+            serde_json::to_string(&(&prompt.raw, &prompt.description, &argument.description));
+        assert!(!kept.unwrap().contains("hunter2"));
+        assert_eq!(*capabilities.rejected[0].raw, json!("***"));
     }
 }

@@ -320,7 +320,8 @@ mod tests {
     fn capabilities(tools: &[Value]) -> Capabilities {
         let mut all = Capabilities::default();
         let entries = tools.iter().cloned().map(Arc::new).collect();
-        all.replace(ListKind::Tools, &FetchedList { entries, ..FetchedList::default() });
+        let list = FetchedList { entries, ..FetchedList::default() };
+        all.replace(ListKind::Tools, &list, &crate::base::Redactor::default());
         all
     }
 

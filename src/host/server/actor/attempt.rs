@@ -61,10 +61,9 @@ impl Attempt {
         let fetched = futures::future::try_join_all(fetches).await?;
         for (kind, list) in ListKind::ALL.into_iter().zip(fetched) {
             if let Some(list) = list {
-                capabilities.replace(kind, &list);
+                capabilities.replace(kind, &list, &self.request.context.redactor);
             }
         }
-        capabilities.mask(&self.request.context.redactor);
         Ok(capabilities)
     }
 

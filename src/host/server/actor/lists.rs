@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::base::text::cut;
-use crate::base::{LogLevel, LogRecord, LogSource, Redactor, SafeText, Timestamp};
+use crate::base::{LogLevel, LogRecord, LogSource, SafeText, Timestamp};
 use crate::config::ToolFilter;
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
@@ -102,8 +102,7 @@ impl Actor {
         match result {
             Ok(list) => {
                 let mut capabilities = Capabilities::clone(&self.capabilities);
-                capabilities.replace(kind, &list);
-                capabilities.mask(&Redactor::new(self.config.secrets()));
+                capabilities.replace(kind, &list, &self.slot.redactor);
                 self.take_lists(capabilities).await;
                 self.deck.reroute();
             }
