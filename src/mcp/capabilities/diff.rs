@@ -1,6 +1,6 @@
 //! How lists differ from what they were (requirement K3): entry by entry, field by field.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::base::SafeText;
 use crate::base::text::inspect::{hidden, instructions, urls};
 use crate::config::diagnostics::child;
 
-/// Most differing fields told of one entry; the rest is summed up in one line at its root.
+/// Most differing fields listed for one entry; the rest is summed up in one line at its root.
 pub const MAX_FIELDS: usize = 64;
 
 impl ListChanges {
-    /// What has to be told to get from `before` to `after`; `None` when nothing differs. The order
+    /// How `after` differs from `before`; `None` when it does not. The order
     /// of entries is no difference.
     pub fn between(before: &Capabilities, after: &Capabilities) -> Option<Self> {
         let mut changes = Self::default();
@@ -117,7 +117,7 @@ pub fn differences(before: &Value, after: &Value) -> Vec<FieldChange> {
 }
 
 /// All fields in which two JSON values differ; `null` as a whole is no value. Objects are compared by
-/// key, arrays of equal length by index, everything else as a whole. The order of `required`, `enum`
+/// key, arrays of equal length by index, everything else and what lies very deep as a whole. The order of `required`, `enum`
 /// and `type` means nothing.
 pub fn every_difference(before: &Value, after: &Value) -> Vec<FieldChange> {
     let mut fields = Vec::new();
@@ -134,7 +134,12 @@ pub fn is_set(key: &str) -> bool {
     matches!(key, "required" | "enum" | "type")
 }
 
+/// Longest pointer, in bytes, below which single fields are told apart: a long key would be repeated
+/// in the pointer of everything that it holds.
+const MAX_POINTER: usize = 1_024;
+
 fn walk(pointer: &str, before: &Value, after: &Value, fields: &mut Vec<FieldChange>) {
+    let is_short = pointer.len() <= MAX_POINTER;
     let in_set = is_set(pointer.rsplit('/').next().unwrap_or_default());
     let mut below = |key: &str, old: Option<&Value>, new: Option<&Value>| {
         let pointer = child(pointer, key);
@@ -146,7 +151,7 @@ fn walk(pointer: &str, before: &Value, after: &Value, fields: &mut Vec<FieldChan
         }
     };
     match (before, after) {
-        (Value::Object(old), Value::Object(new)) => {
+        (Value::Object(old), Value::Object(new)) if is_short => {
             for (key, value) in old {
                 if new.get(key) != Some(value) {
                     below(key, Some(value), new.get(key));
@@ -156,7 +161,7 @@ fn walk(pointer: &str, before: &Value, after: &Value, fields: &mut Vec<FieldChan
                 below(key, None, Some(value));
             }
         }
-        (Value::Array(old), Value::Array(new)) if !in_set && old.len() == new.len() => {
+        (Value::Array(old), Value::Array(new)) if is_short && !in_set && old.len() == new.len() => {
             for (index, (old, new)) in old.iter().zip(new).enumerate() {
                 if old != new {
                     below(&index.to_string(), Some(old), Some(new));
@@ -164,9 +169,7 @@ fn walk(pointer: &str, before: &Value, after: &Value, fields: &mut Vec<FieldChan
             }
         }
         (Value::Array(old), Value::Array(new))
-            if in_set
-                && old.iter().all(|item| new.contains(item))
-                && new.iter().all(|item| old.contains(item)) => {}
+            if in_set && HashSet::<_>::from_iter(old) == HashSet::from_iter(new) => {}
         _ if before == after => {}
         _ => fields.push(FieldChange {
             pointer: pointer.to_owned(),
@@ -282,16 +285,19 @@ const NARROWING: &str = "required enum const type pattern format minLength maxLe
     minProperties maxProperties additionalProperties propertyNames not allOf";
 
 fn wider(keyword: &str, old: &Value, new: &Value) -> Option<String> {
-    let list = |value: &Value| match value {
-        Value::Array(items) => items.clone(),
-        one => vec![one.clone()],
-    };
-    let missing = || list(old).into_iter().find(|item| !list(new).contains(item));
-    let gained = || list(new).into_iter().find(|item| !list(old).contains(item));
+    /// The items of a list; anything else is one item.
+    fn items(value: &Value) -> &[Value] {
+        value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice)
+    }
+    /// The first item of `these` that is none of `those`.
+    fn beyond<'a>(these: &'a Value, those: &Value) -> Option<&'a Value> {
+        let known: HashSet<_> = items(those).iter().collect();
+        items(these).iter().find(|item| !known.contains(item))
+    }
     match keyword {
-        "required" => missing()
+        "required" => beyond(old, new)
             .map(|name| format!("{} is no longer required", SafeText::cut(&name.to_string(), 120))),
-        "enum" | "type" => gained()
+        "enum" | "type" => beyond(new, old)
             .map(|item| format!("{} is accepted now", SafeText::cut(&item.to_string(), 120))),
         "minLength" | "minimum" | "exclusiveMinimum" | "minItems" | "minProperties" => {
             (new.as_f64()? < old.as_f64()?).then(|| "the lower limit fell".to_owned())
@@ -362,5 +368,29 @@ mod tests {
     fn a_rewritten_entry_is_told_in_bounded_space() {
         let wide = |n: usize| Value::Object((0..n).map(|k| (k.to_string(), json!(n))).collect());
         assert_eq!(differences(&wide(5_000), &wide(5_001)).len(), MAX_FIELDS + 1);
+    }
+
+    #[test]
+    fn lists_of_any_length_are_compared_in_one_pass() {
+        let names: Vec<Value> = (0..40_000).map(|n| json!(n.to_string())).collect();
+        let schema = |names: Vec<Value>| json!({"inputSchema": {"enum": names}});
+        let turned = names.iter().rev().cloned().collect();
+        let longer = names.iter().rev().cloned().chain([json!("new")]).collect();
+        let began = std::time::Instant::now();
+        assert_eq!(differences(&schema(names.clone()), &schema(turned)), []);
+        let changes = differences(&schema(names), &schema(longer));
+        let risk = Risk::SchemaLoosened(SafeText::line("\"new\" is accepted now"));
+        assert_eq!(changes[0].risks(), [risk]);
+        assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn pointers_do_not_repeat_long_keys() {
+        let inner =
+            |n: usize| Value::Object((0..2_000).map(|k| (k.to_string(), json!(n))).collect());
+        let outer = |n: usize| json!({"a".repeat(10_000): inner(n), "b": inner(n)});
+        let found = every_difference(&outer(1), &outer(2));
+        assert_eq!(found.len(), 2_001);
+        assert!(found.iter().map(|change| change.pointer.len()).sum::<usize>() < 100_000);
     }
 }
