@@ -60,11 +60,11 @@ pub use context::{Grace, ProcessContext};
 pub use environment::is_safe_name;
 pub use exit::ExitView;
 pub use pipes::{ServerStdin, ServerStdout};
-pub use resolve::{Launch, SpawnError, SpawnErrorKind, resolve};
+pub use resolve::{Launch, SpawnError, resolve};
 pub use stderr::StderrView;
 pub use usage::Usage;
 
-/// Whether a process is stopped by a signal (SIGSTOP, SIGTSTP), where the platform tells.
+/// Whether a process is stopped by a signal (SIGSTOP, SIGTSTP), where the platform says so.
 pub fn is_suspended(pid: u32) -> bool {
     census::row(pid).is_some_and(|row| row.suspended)
 }
@@ -132,7 +132,7 @@ pub async fn spawn(launch: Launch, context: ProcessContext) -> Result<Spawned, S
 }
 
 /// How many processes of this host's servers are on a processor or wait for one; zero where the
-/// platform does not tell.
+/// platform does not say.
 #[cfg(unix)]
 pub async fn running() -> usize {
     let token = family::host_token();
@@ -142,7 +142,7 @@ pub async fn running() -> usize {
 }
 
 /// How many processes of this host's servers are on a processor or wait for one; zero where the
-/// platform does not tell.
+/// platform does not say.
 #[cfg(windows)]
 pub async fn running() -> usize {
     0
@@ -194,7 +194,7 @@ impl ServerProcess {
     }
 
     /// Whether its stdin is closed and it has not read a single byte of what was written: whatever
-    /// it died of, it was nothing that it was told. Always false where the system does not say.
+    /// it died of, it was nothing that was sent to it. Always false where the system does not say.
     pub fn ignored_stdin(&self) -> bool {
         self.inner.stdin.was_ignored()
     }
@@ -216,7 +216,7 @@ impl ServerProcess {
         self.inner.stderr.view()
     }
 
-    /// Memory and CPU of the process and its descendants; `None` when it cannot be told (it is
+    /// Memory and CPU of the process and its descendants; `None` when it is unknown (it is
     /// gone, or the platform does not say). Blocks for about a millisecond at most twice a second.
     pub fn usage(&self) -> Option<Usage> {
         self.inner.usage.read()

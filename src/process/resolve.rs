@@ -12,59 +12,34 @@ use crate::base::SafeText;
 use crate::base::text::nearest;
 use crate::config::{ProcessLimits, StdioConfig};
 use crate::error::{Error, ErrorCode};
-use SpawnErrorKind as Kind;
 
 #[cfg(unix)]
 use std::io::Read;
 
 /// Why a process could not be started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpawnErrorKind {
-    /// No such command on PATH, or no such file.
-    NotFound,
-    /// The file exists but may not be executed.
-    NotExecutable,
-    /// The command names a directory.
-    Directory,
-    /// The file is no program: unknown format, no shebang, or a shebang whose interpreter is missing.
-    Format,
-    /// The file system it is on forbids execution.
-    NoExec,
-    /// The working directory is missing or is no directory.
-    Cwd,
-    /// Command or argument that cannot be passed (empty, NUL, too long).
-    Arguments,
-    /// Environment entry that cannot be passed.
-    Environment,
-    /// The operating system has no room for it now (processes, files, memory, file being written).
-    Busy,
-    /// Anything else the operating system said.
-    Os,
-}
-
-/// Why a process could not be started, as the error to show and what to make of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpawnError {
-    /// The kind.
-    pub kind: SpawnErrorKind,
     /// Code [`ErrorCode::ServerStartup`], what happened, what to do.
     pub error: Error,
+    /// Whether the same start may succeed a moment later. Nothing about a missing file does.
+    pub retryable: bool,
 }
 
 impl SpawnError {
-    pub(super) fn new(kind: SpawnErrorKind, message: impl AsRef<str>) -> Self {
+    pub(super) fn new(message: impl AsRef<str>) -> Self {
         let message = SafeText::line(message.as_ref());
-        Self { kind, error: Error::new(ErrorCode::ServerStartup, message.as_str()) }
+        let error = Error::new(ErrorCode::ServerStartup, message.as_str());
+        Self { error, retryable: false }
+    }
+
+    /// One that may pass: the system has no room for the process now, or says something unknown.
+    pub(super) fn passing(message: impl AsRef<str>) -> Self {
+        Self { retryable: true, ..Self::new(message) }
     }
 
     pub(super) fn help(mut self, help: impl AsRef<str>) -> Self {
-        self.error.help = Some(SafeText::line(help.as_ref()).to_string()).filter(|h| !h.is_empty());
+        self.error.help = Some(SafeText::line(help.as_ref()).to_string());
         self
-    }
-
-    /// Whether the same start may succeed a moment later. Nothing about a missing file does.
-    pub fn retryable(&self) -> bool {
-        matches!(self.kind, Kind::Busy | Kind::Os)
     }
 }
 
@@ -100,19 +75,18 @@ impl Launch {
 /// relative to the entry's working directory. Reads a few bytes of the file.
 ///
 /// # Errors
-/// [`SpawnError`] with a kind and words of its own for each reason.
+/// [`SpawnError`] with words of its own for each reason.
 pub fn resolve(config: &StdioConfig) -> Result<Launch, SpawnError> {
     let command = config.command.as_str();
     if command.trim().is_empty() {
-        return Err(SpawnError::new(Kind::Arguments, "the command is empty")
-            .help("name a program in `command`"));
+        return Err(SpawnError::new("the command is empty").help("name a program in `command`"));
     }
     if let Some(bad) = std::iter::once(command)
         .chain(config.args.iter().map(String::as_str))
         .position(|text| text.contains('\0'))
     {
         let what = if bad == 0 { "the command".into() } else { format!("argument {bad}") };
-        return Err(SpawnError::new(Kind::Arguments, format!("{what} contains NUL")));
+        return Err(SpawnError::new(format!("{what} contains NUL")));
     }
     let cwd = working_directory(config)?;
     let env = environment::build(config)?;
@@ -142,7 +116,7 @@ fn has_separator(command: &str) -> bool {
 
 fn working_directory(config: &StdioConfig) -> Result<PathBuf, SpawnError> {
     let here = std::env::current_dir().map_err(|error| {
-        SpawnError::new(Kind::Cwd, format!("the directory the host runs in is gone ({error})"))
+        SpawnError::new(format!("the directory the host runs in is gone ({error})"))
             .help("start the host from a directory that exists")
     });
     let Some(cwd) = &config.cwd else { return here };
@@ -153,7 +127,7 @@ fn working_directory(config: &StdioConfig) -> Result<PathBuf, SpawnError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => "does not exist".to_owned(),
         Err(error) => format!("cannot be used: {error}"),
     };
-    Err(SpawnError::new(Kind::Cwd, format!("the working directory {} {problem}", cwd.display()))
+    Err(SpawnError::new(format!("the working directory {} {problem}", cwd.display()))
         .help("correct `cwd` of the entry, or create the directory"))
 }
 
@@ -177,7 +151,7 @@ fn search(command: &str, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, Sp
         return Err(not_executable(&file));
     }
     let message = format!("command not found: {command} ({})", searched(path));
-    Err(SpawnError::new(Kind::NotFound, message).help(suggestion(command, path, cwd)))
+    Err(SpawnError::new(message).help(suggestion(command, path, cwd)))
 }
 
 /// Which PATH was searched: a short one whole; of a long one the number of folders, and the whole
@@ -220,9 +194,7 @@ fn executable(_: &Path) -> bool {
 
 fn not_executable(file: &Path) -> SpawnError {
     let name = file.display();
-    SpawnError::new(
-        Kind::NotExecutable,
-        format!("{name} exists but may not be executed by this user"),
+    SpawnError::new(format!("{name} exists but may not be executed by this user"),
     )
     .help(match interpreter(file) {
         Some(with) => format!(
@@ -307,17 +279,13 @@ fn inspect(
             } else {
                 format!(" ({command:?} is relative to the working directory {})", cwd.display())
             };
-            SpawnError::new(Kind::NotFound, format!("no such file: {name}{how}"))
-                .help(missing(command, cwd))
+            SpawnError::new(format!("no such file: {name}{how}")).help(missing(command, cwd))
         }
-        _ => SpawnError::new(Kind::NotExecutable, format!("{name} cannot be looked at: {error}")),
+        _ => SpawnError::new(format!("{name} cannot be looked at: {error}")),
     })?;
     if meta.is_dir() {
-        return Err(SpawnError::new(
-            Kind::Directory,
-            format!("{name} is a directory, not a program"),
-        )
-        .help("name the executable inside it"));
+        return Err(SpawnError::new(format!("{name} is a directory, not a program"))
+            .help("name the executable inside it"));
     }
     if !executable(program) {
         // `access` says no on a noexec mount too, whatever the mode bits say.
@@ -348,7 +316,7 @@ fn missing(command: &str, cwd: &Path) -> String {
 
 fn no_exec(program: &Path) -> SpawnError {
     let name = program.display();
-    SpawnError::new(Kind::NoExec, format!("{name} is on a file system mounted noexec"))
+    SpawnError::new(format!("{name} is on a file system mounted noexec"))
         .help("move the program, or name an interpreter in `command` and the file in `args`")
 }
 
@@ -358,7 +326,7 @@ fn forbids_execution(program: &Path) -> bool {
         .is_ok_and(|fs| fs.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC))
 }
 
-/// Elsewhere the flag is not told apart from other reasons.
+/// Elsewhere the flag cannot be read.
 #[cfg(not(target_os = "linux"))]
 fn forbids_execution(_: &Path) -> bool {
     false
@@ -376,24 +344,24 @@ fn check_format(program: &Path, path: Option<&OsStr>) -> Result<(), SpawnError> 
         // Executable but not readable is legal; the kernel will say.
         Err(_) => return Ok(()),
     }
-    let bad = |message: String| SpawnError::new(Kind::Format, message);
     let name = program.display();
     if head.is_empty() {
-        return Err(bad(format!("{name} is an empty file")));
+        return Err(SpawnError::new(format!("{name} is an empty file")));
     }
     let Some(rest) = head.strip_prefix(b"#!") else {
         let is_text = std::str::from_utf8(&head).map_or_else(|e| e.error_len().is_none(), |_| true);
         if head.contains(&0) || !is_text {
-            let foreign = bad(format!("{name} is not in a format this machine can execute"));
+            let foreign =
+                SpawnError::new(format!("{name} is not in a format this machine can execute"));
             let help = "install the program for this machine, or name its interpreter in `command`";
             return if is_foreign(&head) { Err(foreign.help(help)) } else { Ok(()) };
         }
-        return Err(bad(format!("{name} is a text file without a shebang line"))
+        return Err(SpawnError::new(format!("{name} is a text file without a shebang line"))
             .help("begin it with a line such as #!/bin/sh, or name the interpreter in `command`"));
     };
     let line = rest.split(|b| *b == b'\n').next().unwrap_or_default();
     if line.ends_with(b"\r") {
-        return Err(bad(format!(
+        return Err(SpawnError::new(format!(
             "{name} has Windows line endings, so its shebang names no program"
         ))
         .help("save it with LF line endings"));
@@ -401,10 +369,10 @@ fn check_format(program: &Path, path: Option<&OsStr>) -> Result<(), SpawnError> 
     let line = String::from_utf8_lossy(line);
     let mut words = line.split_whitespace();
     let Some(interpreter) = words.next() else {
-        return Err(bad(format!("the shebang line of {name} is empty")));
+        return Err(SpawnError::new(format!("the shebang line of {name} is empty")));
     };
     if fs::metadata(interpreter).is_err() {
-        return Err(bad(format!("{name} needs {interpreter}, which does not exist"))
+        return Err(SpawnError::new(format!("{name} needs {interpreter}, which does not exist"))
             .help("install that interpreter, or correct the first line of the file"));
     }
     if Path::new(interpreter).file_name() == Some(OsStr::new("env"))
@@ -412,8 +380,10 @@ fn check_format(program: &Path, path: Option<&OsStr>) -> Result<(), SpawnError> 
         && !on_path(wanted, path)
     {
         let searched = searched(path);
-        return Err(bad(format!("{name} needs {wanted}, which was not found ({searched})"))
-            .help(suggestion(wanted, path, Path::new("/"))));
+        return Err(SpawnError::new(format!(
+            "{name} needs {wanted}, which was not found ({searched})"
+        ))
+        .help(suggestion(wanted, path, Path::new("/"))));
     }
     Ok(())
 }
@@ -449,51 +419,44 @@ fn is_foreign(_: &[u8]) -> bool {
 /// Words for what the operating system said when the start itself failed.
 pub(super) fn refused(launch: &Launch, error: &io::Error) -> SpawnError {
     let name = launch.program.display();
+    let unknown = SpawnError::passing(format!("{name} could not be started: {error}"));
     #[cfg(unix)]
     if let Some(errno) = rustix::io::Errno::from_io_error(error) {
-        use Kind::{Arguments, Busy, Format, NotExecutable};
         use rustix::io::Errno;
-        let (kind, message, help) = match errno {
-            Errno::NOENT => (
-                Format,
-                format!("{name} exists, but the loader or interpreter it names does not"),
-                "it was built for another system (for example musl against glibc)",
-            ),
-            Errno::NOEXEC => (
-                Format,
-                format!("{name} is not in a format this machine can execute"),
-                "wrong architecture, or a script without a shebang line",
-            ),
+        return match errno {
+            Errno::NOENT => SpawnError::new(format!(
+                "{name} exists, but the loader or interpreter it names does not"
+            ))
+            .help("it was built for another system (for example musl against glibc)"),
+            Errno::NOEXEC => {
+                SpawnError::new(format!("{name} is not in a format this machine can execute"))
+                    .help("wrong architecture, or a script without a shebang line")
+            }
             Errno::ACCESS | Errno::PERM if forbids_execution(&launch.program) => {
-                return no_exec(&launch.program);
+                no_exec(&launch.program)
             }
             Errno::ACCESS | Errno::PERM => {
-                (NotExecutable, format!("{name} may not be executed: {error}"), "")
+                SpawnError::new(format!("{name} may not be executed: {error}"))
             }
-            Errno::TOOBIG => (
-                Arguments,
-                "arguments and environment together are too long for the system".to_owned(),
-                "pass the data in a file, or drop `inheritEnv`",
-            ),
-            Errno::TXTBSY => (Busy, format!("{name} is being written to"), ""),
-            Errno::AGAIN => (
-                Busy,
-                "the limit of processes is reached".to_owned(),
-                "see `ulimit -u`, or the pids limit of the container",
-            ),
+            Errno::TOOBIG => {
+                SpawnError::new("arguments and environment together are too long for the system")
+                    .help("pass the data in a file, or drop `inheritEnv`")
+            }
+            Errno::TXTBSY => SpawnError::passing(format!("{name} is being written to")),
+            Errno::AGAIN => SpawnError::passing("the limit of processes is reached")
+                .help("see `ulimit -u`, or the pids limit of the container"),
             Errno::MFILE | Errno::NFILE => {
-                (Busy, "the limit of open files is reached".to_owned(), "see `ulimit -n`")
+                SpawnError::passing("the limit of open files is reached").help("see `ulimit -n`")
             }
-            Errno::NOMEM => (Busy, "there is no memory for a new process".to_owned(), ""),
-            _ => (Kind::Os, format!("{name} could not be started: {error}"), ""),
+            Errno::NOMEM => SpawnError::passing("there is no memory for a new process"),
+            _ => unknown,
         };
-        return SpawnError::new(kind, message).help(help);
     }
     #[cfg(windows)]
     if let Some(known) = windows(launch, error) {
         return known;
     }
-    SpawnError::new(Kind::Os, format!("{name} could not be started: {error}"))
+    unknown
 }
 
 /// The same for the error codes of Windows (`winerror.h`).
@@ -510,11 +473,10 @@ fn windows(launch: &Launch, error: &io::Error) -> Option<SpawnError> {
     const NO_SYSTEM_RESOURCES: i32 = 1450;
     const COMMITMENT_LIMIT: i32 = 1455;
     let name = launch.program.display();
-    let new = |kind, message: String| SpawnError::new(kind, message);
     // How the standard library refuses what cannot be quoted for `cmd.exe`.
     if error.kind() == io::ErrorKind::InvalidInput && is_batch(&launch.program) {
         let why = format!("{name} is a batch file, and an argument cannot be passed to one safely");
-        return Some(new(Kind::Arguments, why).help(
+        return Some(SpawnError::new(why).help(
             "no batch file can be given a line break: pass it in a file or in `env`, or name the \
              program that the batch file starts",
         ));
@@ -522,7 +484,7 @@ fn windows(launch: &Launch, error: &io::Error) -> Option<SpawnError> {
     Some(match error.raw_os_error()? {
         BAD_EXE_FORMAT | EXE_MACHINE_TYPE_MISMATCH => {
             let refused =
-                new(Kind::Format, format!("{name} is not a program that this machine can execute"));
+                SpawnError::new(format!("{name} is not a program that this machine can execute"));
             match interpreter(&launch.program) {
                 Some(interpreter) => refused.help(format!(
                     "start it with its interpreter, {interpreter:?} as `command` and the file first \
@@ -531,21 +493,19 @@ fn windows(launch: &Launch, error: &io::Error) -> Option<SpawnError> {
                 None => refused.help("wrong architecture, or a script, which needs its interpreter"),
             }
         }
-        ACCESS_DENIED => new(Kind::NotExecutable, format!("{name}: {error}")),
-        VIRUS_INFECTED | DISABLED_BY_POLICY => new(Kind::NotExecutable, format!("{name}: {error}"))
-            .help("this machine's protection refuses it"),
-        ELEVATION_REQUIRED => {
-            new(Kind::NotExecutable, format!("{name} asks for administrator rights"))
-                .help("start mcpdeck as administrator, or use a program that needs no such rights")
+        ACCESS_DENIED => SpawnError::new(format!("{name}: {error}")),
+        VIRUS_INFECTED | DISABLED_BY_POLICY => {
+            SpawnError::new(format!("{name}: {error}")).help("this machine's protection refuses it")
         }
-        FILENAME_EXCED_RANGE => new(
-            Kind::Arguments,
+        ELEVATION_REQUIRED => SpawnError::new(format!("{name} asks for administrator rights"))
+            .help("start mcpdeck as administrator, or use a program that needs no such rights"),
+        FILENAME_EXCED_RANGE => SpawnError::new(
             "the command line is too long for the system (32767 characters)".to_owned(),
         )
         .help("pass the data in a file"),
-        SHARING_VIOLATION => new(Kind::Busy, format!("{name} is being written to")),
+        SHARING_VIOLATION => SpawnError::passing(format!("{name} is being written to")),
         NO_SYSTEM_RESOURCES | COMMITMENT_LIMIT => {
-            new(Kind::Busy, "there is no memory for a new process".to_owned())
+            SpawnError::passing("there is no memory for a new process".to_owned())
         }
         _ => return None,
     })

@@ -39,7 +39,7 @@ pub(super) async fn start(
         (launch, result)
     })
     .await
-    .map_err(|error| SpawnError::new(super::resolve::SpawnErrorKind::Busy, error.to_string()))?;
+    .map_err(|error| SpawnError::passing(error.to_string()))?;
     let convert = |(leader, (stdin, stdout, stderr)): (Leader, Pipes)| {
         let stdin = ChildStdin::from_std(stdin)?;
         Ok((leader, (stdin, ChildStdout::from_std(stdout)?, ChildStderr::from_std(stderr)?)))

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use mcpdeck::base::secret::Secret;
 use mcpdeck::config::StdioConfig;
-use mcpdeck::process::{SpawnError, SpawnErrorKind, resolve};
+use mcpdeck::process::{SpawnError, resolve};
 
 use crate::support::{deck, make_executable, shell};
 
@@ -31,12 +31,11 @@ fn a_missing_command_names_the_path_that_was_searched_and_what_to_install() {
     let mut config = entry("npx");
     config.env.insert("PATH".into(), Secret::new("/nowhere:/nor/here"));
     let error = refused(&config);
-    assert_eq!(error.kind, SpawnErrorKind::NotFound);
     let text = error.error.to_string();
     assert!(text.contains("command not found: npx"), "{text}");
     assert!(text.contains("PATH=/nowhere:/nor/here"), "{text}");
     assert!(text.contains("Node.js"), "{text}");
-    assert!(!error.retryable());
+    assert!(!error.retryable);
 }
 
 #[test]
@@ -69,7 +68,7 @@ fn a_relative_path_is_taken_from_the_working_directory() {
     assert!(resolve(&config).unwrap().program.ends_with("server"));
     config.command = "./other".into();
     let error = refused(&config);
-    assert_eq!(error.kind, SpawnErrorKind::NotFound);
+    assert!(error.error.to_string().contains("no such file"), "{}", error.error);
     assert!(error.error.to_string().contains(dir.path().to_str().unwrap()), "{}", error.error);
     // A bare name is not searched there, but the help says what was meant.
     config.command = "server".into();
@@ -98,12 +97,12 @@ fn what_only_a_shell_understands_is_explained() {
 fn directories_plain_files_and_empty_files_are_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     let directory = dir.path().to_str().unwrap();
-    assert_eq!(refused(&entry(directory)).kind, SpawnErrorKind::Directory);
+    assert!(refused(&entry(directory)).error.to_string().contains("is a directory"));
     let plain = file(dir.path(), "plain", b"#!/bin/sh\n");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     std::fs::set_permissions(&plain, mode).unwrap();
     let error = refused(&entry(&plain));
-    assert_eq!(error.kind, SpawnErrorKind::NotExecutable);
+    assert!(error.error.to_string().contains("may not be executed"), "{}", error.error);
     assert!(error.error.to_string().contains("chmod +x"), "{}", error.error);
     let empty = file(dir.path(), "empty", b"");
     assert!(refused(&entry(&empty)).error.to_string().contains("is an empty file"));
@@ -123,7 +122,6 @@ fn a_script_is_refused_when_nothing_can_run_it() {
     ] {
         let path = file(dir.path(), "script", content);
         let error = refused(&entry(&path));
-        assert_eq!(error.kind, SpawnErrorKind::Format, "{}", error.error);
         assert!(error.error.to_string().contains(words), "{}", error.error);
     }
 }
@@ -133,7 +131,6 @@ fn a_wrong_working_directory_is_not_blamed_on_the_command() {
     let mut config = shell("");
     config.cwd = Some("/no/such/place".into());
     let error = refused(&config);
-    assert_eq!(error.kind, SpawnErrorKind::Cwd);
     assert!(error.error.to_string().contains("/no/such/place does not exist"), "{}", error.error);
     config.cwd = Some("/bin/sh".into());
     assert!(refused(&config).error.to_string().contains("is not a directory"));
@@ -141,12 +138,11 @@ fn a_wrong_working_directory_is_not_blamed_on_the_command() {
 
 #[test]
 fn nul_and_emptiness_are_refused() {
-    assert_eq!(refused(&entry(" ")).kind, SpawnErrorKind::Arguments);
-    assert_eq!(refused(&entry("a\0b")).kind, SpawnErrorKind::Arguments);
+    assert!(refused(&entry(" ")).error.to_string().contains("the command is empty"));
+    assert!(refused(&entry("a\0b")).error.to_string().contains("the command contains NUL"));
     let mut config = shell("");
     config.args.push("x\0".into());
     let error = refused(&config);
-    assert_eq!(error.kind, SpawnErrorKind::Arguments);
     assert!(error.error.to_string().contains("argument 3"), "{}", error.error);
 }
 
@@ -161,7 +157,6 @@ async fn a_binary_whose_loader_is_missing_says_so() {
     let path = file(dir.path(), "prog", &bytes);
     let launch = resolve(&entry(&path)).unwrap();
     let Err(error) = deck("loader").try_start(launch).await else { panic!("started") };
-    assert_eq!(error.kind, SpawnErrorKind::Format, "{}", error.error);
     assert!(error.error.to_string().contains("loader or interpreter"), "{}", error.error);
 }
 
@@ -172,7 +167,8 @@ async fn arguments_beyond_the_systems_limit_are_named() {
     let Err(error) = deck("long").try_start(resolve(&config).unwrap()).await else {
         panic!("started")
     };
-    assert_eq!(error.kind, SpawnErrorKind::Arguments, "{}", error.error);
+    assert!(error.error.to_string().contains("together are too long"), "{}", error.error);
+    assert!(!error.retryable);
 }
 
 #[test]

@@ -144,7 +144,7 @@ impl Way {
 
 async fn not_started(request: &OpenRequest, step: RunningStep, problem: SpawnError) -> OpenError {
     request.steps.failed(step, &problem.error.message).await;
-    let retryable = problem.retryable();
+    let retryable = problem.retryable;
     OpenError { error: problem.error.server(&request.config.name), retryable, exit: None }
 }
 
