@@ -3,8 +3,6 @@
 //!
 //! The clock stands still while a person is waited for.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -26,7 +24,7 @@ pub struct PendingRequest {
     pub call: Option<CallId>,
     /// The span of its caller (W3C `traceparent`), which goes with it in `_meta`.
     pub trace: OnceLock<Arc<str>>,
-    /// How many decks it came through, which a server that is a deck is told of in `_meta`.
+    /// How many decks it came through; sent in `_meta` to a server that is a deck.
     pub hops: OnceLock<u64>,
     /// Deadline counted while nobody is waited for; progress starts it again.
     pub timeout: Duration,
@@ -82,7 +80,7 @@ impl PendingRequest {
     /// Findings that are kept of one request; a server may give it any number.
     const FINDINGS: usize = 32;
 
-    /// A request of a caller. `progress` receives what the server tells of it; overflow policy: the
+    /// A request of a caller. `progress` receives the progress the server reports; overflow policy: the
     /// newest is dropped when the channel is full.
     pub fn new(
         call: Option<CallId>,
@@ -136,7 +134,7 @@ impl PendingRequest {
         self.given_up.store(false, Ordering::Release);
     }
 
-    /// When the patience since the last sign of life and since the beginning ends; never while
+    /// When the time since the last sign of life, or since the beginning, runs out; never while
     /// somebody holds it.
     ///
     /// # Errors
@@ -200,7 +198,7 @@ impl PendingRequest {
         Held(Arc::clone(self))
     }
 
-    /// A sign of life: patience begins anew.
+    /// A sign of life: `timeout` starts again.
     pub fn alive(&self) {
         let mut clock = self.clock.lock();
         clock.mark = clock.active();
@@ -395,39 +393,6 @@ impl Claim {
     }
 }
 
-// Tables by ids that the host itself gives out, with a hash that costs next to nothing.
-//
-// Ids that servers name are looked up here and never inserted, so that nobody outside can choose
-// ids that fall together.
-
-/// A table by such ids.
-pub type ById<T> = HashMap<i64, T, BuildHasherDefault<IdHasher>>;
-
-/// Numbers in a row keep different low bits, and get different high ones.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct IdHasher(u64);
-
-impl IdHasher {
-    /// 2^64 divided by the golden ratio.
-    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-}
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_i64(i64::from(*byte));
-        }
-    }
-
-    fn write_i64(&mut self, id: i64) {
-        self.0 = (self.0 ^ id.cast_unsigned()).wrapping_mul(Self::SPREAD);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -505,25 +470,5 @@ mod claim_tests {
         let claim = Claim::default();
         assert!(claim.withdraw("first") && claim.withdraw("second") && !claim.answer());
         assert_eq!((claim.is_answered(), claim.reason().as_str()), (false, "first"));
-    }
-}
-
-#[cfg(test)]
-mod ids_tests {
-    use super::*;
-
-    #[test]
-    fn ids_in_a_row_do_not_fall_together() {
-        let hash = |id: i64| {
-            let mut hasher = IdHasher::default();
-            hasher.write_i64(id);
-            hasher.finish()
-        };
-        let low: std::collections::HashSet<u64> = (0..1024).map(|id| hash(id) % 1024).collect();
-        assert_eq!(low.len(), 1024);
-        let high: std::collections::HashSet<u64> = (0..1024).map(|id| hash(id) >> 57).collect();
-        assert_eq!(high.len(), 128);
-        let table: ById<i64> = (-500..500).map(|id| (id, id)).collect();
-        assert!((-500..500).all(|id| table[&id] == id) && !table.contains_key(&500));
     }
 }

@@ -1,7 +1,7 @@
 //! The table of open requests, in both directions: to which call an answer, progress or a question of
 //! the server belongs. Knows no transport; the tap holds it behind its lock.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use rmcp::model::RequestId;
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::SafeText;
 use crate::error::Error;
-use crate::mcp::pending::{ById, PendingRequest};
+use crate::mcp::pending::PendingRequest;
 use crate::mcp::{CallId, Claim, Payload};
 
 /// The key of `_meta` that names the task a message belongs to.
@@ -24,9 +24,9 @@ pub type Answer = Result<Payload, Error>;
 #[derive(Default)]
 pub(super) struct Table {
     /// Open requests of the host, by id.
-    pub(super) pending: ById<Entry>,
+    pub(super) pending: BTreeMap<i64, Entry>,
     /// Requests by progress token.
-    pub(super) tokens: ById<Arc<PendingRequest>>,
+    pub(super) tokens: BTreeMap<i64, Arc<PendingRequest>>,
     /// Calls that run as tasks, which are in flight between their requests too.
     pub(super) tasks: Vec<Running>,
     /// Requests nobody waits for any more, oldest first.
@@ -94,9 +94,9 @@ pub(super) struct Open {
 }
 
 /// A call that runs as a task (MCP 2025-11-25, tasks): it is in flight between its requests too. The
-/// progress token of the first stays good, and what the server asks and tells names the task.
+/// progress token of the first stays good, and what the server asks and reports names the task.
 pub(super) struct Running {
-    /// `taskId`, once the server has told it.
+    /// `taskId`, once it is known.
     pub(super) id: Option<String>,
     pub(super) request: Arc<PendingRequest>,
     pub(super) news: Arc<Notify>,
