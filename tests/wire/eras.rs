@@ -178,6 +178,8 @@ async fn patience_that_ends_leaves_words_and_nothing_else_behind() {
             "10 bytes without an end of line, no JSON-RPC message, no answer to initialize",
         ),
         ("ready\n", "1 line on stdout that is not JSON-RPC (first: `ready`)"),
+        ("{", "1 byte without an end of line, no JSON-RPC message"),
+        ("{\"jsonrpc\":\"2.0\",\"method\":\"a\"}\n", ", 1 JSON-RPC message, no answer"),
     ] {
         let (endpoint, mut peer) = pipe(1 << 20);
         peer.raw(said).await;

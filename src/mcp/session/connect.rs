@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::live::{Core, Live};
 use super::message::{RpcRequest, set_level};
 use super::{Attempt, ConnectError, Endpoint, SessionContext, SessionHandle};
+use crate::base::human::count;
 use crate::base::{Redactor, SafeText};
 use crate::config::HttpConfig;
 use crate::error::{Error, ErrorCode};
@@ -41,7 +42,7 @@ impl std::fmt::Debug for Connected {
 
 /// Opens a session: connects, shakes hands, gives the handle.
 ///
-/// Has no deadline of its own: drop the future when patience ends, and nothing is left running;
+/// Has no deadline of its own: drop the future to give up, and nothing is left running;
 /// [`SessionContext::seen`] says what had arrived by then. Dropping the last handle ends the
 /// session.
 ///
@@ -341,8 +342,8 @@ fn explain(mut error: Error, core: &Core) -> ConnectError {
     ConnectError { error, retryable: !unauthorized, unauthorized, closed }
 }
 
-// What a connecting server has let be seen so far, in words. Owns no policy: the owner of the
-// session decides when its patience ends and asks here what to say.
+// What a server has sent while a session is being opened, in words. The owner of the session decides
+// how long to wait, and asks here what to say when it gives up.
 
 /// What arrived on a connection since it was opened; shared by the session and its owner.
 #[derive(Debug, Default)]
@@ -423,19 +424,20 @@ impl Arrivals {
         let after = self.opened.map(|at| (first - at).as_secs_f64()).unwrap_or_default();
         let mut out = format!("first byte after {after:.1} s");
         if self.junk > 0 {
-            let lines = if self.junk == 1 { "line" } else { "lines" };
             let are = if self.junk == 1 { "is" } else { "are" };
-            let _ = write!(out, ", {} {lines} on stdout that {are} not JSON-RPC", self.junk);
+            let lines = count(self.junk, "line");
+            let _ = write!(out, ", {lines} on stdout that {are} not JSON-RPC");
             if let Some(line) = &self.first_junk {
                 let _ = write!(out, " (first: `{line}`)");
             }
         }
         if self.unfinished > 0 {
-            let _ = write!(out, ", {} bytes without an end of line", self.unfinished);
+            let bytes = count(self.unfinished, "byte");
+            let _ = write!(out, ", {bytes} without an end of line");
         }
         let messages = match self.messages {
             0 => "no JSON-RPC message".to_owned(),
-            n => format!("{n} JSON-RPC messages"),
+            n => count(n, "JSON-RPC message").to_string(),
         };
         out + &format!(", {messages}, no answer to {} in {since:.1} s", self.wanted())
     }
