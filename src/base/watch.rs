@@ -1,4 +1,4 @@
-//! Which folders tell of changes to a file, and what a file looks like from outside.
+//! Which folders to watch for changes to a file, and what a file looks like from outside.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

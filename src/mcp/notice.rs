@@ -1,4 +1,4 @@
-//! What a server tells without being asked, for those who pass it on to clients of their own.
+//! Notifications of a server, for those who pass them on to clients of their own.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::CallId;
 use crate::base::{LogLevel, SafeText, ServerName};
 
-/// Something a server told.
+/// A notification of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Notice {
     /// Which server.
@@ -17,7 +17,7 @@ pub struct Notice {
     pub kind: NoticeKind,
 }
 
-/// What a server told.
+/// What a server sent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NoticeKind {
     /// `notifications/resources/updated`
@@ -25,8 +25,8 @@ pub enum NoticeKind {
         /// The resource.
         uri: Arc<str>,
     },
-    /// `notifications/message`. Not told where several calls are in flight and it cannot be said
-    /// which of them it is about: it may be meant for one caller alone.
+    /// `notifications/message`. Left out when several calls are in flight and nothing says which of
+    /// them it is about: it may be meant for one caller alone.
     Logged {
         /// Its level.
         level: LogLevel,
@@ -118,7 +118,7 @@ pub enum Answer {
     /// The `result` to send: a `CreateMessageResult`, an `ElicitResult` (action `accept`,
     /// `decline` or `cancel`), a `ListRootsResult`.
     Result(Value),
-    /// Refused, with the reason the server is told.
+    /// Refused, with the reason that is sent to the server.
     Refuse {
         /// JSON-RPC error code; -1 is what the specification shows for a user's refusal.
         code: i64,

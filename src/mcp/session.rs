@@ -58,7 +58,7 @@ pub struct SessionContext {
     pub black_box: Ring<TrafficRecord>,
     /// All servers' logs.
     pub logs: Ring<LogRecord>,
-    /// What the server tells without being asked. Overflow policy: who reads too slowly misses the
+    /// Notifications of the server. Overflow policy: who reads too slowly misses the
     /// oldest.
     pub notices: broadcast::Sender<Notice>,
     /// What the owner must know. Overflow policy: what the channel cannot take is coalesced by its
@@ -72,7 +72,7 @@ pub struct SessionContext {
     /// Counts every byte of every message, both ways; written by the session.
     pub bytes: Arc<ByteCount>,
     /// What arrived so far; written by the session. [`Seen::describe`] says it in words, for the
-    /// owner whose patience with [`connect`] ends.
+    /// owner that gives up on [`connect`].
     pub seen: Arc<Seen>,
 }
 
@@ -85,7 +85,7 @@ pub mod message;
 mod request;
 mod task;
 
-/// What a session tells its owner.
+/// What a session reports to its owner.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionEvent {
     /// The first byte arrived.
@@ -97,7 +97,7 @@ pub enum SessionEvent {
     /// A subscribed resource changed.
     ResourceUpdated(Arc<str>),
     /// The server had forgotten the session (it was restarted), and another one was opened in its
-    /// place: what it was told is to be told again, and what it told may be another thing now.
+    /// place: subscriptions and the log level must be sent again, and its lists may be different.
     Renewed,
     /// The connection ended by itself (end of file, transport error).
     Closed(SafeText),
@@ -229,7 +229,7 @@ pub struct ServerRequest {
     pub server: ServerName,
     /// What for.
     pub kind: RequestKind,
-    /// The call during which it asks, when it can be told.
+    /// The call during which it asks, when that is known.
     pub call: Option<CallId>,
     /// `params` as sent.
     pub params: Arc<Value>,

@@ -18,7 +18,7 @@ pub(super) fn prepare(
         #[cfg(target_os = "linux")]
         if farewell.is_some() {
             rustix::process::set_parent_process_death_signal(farewell)?;
-            // The host may have died before the line above; then nobody would ever tell us.
+            // The host may have died before the line above; then the signal would never come.
             if rustix::process::getppid() != Some(host) {
                 return Err(rustix::io::Errno::SRCH.into());
             }

@@ -1,4 +1,4 @@
-//! The stop ladder and what follows every death: sweep, drain, reap, tell.
+//! The stop ladder and what follows every death: sweep, drain, reap, report.
 //!
 //! One [`Watchman`] task per process. It is the only one that signals or reaps, so a stop, a crash
 //! and a second stop can never race (requirement L8).
@@ -132,7 +132,7 @@ impl Watchman {
 
     /// Closes stdin, SIGTERM, SIGKILL, each after its grace; gives the last rung needed.
     async fn climb(&mut self) -> Rung {
-        // Remembers who belongs to the family while parents can still be told.
+        // Remembers who belongs to the family while their parents are still known.
         let mut members = self.leader.members().await;
         self.stdin.close();
         if self.dead_within(|grace| grace.stdin).await {

@@ -22,9 +22,9 @@ struct Slot<T> {
     waiting: Option<Waker>,
     /// Bytes that were written to it.
     written: u64,
-    /// How many of them nobody had read when it was closed, where the system tells.
+    /// How many of them nobody had read when it was closed, where the system says.
     unread: Option<u64>,
-    /// Bytes in the pipe that nobody has read yet, where the system tells.
+    /// Bytes in the pipe that nobody has read yet, where the system says.
     ask: fn(&T) -> Option<u64>,
 }
 

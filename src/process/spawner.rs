@@ -18,7 +18,7 @@ type Job = Box<dyn FnOnce(&mut Guardian) + Send>;
 /// How often the guardian is looked after while there is something to guard.
 const WATCH: Duration = Duration::from_secs(5);
 
-/// Most jobs waiting. Beyond that the caller is told that the system is busy.
+/// Most jobs waiting. Beyond that the caller gets an error: the system is busy.
 const QUEUE: usize = 1024;
 
 static JOBS: Mutex<Option<SyncSender<Job>>> = Mutex::new(None);

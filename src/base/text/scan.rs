@@ -56,8 +56,7 @@ pub(super) enum Piece<'a> {
     Hidden { kind: HiddenKind, at: usize, text: &'a str },
 }
 
-/// What stands before the next character in the output.
-/// What a mark may sit on; nothing in a gap.
+/// What stands before the next character in the output, if a mark may sit on it.
 type Before = Option<Base>;
 
 /// A base with this many marks, in a cluster of this many joined letters.

@@ -34,7 +34,7 @@ pub(super) struct Granted {
     pub(super) scopes: Option<Vec<String>>,
 }
 
-/// Why a token endpoint printed nothing.
+/// Why a token endpoint gave no token.
 pub(super) enum NotGranted {
     /// It answered with this `error`.
     Code(String),
@@ -257,7 +257,7 @@ pub(super) fn is_code(text: &str) -> bool {
     text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// What rmcp is doing, which only its request tells.
+/// What rmcp is doing; only its request shows it.
 fn kind_of(request: &http::Request<Vec<u8>>) -> StepKind {
     let path = request.uri().path();
     let json = request.headers().get("content-type").is_some_and(|kind| kind == "application/json");

@@ -538,7 +538,7 @@ pub enum AuthEvent<'a> {
     Needed,
 }
 
-/// Who hears of it.
+/// A listener to these events.
 pub(super) type Watch = Arc<dyn Fn(&ServerName, AuthEvent<'_>) + Send + Sync>;
 
 /// Tells the events of one server.
@@ -739,7 +739,7 @@ fn taken(port: u16, error: &io::Error) -> AuthFailure {
     ))
 }
 
-/// The program that listens at a port of this machine, where the system tells.
+/// The program that listens at a port of this machine, where the system says which.
 fn holder(port: u16) -> Option<String> {
     const LISTENS: &str = "0A";
     let table = ["/proc/net/tcp", "/proc/net/tcp6"]

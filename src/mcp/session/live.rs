@@ -34,9 +34,9 @@ pub struct Core {
     pub(super) tap: Arc<Tap>,
     pub(super) transport: Arc<dyn Transport>,
     view: OnceLock<Arc<SessionView>>,
-    /// Resources whose changes the host wants to hear of (2026-07-28).
+    /// Resources that the host has subscribed to (2026-07-28).
     uris: Mutex<BTreeSet<String>>,
-    /// Fires when they are others.
+    /// Fires when they change.
     changed: Notify,
     /// What `_meta` of every request holds (2026-07-28, SEP-2575); empty in the legacy era.
     request_meta: OnceLock<Map<String, Value>>,
@@ -296,7 +296,7 @@ impl Core {
         }
     }
 
-    /// Runs `work` until it is done, cancelled, out of patience, or the session is over.
+    /// Runs `work` until it is done, cancelled, timed out, or the session is over.
     pub(super) async fn bounded<T>(
         &self,
         work: impl Future<Output = T>,
@@ -375,7 +375,7 @@ impl Core {
                 ended = self.round_trip(rpc, &own) => ended,
                 () = self.changed.notified() => continue,
             };
-            // The session is over, or there is no such method: nothing will ever be told.
+            // The session is over, or there is no such method: no change will ever be reported.
             if let Err(error) = ended {
                 let code = error.rpc.as_ref().and_then(|rpc| rpc.code);
                 if error.code == ErrorCode::ServerUnavailable

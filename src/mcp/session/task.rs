@@ -46,7 +46,7 @@ enum Stage {
     Cancelled,
 }
 
-/// A task as the server tells of it.
+/// The state of a task as the server reports it.
 #[derive(Debug)]
 struct TaskStatus {
     stage: Stage,
@@ -282,7 +282,7 @@ impl Task {
             .help("somebody else ended it, or its server did: call again if it is still wanted")
     }
 
-    /// A server that refuses to tell of a task mostly does not know it any more.
+    /// A server that refuses to report on a task has usually forgotten it.
     fn forgotten(&self, mut error: Error, before: &TaskStatus) -> Error {
         if error.rpc.as_ref().and_then(|rpc| rpc.code) != Some(UNKNOWN) {
             return error;

@@ -216,7 +216,7 @@ impl Http {
                     pause = first;
                     http.read_events(response, None, &mut mark).await;
                 }
-                // The server has none, or the next request will tell what is wrong.
+                // The server has none, or the next request will show what is wrong.
                 Ok(None) | Err(SendError::Refused(_) | SendError::Unauthorized(_)) => return,
                 Err(_) => {}
             }

@@ -270,7 +270,7 @@ pub(crate) fn explain(cause: &str) -> Option<&'static str> {
     })
 }
 
-// What a server sends that nobody asked for: read at a limited rate, told when it becomes a flood.
+// What a server sends that nobody asked for: read at a limited rate, reported when it is a flood.
 // Owns the account of one connection; whoever reads does the waiting.
 
 /// The account of one connection.
@@ -288,7 +288,7 @@ impl Default for Unasked {
 }
 
 impl Unasked {
-    /// What is held back for longer than this is told: one message too large is no flood.
+    /// Reading that is held back for longer than this is reported: one large message is no flood.
     const FLOOD: Duration = Duration::from_secs(1);
 
     /// So many bytes came that nobody asked for; gives how long to wait before more is read.

@@ -112,8 +112,8 @@ pub fn parse(bytes: &[u8], budget: Budget) -> Result<Parsed, Flaw> {
 }
 
 /// The id and the result of a line that is a plain answer: `jsonrpc`, a whole number for an `id` and a
-/// `result`, each once, and nothing else. What nearly every line is; all others, and whatever is odd
-/// about one, go the way on which odd things are told.
+/// `result`, each once, and nothing else. What nearly every line is; all others go the
+/// slower way, which reports what is odd about them.
 pub fn answer(bytes: &[u8], budget: Budget) -> Option<(i64, Value)> {
     // Where the result of a plain answer begins.
     const HEAD: usize = 96;

@@ -57,7 +57,7 @@ pub struct Tap {
     /// Lines of a message that is printed over several lines.
     spread: Mutex<Spread>,
     junk: Mutex<JunkWindow>,
-    /// When a flood was last told of.
+    /// When a flood was last reported.
     flooded: Mutex<Option<Instant>>,
 }
 
@@ -108,8 +108,8 @@ impl Tap {
         self.answered.swap(0, Ordering::Relaxed)
     }
 
-    /// The server writes so much that nobody asked for that it is read more slowly. Told once a
-    /// minute.
+    /// Reports, at most once a minute, that the server writes so much unasked that it is read more
+    /// slowly.
     pub fn floods(&self) {
         const EVERY: Duration = Duration::from_secs(60);
         let now = Instant::now();
@@ -131,8 +131,8 @@ impl Tap {
         table.modern = modern;
     }
 
-    /// Nobody waits for the answer of this request any more. True when it was open: the server
-    /// should be told.
+    /// Nobody waits for the answer of this request any more. True when it was open: then
+    /// the server should be notified.
     pub fn abandon(&self, id: i64, why: &'static str) -> bool {
         let mut table = self.table.lock();
         let Some(entry) = table.take(id) else { return false };
@@ -172,8 +172,8 @@ impl Tap {
         }
     }
 
-    /// The server can be told nothing any more, although it may still speak: what is open may be
-    /// answered, but the owner must know.
+    /// Nothing can be sent to the server any more, although it may still answer what is open: the
+    /// owner must know.
     pub fn unreachable(&self, reason: &str) {
         if !self.over.is_cancelled() && self.ending.set(reason.to_owned()).is_ok() {
             self.pump.push(SessionEvent::Closed(SafeText::line(reason)));

@@ -225,7 +225,7 @@ impl Tap {
 
     // Which request an answer belongs to: the one it names, one that nobody waits for any more, or none.
 
-    /// Whose answer names this id; what is nobody's is told here.
+    /// The request that this id names; an answer to none is reported here.
     fn owner(&self, id: &RequestId, source: &mut Source<'_>) -> Option<(i64, Entry)> {
         let mut table = self.table.lock();
         let wanted = number(id);
@@ -341,7 +341,7 @@ pub struct Attended {
 }
 
 impl Attended {
-    /// The server tells something of the task by itself.
+    /// Waits until the server reports on the task without being asked.
     pub async fn news(&self) {
         self.news.notified().await;
     }

@@ -376,7 +376,7 @@ impl Tap {
         // At most `limits.approvals` of these tasks live, and none longer than the session.
         if let Some(tap) = self.me.upgrade() {
             tokio::spawn(async move {
-                // Where it cannot be told which call asks, the clocks of all stand still: none may
+                // Where nothing says which call asks, the clocks of all stand still: none may
                 // run out while a person thinks about what may be its question.
                 let waiting = during.map_or_else(|| tap.in_flight(), |during| vec![during]);
                 let answer = decided(&tap.context, &tap.over, asked, &waiting, &withdrawn).await;
@@ -392,7 +392,7 @@ impl Tap {
     // Notifications of the server, acted on in wire order: progress before its result, logs as they
     // came, changes of lists and resources, cancellations.
 
-    /// Longest URI of an update, in bytes: many may wait to be told.
+    /// Longest URI of an update, in bytes: many may wait to be delivered.
     const URI: usize = 16 << 10;
     /// Longest log message that is passed on, in bytes: many may wait.
     const LOGGED: usize = 64 << 10;
