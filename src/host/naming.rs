@@ -12,16 +12,7 @@ use crate::base::file::hex;
 use crate::config::ToolFilter;
 use crate::error::{Error, ErrorCode};
 
-/// A tool and its server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resolved {
-    /// The server.
-    pub server: ServerName,
-    /// The tool, prompt, ... as its server spells it.
-    pub name: Arc<str>,
-}
-
-/// Resolves `asked` among `known`, an iterator of servers with their names.
+/// Resolves `asked` among `known`, an iterator of servers with the names of their tools or prompts.
 ///
 /// A server is matched by the longest known prefix followed by `.`, `:` or `/`; a bare name works
 /// when exactly one server has it.
@@ -31,7 +22,7 @@ pub struct Resolved {
 pub fn resolve<'a>(
     asked: &str,
     known: impl IntoIterator<Item = (&'a ServerName, &'a Arc<str>)> + Clone,
-) -> Result<Resolved, Error> {
+) -> Result<(&'a ServerName, &'a Arc<str>), Error> {
     let qualified = known
         .clone()
         .into_iter()
@@ -39,9 +30,7 @@ pub fn resolve<'a>(
         .max_by_key(|(server, _)| server.as_str().len());
     let mut bare = known.clone().into_iter().filter(|(_, name)| &***name == asked);
     match (qualified, bare.next(), bare.next()) {
-        (Some((server, name)), ..) | (None, Some((server, name)), None) => {
-            Ok(Resolved { server: server.clone(), name: Arc::clone(name) })
-        }
+        (Some(found), ..) | (None, Some(found), None) => Ok(found),
         (None, Some(first), Some(second)) => {
             let all = [first, second].into_iter().chain(bare);
             let message = format!("`{asked}` is offered by several servers");
@@ -170,7 +159,7 @@ mod tests {
     fn ask(asked: &str) -> Result<String, Error> {
         let names = names();
         resolve(asked, names.iter().map(|(s, n)| (s, n)))
-            .map(|r| format!("{}|{}", r.server, r.name))
+            .map(|(server, name)| format!("{server}|{name}"))
     }
 
     #[test]
@@ -229,12 +218,12 @@ mod tests {
             match resolve(&asked, pairs()) {
                 Ok(found) if full.is_empty() => {
                     prop_assert_eq!(bare.len(), 1);
-                    prop_assert_eq!((&found.server, &found.name), bare[0]);
+                    prop_assert_eq!(found, bare[0]);
                 }
                 Ok(found) => {
-                    prop_assert!(full.contains(&(&found.server, &found.name)));
+                    prop_assert!(full.contains(&found));
                     let longest = full.iter().map(|(s, _)| s.as_str().len()).max();
-                    prop_assert_eq!(Some(found.server.as_str().len()), longest);
+                    prop_assert_eq!(Some(found.0.as_str().len()), longest);
                 }
                 Err(error) => {
                     prop_assert!(full.is_empty());
@@ -256,8 +245,8 @@ mod tests {
             for (server, name) in &known {
                 let found = resolve(&canonical(server, name), known.iter().map(|(s, n)| (s, n)));
                 let found = found.expect("it is known");
-                let other = found.server.as_str().len() > server.as_str().len();
-                prop_assert!(other || (&found.server, &found.name) == (server, name));
+                let other = found.0.as_str().len() > server.as_str().len();
+                prop_assert!(other || found == (server, name));
             }
         }
     }

@@ -107,7 +107,7 @@ impl Routes {
             }
         };
         match found {
-            Ok(found) => Ok((Arc::clone(self.server(&found.server)?), found.name)),
+            Ok((server, name)) => Ok((Arc::clone(self.server(server)?), Arc::clone(name))),
             Err(error) if error.code == ErrorCode::ToolNotFound => {
                 let better = self.hidden_or_down(asked, server);
                 let list = match kind {
@@ -192,7 +192,7 @@ impl Routes {
                 !(all.resources.is_empty() && all.templates.is_empty())
             };
             let error = Error::new(ErrorCode::ToolNotFound, format!("no server lists `{uri}`"))
-                .help("name the server that shall read it")
+                .help("name the server that should read it")
                 .candidates(self.slots.values().filter(offers).map(|slot| &slot.name));
             return Err(self.with_partial_lists(error, ListKind::Resources, None));
         };
@@ -208,7 +208,7 @@ impl Routes {
         }
         let message = format!("`{uri}` is offered by several servers");
         Err(Error::new(ErrorCode::Ambiguous, message)
-            .help("name the server that shall read it")
+            .help("name the server that should read it")
             .candidates(found.iter().map(|slot| &slot.name)))
     }
 }

@@ -362,6 +362,14 @@ async fn calls_at_once_and_large_arguments_are_refused_and_a_place_is_given_back
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_limit_of_no_calls_a_minute_refuses_every_call() {
+    let none = LimitsConfig { calls_per_minute: Some(0), ..LimitsConfig::default() };
+    let limits = Limits::default().with(&none);
+    let refused = Arc::new(Limiter::default()).admit(&client(), "s.t", None, (1, &limits));
+    assert!(matches!(refused, Err(LimitRefusal::PerMinute(_))));
+}
+
+#[tokio::test(start_paused = true)]
 async fn ten_thousand_keys_are_the_most_and_used_up_ones_make_room() {
     let limiter = Arc::new(Limiter::default());
     let limits = Limits::default();

@@ -306,7 +306,7 @@ impl Valkey {
         let number = self.counted.fetch_add(1, Ordering::Relaxed);
         let member = format!("{} {number}", self.replica);
         let Claim { origin, tool, run, limits } = claim;
-        let per_minute = limits.calls_per_minute.get();
+        let per_minute = limits.calls_per_minute;
         let busy = format!("mcpdeck:busy:{origin}");
         let mut script = self.scripts[0].key(&busy);
         script.key(format!("mcpdeck:rate:{per_minute}:{origin}:{tool}"));

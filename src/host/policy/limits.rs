@@ -32,7 +32,7 @@ pub struct Limits {
     /// Longest call, without the time a person takes.
     pub call_timeout: Duration,
     /// Calls of one tool by one origin in a minute.
-    pub calls_per_minute: NonZeroU32,
+    pub calls_per_minute: u32,
     /// Largest arguments in bytes of JSON.
     pub argument_bytes: usize,
 }
@@ -43,7 +43,7 @@ impl Default for Limits {
             calls_per_run: 5,
             calls_at_once: 2,
             call_timeout: Duration::from_secs(30),
-            calls_per_minute: NonZeroU32::MIN.saturating_add(59),
+            calls_per_minute: 60,
             argument_bytes: 1 << 20,
         }
     }
@@ -54,12 +54,11 @@ impl Limits {
     #[must_use]
     pub fn with(self, config: &LimitsConfig) -> Self {
         let timeout = config.call_timeout.and_then(|s| Duration::try_from_secs_f64(s).ok());
-        let per_minute = config.calls_per_minute.and_then(NonZeroU32::new);
         Self {
             calls_per_run: config.calls_per_run.unwrap_or(self.calls_per_run),
             calls_at_once: config.calls_at_once.unwrap_or(self.calls_at_once),
             call_timeout: timeout.unwrap_or(self.call_timeout),
-            calls_per_minute: per_minute.unwrap_or(self.calls_per_minute),
+            calls_per_minute: config.calls_per_minute.unwrap_or(self.calls_per_minute),
             argument_bytes: config.argument_bytes.unwrap_or(self.argument_bytes),
         }
     }
@@ -226,6 +225,8 @@ impl Limiter {
         if arguments > limits.argument_bytes {
             return Err(LimitRefusal::Arguments(limits.argument_bytes));
         }
+        let none = LimitRefusal::PerMinute(Self::MINUTE);
+        let per_minute = NonZeroU32::new(limits.calls_per_minute).ok_or(none)?;
         let origin: Arc<str> = principal.origin.to_string().into();
         let mut inner = self.inner.lock();
         let under_way = inner.under_way.get(&origin).copied().unwrap_or(0);
@@ -240,7 +241,7 @@ impl Limiter {
                 return Err(LimitRefusal::Run(*budget));
             }
         }
-        self.rate(&mut inner, (Arc::clone(&origin), tool.into()), limits.calls_per_minute)?;
+        self.rate(&mut inner, (Arc::clone(&origin), tool.into()), per_minute)?;
         if let Some((budget, used)) = run.and_then(|run| inner.runs.get_mut(&run)) {
             budget.spent += 1;
             *used = Instant::now();
@@ -266,7 +267,8 @@ impl Limiter {
         (arguments, limits): (usize, &Limits),
     ) -> Result<Permit, LimitRefusal> {
         let lease = match self.shared.get() {
-            Some(shared) if arguments <= limits.argument_bytes => {
+            // What is refused here need not be counted there.
+            Some(shared) if arguments <= limits.argument_bytes && limits.calls_per_minute > 0 => {
                 let calls = |run: &str| {
                     self.budget(principal, run).map_or(limits.calls_per_run, |b| b.calls)
                 };

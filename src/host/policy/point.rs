@@ -243,10 +243,10 @@ impl CheckPoint {
         });
         let among: Vec<_> = among.collect();
         match resolve(asked, among.iter().map(|(server, name)| (server, name))) {
-            Ok(found) => {
-                let slot = Arc::clone(routes.server(&found.server)?);
-                let decision = self.decide(&principal, action, &slot, (kind, &found.name));
-                Ok(((slot, found.name), Some(Admission { principal, decision })))
+            Ok((server, name)) => {
+                let slot = Arc::clone(routes.server(server)?);
+                let decision = self.decide(&principal, action, &slot, (kind, name));
+                Ok(((slot, Arc::clone(name)), Some(Admission { principal, decision })))
             }
             Err(error) if error.code == ErrorCode::Ambiguous => Err(error),
             Err(error) => {
@@ -371,11 +371,19 @@ impl CheckPoint {
     ) {
         let taint = self.in_force().trifecta.taint(target);
         let now = Instant::now();
+        let key = key(principal, run);
         let mut runs = self.runs.lock();
-        if runs.len() >= Limiter::KEYS {
+        if runs.len() >= Limiter::KEYS && !runs.contains_key(&key) {
             runs.retain(|_, (_, used)| now - *used < Self::RUN);
+            // A caller may make up any number of runs: the one unused for longest gives way.
+            let oldest = runs.iter().min_by_key(|(_, (_, used))| *used);
+            if let Some(oldest) = oldest.map(|(key, _)| key.clone())
+                && runs.len() >= Limiter::KEYS
+            {
+                runs.remove(&oldest);
+            }
         }
-        let known = runs.entry(key(principal, run)).or_insert((Taint::default(), now));
+        let known = runs.entry(key).or_insert((Taint::default(), now));
         *known = (known.0.and(taint), now);
     }
 
@@ -488,5 +496,28 @@ impl Service {
             }
         }
         serde_json::from_slice(&body).map_err(|_| "its answer is not understood".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Origin;
+
+    #[tokio::test]
+    async fn runs_that_a_caller_makes_up_do_not_fill_the_memory() {
+        let point = CheckPoint::new(Clock::system());
+        let principal = Principal::new(Origin::Gateway("a".to_owned()));
+        let reads = |run: usize| {
+            let run: Arc<str> = run.to_string().into();
+            point.has_read(&principal, Some(&run), &Target::resource("s", "file:///a"));
+        };
+        (0..Limiter::KEYS + 10).for_each(reads);
+        assert_eq!(point.runs.lock().len(), Limiter::KEYS);
+        let kept = |run: usize| {
+            let key = key(&principal, Some(&run.to_string().into()));
+            point.runs.lock().contains_key(&key)
+        };
+        assert!(kept(Limiter::KEYS + 9) && kept(10) && !kept(0), "the oldest gave way");
     }
 }

@@ -262,7 +262,7 @@ fn limits_detail(profile: &str, limits: &Limits, doc: &mut Doc) {
     doc.heading(ink!("profile {}", Ink::line(profile))).gap();
     doc.field("a run", ink!("{}", count(limits.calls_per_run as usize, "call")), Role::Text);
     doc.field("at once", ink!("{}", count(limits.calls_at_once as usize, "call")), Role::Text);
-    doc.field("a minute", ink!("{} of one tool", limits.calls_per_minute.get()), Role::Text);
+    doc.field("a minute", ink!("{} of one tool", limits.calls_per_minute), Role::Text);
     doc.field("one call", ink!("{}", Dur(limits.call_timeout)), Role::Text);
     doc.field("arguments", ink!("{}", Bytes(limits.argument_bytes as u64)), Role::Text);
 }
