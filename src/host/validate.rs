@@ -1,7 +1,7 @@
 //! JSON Schema validation of arguments and results (requirement R3), safe against hostile schemas.
 //!
 //! Owns compiling and checking. Must not fetch or read anything: a `$ref` that leaves the document
-//! is refused. Every check ends within [`Limits::time`], whatever schema, pattern or value.
+//! is refused. Every check ends within [`ContentLimits::schema_time`], whatever schema, pattern or value.
 
 mod audit;
 mod budget;
@@ -16,7 +16,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use cache::Validators;
-pub use verdict::{Formats, Limits, SchemaProblem, SchemaProblemKind, Verdict};
+pub use verdict::{Formats, SchemaProblem, SchemaProblemKind, Verdict};
+
+use crate::config::ContentLimits;
 
 /// A compiled schema. Cheap to clone.
 #[derive(Clone)]
@@ -26,7 +28,7 @@ pub struct Validator {
 
 struct Inner {
     schema: Value,
-    limits: Limits,
+    limits: ContentLimits,
     audit: audit::Audit,
     /// With a budget in every sub-schema.
     validator: jsonschema::Validator,
@@ -38,7 +40,7 @@ impl Validator {
     /// # Errors
     /// The first [`SchemaProblem`] found; [`schema_problems`] gives all.
     pub fn compile(schema: &Value) -> Result<Self, SchemaProblem> {
-        Self::compile_with(schema, Formats::Dialect, Limits::default())
+        Self::compile_with(schema, Formats::Dialect, ContentLimits::default())
     }
 
     /// Compiles `schema`, with a choice about formats and limits.
@@ -48,17 +50,17 @@ impl Validator {
     pub fn compile_with(
         schema: &Value,
         formats: Formats,
-        limits: Limits,
+        limits: ContentLimits,
     ) -> Result<Self, SchemaProblem> {
         let audit = audit::audit(schema, &limits)?;
         let guarded = audit::guarded(schema);
-        let validator = budget::compile(guarded, audit.dialect, formats, limits.time)?;
+        let validator = budget::compile(guarded, audit.dialect, formats, limits.schema_time)?;
         let inner = Inner { schema: schema.clone(), limits, audit, validator };
         Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Checks `value`. Returns within microseconds for ordinary schemas; blocks the thread for at
-    /// most about [`Limits::time`] for the others (use [`Validator::check_async`] in a task).
+    /// most about [`ContentLimits::schema_time`] for the others (use [`Validator::check_async`] in a task).
     pub fn check(&self, value: &Value) -> Verdict {
         self.check_in_place(value).unwrap_or_else(|| self.check_on_thread(value))
     }
@@ -86,7 +88,7 @@ impl Validator {
     fn check_on_thread(&self, value: &Value) -> Verdict {
         let (this, value) = (self.clone(), value.clone());
         let work = move || explain::verdict(&this.inner.validator, &value);
-        budget::run(self.inner.limits.time, work)
+        budget::run(self.inner.limits.schema_time, work)
             .unwrap_or_else(|stopped| Verdict::Unknown(stopped.to_string()))
     }
 }
@@ -99,11 +101,11 @@ impl std::fmt::Debug for Validator {
 
 /// Every problem of a schema, for a report: limits, dialect, references and all places where it is
 /// against its dialect's meta-schema. Empty when it can be used. Blocks like [`Validator::check`].
-pub fn schema_problems(schema: &Value, limits: Limits) -> Vec<SchemaProblem> {
+pub fn schema_problems(schema: &Value, limits: ContentLimits) -> Vec<SchemaProblem> {
     if let Err(problem) = audit::audit(schema, &limits) {
         return vec![problem];
     }
-    let meta = budget::against_meta_schema(schema.clone(), limits.time);
+    let meta = budget::against_meta_schema(schema.clone(), limits.schema_time);
     match meta {
         Ok(problems) if !problems.is_empty() => problems,
         Err(problem) => vec![problem],

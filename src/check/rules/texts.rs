@@ -9,7 +9,7 @@ use crate::check::expect::Budgets;
 use crate::check::rule::{capped, finding};
 use crate::check::subject::{Entry, Subject, brief};
 use crate::config::diagnostics::child;
-use crate::host::validate::{Limits, SchemaProblem, SchemaProblemKind, schema_problems};
+use crate::host::validate::{SchemaProblem, SchemaProblemKind, schema_problems};
 use crate::mcp::{Era, ListKind};
 
 /// Findings of one kind named per entry; a hostile list does not get to fill the report.
@@ -185,7 +185,7 @@ fn one(subject: &Subject, tool: &Entry<'_>, key: &str, schema: &Value, out: &mut
         };
         out.push(finding("schema/root", tool.place_of(&format!("/{key}")), message));
     }
-    let problems = schema_problems(schema, Limits::from(&subject.limits));
+    let problems = schema_problems(schema, subject.limits);
     let problems = problems.into_iter().flat_map(|problem| locate(schema, problem));
     let found = problems.map(|problem| describe(tool, key, &problem)).collect();
     out.extend(capped(found, MOST, "in this schema"));

@@ -17,7 +17,7 @@ use crate::host::policy::{
     Principal, Reason, ServerDigests, SharedLimits, TargetKind, absent,
 };
 use crate::host::server::slot::Slot;
-use crate::host::validate::{Limits, Verdict};
+use crate::host::validate::Verdict;
 use crate::mcp::{CallId, Capabilities, ListKind};
 
 impl Host {
@@ -191,7 +191,7 @@ impl Host {
         let (slot, tool) = self.inner.deck.routes().named(name, None, TargetKind::Tool)?;
         let live = slot.live();
         let Some(tool) = live.tool(&tool) else { return Err(live.unavailable()) };
-        let limits = Limits::from(&live.config.content);
+        let limits = live.config.content;
         let wrong = |message: String| Error::new(ErrorCode::Validation, message).server(&slot.name);
         let validators = &self.inner.deck.validators;
         match validators.check_input(&tool.input_schema, limits, arguments).await {

@@ -13,7 +13,7 @@ use crate::host::approvals::queue::{QueueHandle, own_request};
 use crate::host::call::Validation;
 use crate::host::guard;
 use crate::host::server::slot::Live;
-use crate::host::validate::{Limits, Verdict};
+use crate::host::validate::Verdict;
 use crate::mcp::session::{Request, Responder, ServerRequest};
 use crate::mcp::{Answer, Payload, Prompt, RequestKind, Tool};
 
@@ -68,7 +68,7 @@ impl Operation {
             let message = "the arguments of a tool are an object".to_owned();
             return Some(refused(vec![violation("", message, "type")]));
         }
-        let limits = Limits::from(&live.config.content);
+        let limits = live.config.content;
         match self.deck.validators.check_input(&tool.input_schema, limits, arguments).await {
             Verdict::Valid => None,
             Verdict::Invalid(violations) => Some(refused(violations)),
@@ -163,7 +163,7 @@ impl Operation {
             let message = "no `structuredContent`, although the tool has an `outputSchema`";
             return whole(message.to_owned(), "required");
         };
-        let limits = Limits::from(&live.config.content);
+        let limits = live.config.content;
         let validator = self.deck.validators.get(schema, limits).await;
         let validator = match validator.as_ref() {
             Err(problem) => {

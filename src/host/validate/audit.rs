@@ -6,9 +6,12 @@ use serde_json::{Map, Value};
 
 use super::budget::KEYWORD;
 use super::explain::safe;
-use super::verdict::{Limits, SchemaProblem, SchemaProblemKind as Kind};
+use super::verdict::{SchemaProblem, SchemaProblemKind as Kind};
+use crate::config::ContentLimits;
 use crate::config::diagnostics::child;
 
+/// Largest schema, in bytes of compact JSON, estimated.
+const SCHEMA_BYTES: usize = 1 << 20;
 /// Nodes of a value, and sixteenths of its text, that may be checked on the caller's thread.
 const SMALL: usize = 50_000;
 /// Most patterns of such a schema, and most entries of one `enum` or `required` in it: what they
@@ -123,7 +126,7 @@ fn children(schema: &Map<String, Value>) -> impl Iterator<Item = (&str, Option<S
 ///
 /// # Errors
 /// The first problem.
-pub(super) fn audit(schema: &Value, limits: &Limits) -> Result<Audit, SchemaProblem> {
+pub(super) fn audit(schema: &Value, limits: &ContentLimits) -> Result<Audit, SchemaProblem> {
     let problem = |kind, pointer: &str, message: String| SchemaProblem {
         kind,
         pointer: pointer.to_owned(),
@@ -134,17 +137,17 @@ pub(super) fn audit(schema: &Value, limits: &Limits) -> Result<Audit, SchemaProb
         return Err(problem(Kind::NotASchema, "", message));
     }
     let mut bytes = 0;
-    if !measure(schema, 0, limits.bytes, &mut bytes) {
-        let message =
-            format!("the schema is larger than {} KiB or nested too deep", limits.bytes >> 10);
+    if !measure(schema, 0, &mut bytes) {
+        let most = SCHEMA_BYTES >> 10;
+        let message = format!("the schema is larger than {most} KiB or nested too deep");
         return Err(problem(Kind::TooLarge, "", message));
     }
     let dialect = dialect(schema.get("$schema"))
         .map_err(|message| problem(Kind::Dialect, "/$schema", message))?;
     let (mut seen, mut patterns, mut is_plain) = (0, 0, true);
     walk(schema, "", 0, &mut |sub, pointer, depth| {
-        if depth > limits.depth {
-            let message = format!("sub-schemas are nested deeper than {}", limits.depth);
+        if depth as u64 > limits.schema_depth {
+            let message = format!("sub-schemas are nested deeper than {}", limits.schema_depth);
             return Err(problem(Kind::TooDeep, pointer, message));
         }
         if seen > limits.subschemas {
@@ -164,19 +167,19 @@ pub(super) fn audit(schema: &Value, limits: &Limits) -> Result<Audit, SchemaProb
     Ok(Audit { dialect, is_plain })
 }
 
-/// Rough size of the compact text; false when it exceeds `max` or nests too deep to recurse into.
-fn measure(value: &Value, depth: usize, max: usize, bytes: &mut usize) -> bool {
+/// Rough size of the compact text; false when it exceeds [`SCHEMA_BYTES`] or nests too deep to recurse into.
+fn measure(value: &Value, depth: usize, bytes: &mut usize) -> bool {
     *bytes += match value {
         Value::String(text) => text.len() + 3,
         Value::Object(map) => map.keys().map(|k| k.len() + 4).sum::<usize>() + 2,
         _ => 4,
     };
-    if *bytes > max || depth > 256 {
+    if *bytes > SCHEMA_BYTES || depth > 256 {
         return false;
     }
     match value {
-        Value::Array(items) => items.iter().all(|v| measure(v, depth + 1, max, bytes)),
-        Value::Object(map) => map.values().all(|v| measure(v, depth + 1, max, bytes)),
+        Value::Array(items) => items.iter().all(|v| measure(v, depth + 1, bytes)),
+        Value::Object(map) => map.values().all(|v| measure(v, depth + 1, bytes)),
         _ => true,
     }
 }

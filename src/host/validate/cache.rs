@@ -7,25 +7,26 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{OnceCell, Semaphore};
 
-use super::{Formats, Limits, SchemaProblem, Validator, Verdict};
+use super::{Formats, SchemaProblem, Validator, Verdict};
+use crate::config::ContentLimits;
 
 type Compiled = Arc<Result<Validator, SchemaProblem>>;
-type Entries = HashMap<usize, (Weak<Value>, Limits, Arc<OnceCell<Compiled>>)>;
+type Entries = HashMap<usize, (Weak<Value>, ContentLimits, Arc<OnceCell<Compiled>>)>;
 
 /// A cache of compiled schemas, by the identity of the shared value; compiled anew under other
-/// limits. Cheap to clone.
+/// limits.
 ///
 /// Entries whose schema is gone are dropped when the cache grows.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Validators {
-    entries: Arc<Mutex<Entries>>,
+    entries: Mutex<Entries>,
     /// Places to compile: many first calls at once must not crowd each other out.
-    compiling: Arc<Semaphore>,
+    compiling: Semaphore,
 }
 
 impl Default for Validators {
     fn default() -> Self {
-        Self { entries: Arc::default(), compiling: Arc::new(Semaphore::new(Self::COMPILING)) }
+        Self { entries: Mutex::default(), compiling: Semaphore::new(Self::COMPILING) }
     }
 }
 
@@ -34,7 +35,7 @@ impl Validators {
     const SWEEP_AT: usize = 256;
 
     /// The compiled form of `schema`; compiles it off the executor when it is new.
-    pub async fn get(&self, schema: &Arc<Value>, limits: Limits) -> Compiled {
+    pub async fn get(&self, schema: &Arc<Value>, limits: ContentLimits) -> Compiled {
         let compile =
             move |schema: &Value| Validator::compile_with(schema, Formats::Dialect, limits);
         let compiled = async {
@@ -47,14 +48,19 @@ impl Validators {
     }
 
     /// Checks arguments against the `inputSchema` of a tool.
-    pub async fn check_input(&self, schema: &Arc<Value>, limits: Limits, value: &Value) -> Verdict {
+    pub async fn check_input(
+        &self,
+        schema: &Arc<Value>,
+        limits: ContentLimits,
+        value: &Value,
+    ) -> Verdict {
         match self.get(schema, limits).await.as_ref() {
             Ok(validator) => validator.check_async(value).await,
             Err(problem) => Verdict::Unknown(format!("its `inputSchema` is unusable: {problem}")),
         }
     }
 
-    fn cell(&self, schema: &Arc<Value>, limits: Limits) -> Arc<OnceCell<Compiled>> {
+    fn cell(&self, schema: &Arc<Value>, limits: ContentLimits) -> Arc<OnceCell<Compiled>> {
         let mut entries = self.entries.lock();
         let key = Arc::as_ptr(schema) as usize;
         // An address is reused after the schema is gone; the weak reference tells.

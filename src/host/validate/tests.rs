@@ -66,7 +66,9 @@ fn formats_are_notes_in_2020_12_asserted_in_draft_07_and_on_request() {
     let old = json!({"$schema": "http://json-schema.org/draft-07/schema#", "format": "date"});
     let text = json!("tomorrow");
     let check = |schema: &Value, formats| {
-        Validator::compile_with(schema, formats, Limits::default()).expect("compiles").check(&text)
+        Validator::compile_with(schema, formats, ContentLimits::default())
+            .expect("compiles")
+            .check(&text)
     };
     assert!(check(&now, Formats::Dialect).is_valid());
     assert!(!check(&now, Formats::Assert).is_valid());
@@ -143,8 +145,8 @@ fn broken_schemas_are_refused_with_the_place() {
         "/properties/a/minimum"
     );
     let both = json!({"properties": {"a": {"minimum": "1"}, "b": {"type": "x"}}});
-    assert_eq!(schema_problems(&both, Limits::default()).len(), 2);
-    assert_eq!(schema_problems(&json!({"type": "object"}), Limits::default()), []);
+    assert_eq!(schema_problems(&both, ContentLimits::default()).len(), 2);
+    assert_eq!(schema_problems(&json!({"type": "object"}), ContentLimits::default()), []);
 }
 
 #[test]
@@ -234,7 +236,8 @@ fn s16_regex_bombs_do_not_hang() {
 
 /// More of them than may go on at once, one after the other: what was given up does not go on.
 fn ends_every_time(schema: &Value, value: &Value) {
-    let limits = Limits { time: Duration::from_millis(40), ..Limits::default() };
+    let limits =
+        ContentLimits { schema_time: Duration::from_millis(40), ..ContentLimits::default() };
     let validator = Validator::compile_with(schema, Formats::Dialect, limits).expect("compiles");
     for _ in 0..20 {
         let verdict = validator.check(value);
@@ -349,18 +352,18 @@ fn slow_runs_do_not_use_up_the_slots_for_ever() {
 async fn the_cache_compiles_a_schema_once_and_tells_reused_addresses_apart() {
     let cache = Validators::default();
     let schema = Arc::new(json!({"type": "string"}));
-    let first = cache.get(&schema, Limits::default()).await;
-    assert!(Arc::ptr_eq(&first, &cache.get(&schema, Limits::default()).await));
+    let first = cache.get(&schema, ContentLimits::default()).await;
+    assert!(Arc::ptr_eq(&first, &cache.get(&schema, ContentLimits::default()).await));
     for i in 0..600 {
         let other = Arc::new(json!({"const": i}));
-        let compiled = cache.get(&other, Limits::default()).await;
+        let compiled = cache.get(&other, ContentLimits::default()).await;
         let validator = compiled.as_ref().as_ref().expect("compiles");
         assert!(validator.check(&json!(i)).is_valid());
     }
-    assert!(Arc::ptr_eq(&first, &cache.get(&schema, Limits::default()).await));
+    assert!(Arc::ptr_eq(&first, &cache.get(&schema, ContentLimits::default()).await));
     let nested = Arc::new(json!({"items": {"items": {}}}));
-    assert!(cache.get(&nested, Limits::default()).await.is_ok());
-    let shallow = Limits { depth: 1, ..Limits::default() };
+    assert!(cache.get(&nested, ContentLimits::default()).await.is_ok());
+    let shallow = ContentLimits { schema_depth: 1, ..ContentLimits::default() };
     assert!(cache.get(&nested, shallow).await.is_err(), "limits that changed count at once");
 }
 

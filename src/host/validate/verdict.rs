@@ -1,40 +1,6 @@
-//! What a schema and a check of a value are bounded by, and what comes of them.
+//! What comes of a schema and of a check of a value.
 
-use std::time::Duration;
-
-use crate::config::ContentLimits;
 use crate::error::Violation;
-
-/// Bounds on a schema and on the time spent with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Deepest nesting of sub-schemas (default 32).
-    pub depth: usize,
-    /// Most sub-schemas below the root (default 2,000).
-    pub subschemas: usize,
-    /// Largest schema, in bytes of compact JSON, estimated (default 1 MiB).
-    pub bytes: usize,
-    /// Longest time for compiling, and for one check (default 250 ms); time of the processor, where
-    /// the platform tells it.
-    pub time: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { depth: 32, subschemas: 2_000, bytes: 1 << 20, time: Duration::from_millis(250) }
-    }
-}
-
-impl From<&ContentLimits> for Limits {
-    fn from(limits: &ContentLimits) -> Self {
-        Self {
-            depth: limits.schema_depth as usize,
-            subschemas: limits.subschemas as usize,
-            time: limits.schema_time,
-            ..Self::default()
-        }
-    }
-}
 
 /// Whether `format` is an assertion or a note (JSON Schema 2020-12, validation, section 7.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -60,11 +26,12 @@ pub enum SchemaProblemKind {
     UnresolvedRef,
     /// A `pattern` that is no regular expression, or one too large.
     Pattern,
-    /// Nested deeper than [`Limits::depth`].
+    /// Nested deeper than [`ContentLimits::schema_depth`](crate::config::ContentLimits).
     TooDeep,
-    /// More sub-schemas than [`Limits::subschemas`], or larger than [`Limits::bytes`].
+    /// More sub-schemas than [`ContentLimits::subschemas`](crate::config::ContentLimits), or too
+    /// many bytes.
     TooLarge,
-    /// Compiling took longer than [`Limits::time`].
+    /// Compiling took longer than [`ContentLimits::schema_time`](crate::config::ContentLimits).
     TooSlow,
     /// Against the dialect's own meta-schema.
     Invalid,

@@ -5,8 +5,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::iter::successors;
 
+use crate::config::ContentLimits;
 use crate::error::Violation;
-use crate::host::validate::{Formats, Limits, SchemaProblem};
+use crate::host::validate::{Formats, SchemaProblem};
 use crate::host::{Validator, Verdict};
 use crate::tui::form::pointer;
 use crate::tui::form::row::{Row, RowKind};
@@ -20,7 +21,7 @@ const AT_ONCE: usize = 150;
 /// The two validators of a schema: the engine's, and one that asserts formats.
 type Pair = (Result<Validator, SchemaProblem>, Option<Validator>);
 
-fn compile(schema: &Value, limits: Limits) -> Pair {
+fn compile(schema: &Value, limits: ContentLimits) -> Pair {
     let engine = Validator::compile_with(schema, Formats::Dialect, limits);
     let strict = engine
         .as_ref()
@@ -32,7 +33,7 @@ fn compile(schema: &Value, limits: Limits) -> Pair {
 /// What is known of the value of a form.
 #[derive(Default)]
 pub(super) struct Checks {
-    pub(super) limits: Limits,
+    pub(super) limits: ContentLimits,
     compiled: Option<Arc<Pair>>,
     pub(super) verdict: Verdict,
     pub(super) notes: Vec<Violation>,
@@ -49,7 +50,7 @@ pub struct CheckJob {
     whose: Arc<()>,
     revision: u64,
     schema: Arc<Value>,
-    limits: Limits,
+    limits: ContentLimits,
     compiled: Option<Arc<Pair>>,
     value: Value,
 }
@@ -73,7 +74,7 @@ impl PartialEq for CheckJob {
 
 impl CheckJob {
     /// Compiles what is not compiled yet and checks. Blocks for at most about four times
-    /// [`Limits::time`]: two compilations, two checks.
+    /// [`ContentLimits::schema_time`]: two compilations, two checks.
     pub fn run(self) -> Checked {
         let compiled =
             self.compiled.unwrap_or_else(|| Arc::new(compile(&self.schema, self.limits)));
@@ -100,7 +101,7 @@ fn judged(
 }
 
 impl Checks {
-    pub(super) fn new(document: &Document, limits: Limits) -> Self {
+    pub(super) fn new(document: &Document, limits: ContentLimits) -> Self {
         let small = document.len() <= AT_ONCE;
         Self {
             limits,

@@ -10,7 +10,7 @@ use crate::base::text::json::weigh;
 use crate::config::ContentLimits;
 use crate::deck::history::Draft;
 use crate::host::Verdict;
-use crate::host::validate::{Limits, SchemaProblem};
+use crate::host::validate::SchemaProblem;
 use crate::tui::form::check::{CheckJob, Checked, Checks, HalfTyped, Problem, Weight, collect};
 use crate::tui::form::editor::{Editor, Edits, JsonView, Popup, exact, pretty};
 use crate::tui::form::pointer;
@@ -59,7 +59,7 @@ impl FormState {
 
     fn build(document: Arc<Document>, value: Option<Value>) -> Self {
         let mut form = Self {
-            checks: Checks::new(&document, Limits::default()),
+            checks: Checks::new(&document, ContentLimits::default()),
             document,
             value,
             ..Self::default()
@@ -71,9 +71,8 @@ impl FormState {
 
     /// Checks within the limits of its server.
     pub fn keep_within(&mut self, limits: &ContentLimits) {
-        let limits = Limits::from(limits);
-        if self.checks.limits != limits {
-            self.checks = Checks::new(&self.document, limits);
+        if self.checks.limits != *limits {
+            self.checks = Checks::new(&self.document, *limits);
             self.refresh();
         }
     }
