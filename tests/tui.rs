@@ -191,14 +191,15 @@ fn every_failed_build_is_told_also_when_no_view_showed_it_running() {
         let build = Some(BuildView { began, end, tail: Vec::new() });
         let dev = DevView { changed_at: Some(began), build, ..DevView::default() };
         let (dev, level) = (Some(Arc::new(dev)), LogLevel::Error);
-        Fact::DevChanged { server: server.clone(), dev, level, what: SafeText::line("failed") }
+        Fact::DevChanged { dev, level, what: SafeText::line("failed") }
     };
     let mut view = session("typical");
     let mut app = app("typical");
     let mut at = app.model.now;
     for code in [3, 4, 4] {
         at.0 += 1_000;
-        view.apply(&Record { at, seq: 0, fact: ended(code, at) });
+        let server = Some(server.clone());
+        view.apply(&Record { at, seq: 0, server, fact: ended(code, at) });
         app.update(Message::Now(at));
         app.update(Message::View(Arc::new(view.clone())));
         let said = format!("build failed: exit code {code}");

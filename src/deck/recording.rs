@@ -150,7 +150,7 @@ impl Line {
     /// The server it is about, when it is about one.
     pub fn server(&self) -> Option<&ServerName> {
         match self {
-            Self::Fact(record) => record.fact.server(),
+            Self::Fact(record) => record.server.as_ref(),
             Self::Frame(record) => Some(&record.server),
             Self::Log(record) => record.server.as_ref(),
             Self::Header(_) | Self::Chat { .. } | Self::Missed { .. } | Self::End { .. } => None,

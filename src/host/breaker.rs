@@ -52,32 +52,20 @@ pub struct Breaker {
 /// What a failure is about: one tool, or more than that.
 pub type Source = Option<Arc<str>>;
 
-/// Whether a call may go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Admission {
-    /// It may.
-    Go,
-    /// It may, as the one probe of a half-open breaker; its result must be reported.
-    Probe,
-    /// It may not, until then, because of that.
-    Reject {
-        /// When one call will be let through.
-        until: Timestamp,
-        /// The failure that opened the breaker.
-        cause: SafeText,
-    },
-}
-
 impl Breaker {
-    /// Asks to let a call through.
-    pub fn admit(&mut self, now: Timestamp) -> Admission {
+    /// Asks to let a call through; gives whether it is the one probe of a half-open breaker, whose
+    /// result must be reported.
+    ///
+    /// # Errors
+    /// When one call will be let through, and the failure that opened the breaker.
+    pub fn admit(&mut self, now: Timestamp) -> Result<bool, (Timestamp, SafeText)> {
         match &self.open {
-            None => Admission::Go,
+            None => Ok(false),
             Some((until, _)) if now >= *until && !self.probing => {
                 self.probing = true;
-                Admission::Probe
+                Ok(true)
             }
-            Some((until, cause)) => Admission::Reject { until: *until, cause: cause.clone() },
+            Some(rejected) => Err(rejected.clone()),
         }
     }
 
@@ -183,13 +171,13 @@ mod tests {
                         let given = breaker.admit(at(now));
                         let probe = model.opened.is_some_and(waited) && !model.probing;
                         match model.opened {
-                            None => prop_assert_eq!(given, Admission::Go),
+                            None => prop_assert_eq!(given, Ok(false)),
                             Some(_) if probe => {
-                                prop_assert_eq!(given, Admission::Probe);
+                                prop_assert_eq!(given, Ok(true));
                                 model.probing = true;
                             }
                             Some(opened) => {
-                                let Admission::Reject { until, .. } = given else {
+                                let Err((until, _)) = given else {
                                     return Err(TestCaseError::fail("let through"));
                                 };
                                 prop_assert_eq!(until, at(opened + 60));

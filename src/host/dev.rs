@@ -66,7 +66,7 @@ impl Crew {
             if slots.contains_key(&name) && there(&name) {
                 let what = SafeText::line("its sources are not watched any more");
                 let (dev, level) = (None, LogLevel::Debug);
-                deck.facts.post(Fact::DevChanged { server: name, dev, level, what });
+                deck.facts.post(&name, Fact::DevChanged { dev, level, what });
             }
         }
         for (name, slot) in slots.iter() {

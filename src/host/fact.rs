@@ -28,6 +28,9 @@ pub struct Record {
     pub seq: u64,
     /// When it happened.
     pub at: Timestamp,
+    /// The server it is about, when it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerName>,
     /// What happened.
     #[serde(flatten)]
     pub fact: Fact,
@@ -58,8 +61,6 @@ pub enum Fact {
     Reloaded(ConfigChange),
     /// A server was added to the deck.
     ServerAdded {
-        /// Its name.
-        server: ServerName,
         /// How it is reached.
         transport: TransportKind,
         /// Command line or URL to show, secrets masked.
@@ -71,14 +72,9 @@ pub enum Fact {
         limits: ContentLimits,
     },
     /// A server left the deck.
-    ServerRemoved {
-        /// Its name.
-        server: ServerName,
-    },
+    ServerRemoved,
     /// A server changed its state.
     StateChanged {
-        /// Its name.
-        server: ServerName,
         /// The new state.
         state: ServerState,
         /// Why.
@@ -90,15 +86,11 @@ pub enum Fact {
     },
     /// What to do about the state it is in or is about to be in.
     Advised {
-        /// Its name.
-        server: ServerName,
         /// A sentence for a person.
         help: SafeText,
     },
     /// A step of a start began or ended.
     StepChanged {
-        /// Its name.
-        server: ServerName,
         /// The step.
         step: StartStep,
         /// How it stands.
@@ -110,36 +102,26 @@ pub enum Fact {
     },
     /// A step of signing in at the server was made.
     AuthStepped {
-        /// Its name.
-        server: ServerName,
         /// The step.
         step: AuthStep,
     },
     /// Another token is in use at the server.
     AccountChanged {
-        /// Its name.
-        server: ServerName,
         /// What is known of it; `None` when there is none any more.
         account: Option<AccountView>,
     },
     /// The process exists.
     Spawned {
-        /// Its name.
-        server: ServerName,
         /// Process id (also its session and group on Unix).
         pid: u32,
     },
     /// The handshake succeeded.
     Connected {
-        /// Its name.
-        server: ServerName,
         /// What was negotiated.
         session: Arc<SessionView>,
     },
     /// Lists were fetched, first or again.
     Listed {
-        /// Its name.
-        server: ServerName,
         /// All lists now.
         capabilities: Arc<Capabilities>,
         /// What changed since before; `None` on the first fetch.
@@ -147,8 +129,6 @@ pub enum Fact {
     },
     /// The process ended.
     Exited {
-        /// Its name.
-        server: ServerName,
         /// How.
         exit: ExitView,
         /// The last lines of stderr.
@@ -156,15 +136,11 @@ pub enum Fact {
     },
     /// The connection or the process of a server that was in use ended, and nobody had asked for it.
     Crashed {
-        /// Its name.
-        server: ServerName,
         /// How.
         reason: SafeText,
     },
     /// It will be restarted, as its policy says (decision D1).
     RestartPlanned {
-        /// Its name.
-        server: ServerName,
         /// The number of this restart, from 1.
         number: u32,
         /// How many there may be in a row.
@@ -174,29 +150,21 @@ pub enum Fact {
     },
     /// It was restarted too often in a row and stays down.
     GivenUp {
-        /// Its name.
-        server: ServerName,
         /// How often.
         restarts: u32,
     },
     /// Somebody has looked at what changed in its lists.
     ChangesSeen {
-        /// Its name.
-        server: ServerName,
         /// The item; `None` for all.
         item: Option<(ListKind, SafeText)>,
     },
     /// The server did something against the protocol.
     Found {
-        /// Its name.
-        server: ServerName,
         /// What.
         finding: Finding,
     },
     /// A circuit breaker changed.
     BreakerChanged {
-        /// Its name.
-        server: ServerName,
         /// The tool; `None` for the server's own breaker.
         tool: Option<SafeText>,
         /// How it stands.
@@ -211,8 +179,6 @@ pub enum Fact {
     RequestSettled {
         /// Which.
         id: ApprovalId,
-        /// Who asked.
-        server: ServerName,
         /// How it ended.
         settlement: Settlement,
         /// How long it was open.
@@ -222,22 +188,16 @@ pub enum Fact {
     RequestExtended {
         /// Which.
         id: ApprovalId,
-        /// Who asked.
-        server: ServerName,
         /// When the host gives up on it now.
         deadline: Timestamp,
     },
     /// Other roots are shared with a server.
     RootsShared {
-        /// With whom.
-        server: ServerName,
         /// All of them.
         roots: Vec<RootConfig>,
     },
     /// Calls in flight did not finish before their server was stopped or restarted.
     CallsCancelled {
-        /// Its name.
-        server: ServerName,
         /// Method and target of each.
         calls: Vec<SafeText>,
         /// Why the server ended.
@@ -245,8 +205,6 @@ pub enum Fact {
     },
     /// What is known of the sources of a server (`dev.watch`) and of their build is another now.
     DevChanged {
-        /// Its name.
-        server: ServerName,
         /// All of it; `None` when its sources are watched no more.
         dev: Option<Arc<DevView>>,
         /// How much a person should know of it.
@@ -256,8 +214,6 @@ pub enum Fact {
     },
     /// A rule of this session was set, used or taken back.
     ApprovalRuleSet {
-        /// Whose requests it decides.
-        server: ServerName,
         /// Which of them.
         kind: RuleKind,
         /// The rule from now on; `None` when the entry decides again.
@@ -275,41 +231,6 @@ pub enum Fact {
 }
 
 impl Fact {
-    /// The server a fact is about, when it is about one.
-    pub fn server(&self) -> Option<&ServerName> {
-        match self {
-            Self::ServerAdded { server, .. }
-            | Self::ServerRemoved { server }
-            | Self::StateChanged { server, .. }
-            | Self::Advised { server, .. }
-            | Self::StepChanged { server, .. }
-            | Self::AuthStepped { server, .. }
-            | Self::AccountChanged { server, .. }
-            | Self::Spawned { server, .. }
-            | Self::Connected { server, .. }
-            | Self::Listed { server, .. }
-            | Self::Exited { server, .. }
-            | Self::Crashed { server, .. }
-            | Self::RestartPlanned { server, .. }
-            | Self::GivenUp { server, .. }
-            | Self::ChangesSeen { server, .. }
-            | Self::Found { server, .. }
-            | Self::BreakerChanged { server, .. }
-            | Self::ApprovalRuleSet { server, .. }
-            | Self::RequestExtended { server, .. }
-            | Self::RootsShared { server, .. }
-            | Self::CallsCancelled { server, .. }
-            | Self::DevChanged { server, .. }
-            | Self::RequestSettled { server, .. } => Some(server),
-            Self::RequestArrived { request } => Some(&request.server),
-            Self::ConfigLoaded { .. }
-            | Self::ConfigRejected { .. }
-            | Self::Reloaded(_)
-            | Self::TaskFailed { .. }
-            | Self::ShutdownBegan => None,
-        }
-    }
-
     /// Roughly how many bytes it holds, shared ones included.
     pub fn weight(&self) -> usize {
         let own = match self {
@@ -397,7 +318,7 @@ mod tests {
     use crate::host::Fact;
 
     fn record(seq: u64) -> Arc<Record> {
-        Arc::new(Record { seq, at: Timestamp(seq), fact: Fact::ShutdownBegan })
+        Arc::new(Record { seq, at: Timestamp(seq), server: None, fact: Fact::ShutdownBegan })
     }
 
     #[test]
@@ -417,7 +338,7 @@ mod tests {
         for seq in 1..=100 {
             let task = crate::base::text::SafeText::line("t");
             let fact = Fact::TaskFailed { task, message: crate::base::text::SafeText::line(&text) };
-            journal.push(Arc::new(Record { seq, at: Timestamp(seq), fact }));
+            journal.push(Arc::new(Record { seq, at: Timestamp(seq), server: None, fact }));
         }
         let kept = journal.records();
         assert!(kept.len() < 40, "{} facts of 1 MiB are kept", kept.len());

@@ -157,8 +157,7 @@ impl Host {
     /// As [`Host::start`].
     pub async fn restart(&self, server: &ServerName) -> Result<(), Error> {
         let slot = self.control(server, Input::Restart).await?;
-        let deck = &self.inner.deck;
-        deck.facts.record_all(slot.close_breakers(deck.clock.now())).await;
+        self.inner.deck.close_breakers(&slot).await;
         self.ready(&slot).await
     }
 
@@ -222,7 +221,7 @@ impl Host {
     pub fn reset_breaker(&self, server: &ServerName, tool: Option<&str>) -> Result<(), Error> {
         let slot = Arc::clone(self.inner.deck.routes().server(server)?);
         if let Some(fact) = slot.close_breaker(tool, self.inner.deck.clock.now()) {
-            self.inner.deck.facts.post(fact);
+            self.inner.deck.facts.post(server, fact);
         }
         Ok(())
     }
@@ -238,7 +237,7 @@ impl Host {
         item: Option<(ListKind, SafeText)>,
     ) -> Result<(), Error> {
         self.inner.deck.routes().server(server)?;
-        self.inner.deck.facts.post(Fact::ChangesSeen { server: server.clone(), item });
+        self.inner.deck.facts.post(server, Fact::ChangesSeen { item });
         Ok(())
     }
 
@@ -371,7 +370,7 @@ impl Host {
 
     /// Shows the problems of a configuration that cannot be used; the one before stays.
     pub fn reject_config(&self, diagnostics: Vec<Diagnostic>) {
-        self.inner.deck.facts.post(Fact::ConfigRejected { diagnostics });
+        self.inner.deck.facts.post(None, Fact::ConfigRejected { diagnostics });
     }
 
     async fn control(&self, server: &ServerName, input: Input) -> Result<Arc<Slot>, Error> {

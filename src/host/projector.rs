@@ -1,15 +1,15 @@
 //! The projector: the one task that numbers facts, folds them into the view and publishes both.
 //!
-//! Facts arrive over one bounded channel from every actor; whoever produces too many waits for a
+//! Facts arrive over one channel from every actor; whoever produces too many waits for a
 //! place, and nobody else does (invariant 6). The view is published once per batch, so a burst costs
 //! its readers one wake-up.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 use super::fact::Journal;
 use crate::base::human::{Dur, count};
@@ -19,66 +19,61 @@ use crate::host::breaker::BreakerView;
 use crate::host::{Fact, HostView, Record, ServerState};
 use crate::mcp::{ListChanges, ListKind};
 
-/// Facts that may wait for the projector.
+/// Facts that may wait for the projector, recorded where somebody can wait for a place.
 const WAITING: usize = 1_024;
 
-/// Facts beyond those that may wait for the projector, recorded where nothing can wait.
-const OVERFLOW: usize = 8 * WAITING;
+/// Room in the channel besides, for facts recorded where nothing can wait.
+const POSTED: usize = 8 * WAITING;
 
 enum Message {
-    /// Several at once cost the readers of the view one copy.
-    Facts(Timestamp, Vec<Fact>),
-    /// There is something in the overflow.
-    Overflow,
+    Facts(Batch),
     Flush(oneshot::Sender<()>),
 }
 
-/// Facts that found no place, in order.
-#[derive(Default)]
-struct Overflow {
-    facts: VecDeque<(Timestamp, Fact)>,
-    lost: u64,
+/// Facts about one server, or about the host; several at once cost the readers of the view one copy.
+struct Batch {
+    at: Timestamp,
+    server: Option<ServerName>,
+    facts: Vec<Fact>,
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 /// Where facts go in. Cheap to clone.
 #[derive(Clone)]
 pub struct Facts {
     sender: mpsc::Sender<Message>,
-    overflow: Arc<Mutex<Overflow>>,
+    /// Taken by those who can wait, so that the rest of the channel is left to the others.
+    places: Arc<Semaphore>,
+    lost: Arc<AtomicU64>,
     clock: Clock,
 }
 
 impl Facts {
-    /// Records a fact; waits for a place when many are waiting.
-    pub async fn record(&self, fact: Fact) {
-        self.record_all(vec![fact]).await;
+    /// Records a fact about a server, or about the host (`None`); waits for a place when many are
+    /// waiting.
+    pub async fn record<'a>(&self, server: impl Into<Option<&'a ServerName>>, fact: Fact) {
+        self.record_all(server, vec![fact]).await;
     }
 
     /// Records facts that belong together, in one step of the view.
-    pub async fn record_all(&self, facts: Vec<Fact>) {
-        let _ = self.sender.send(Message::Facts(self.clock.now(), facts)).await;
+    pub async fn record_all<'a>(
+        &self,
+        server: impl Into<Option<&'a ServerName>>,
+        facts: Vec<Fact>,
+    ) {
+        let (at, server) = (self.clock.now(), server.into().cloned());
+        let place = Arc::clone(&self.places).acquire_owned().await.ok();
+        let _ = self.sender.send(Message::Facts(Batch { at, server, facts, _place: place })).await;
     }
 
-    /// Records a fact from where nothing can wait. Overflow policy: it waits in a list of its own
-    /// and may come later than facts that found a place; when that list is full too the fact is
-    /// lost, counted, and the count is a failure of the host that everybody sees.
-    pub fn post(&self, fact: Fact) {
-        let message = Message::Facts(self.clock.now(), vec![fact]);
-        let Err(mpsc::error::TrySendError::Full(Message::Facts(at, facts))) =
-            self.sender.try_send(message)
-        else {
-            return;
-        };
-        for fact in facts {
-            let mut overflow = self.overflow.lock();
-            if overflow.facts.len() < OVERFLOW {
-                overflow.facts.push_back((at, fact));
-            } else {
-                overflow.lost += 1;
-            }
+    /// Records a fact from where nothing can wait. Overflow policy: when the channel is full the
+    /// fact is lost, counted, and the count is a failure of the host that everybody sees.
+    pub fn post<'a>(&self, server: impl Into<Option<&'a ServerName>>, fact: Fact) {
+        let (at, server, facts) = (self.clock.now(), server.into().cloned(), vec![fact]);
+        let message = Message::Facts(Batch { at, server, facts, _place: None });
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(message) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
         }
-        // The projector may have emptied its channel meanwhile. A full one makes it look as well.
-        let _ = self.sender.try_send(Message::Overflow);
     }
 
     /// Returns when every fact recorded before is in the view.
@@ -107,20 +102,21 @@ pub struct Projection {
 
 /// Starts the projector on the current runtime. It ends when the last [`Facts`] is dropped.
 pub fn start(clock: Clock, logs: Ring<LogRecord>) -> Projection {
-    let (sender, receiver) = mpsc::channel(WAITING);
+    let (sender, receiver) = mpsc::channel(WAITING + POSTED);
     let (publish, view) = watch::channel(Arc::new(HostView::default()));
     let journal = Arc::new(Journal::default());
-    let overflow = Arc::default();
+    let lost = Arc::default();
     let projector = Projector {
         view: HostView::default(),
         publish,
         journal: Arc::clone(&journal),
         logs,
-        overflow: Arc::clone(&overflow),
+        lost: Arc::clone(&lost),
         sessions: HashMap::new(),
     };
     tokio::spawn(projector.run(receiver));
-    Projection { facts: Facts { sender, overflow, clock }, view, journal }
+    let places = Arc::new(Semaphore::new(WAITING));
+    Projection { facts: Facts { sender, places, lost, clock }, view, journal }
 }
 
 struct Projector {
@@ -128,29 +124,29 @@ struct Projector {
     publish: watch::Sender<Arc<HostView>>,
     journal: Arc<Journal>,
     logs: Ring<LogRecord>,
-    overflow: Arc<Mutex<Overflow>>,
+    /// Facts that found no place and were not told yet.
+    lost: Arc<AtomicU64>,
     /// Starts of each server so far.
     sessions: HashMap<ServerName, u64>,
 }
 
 impl Projector {
     async fn run(mut self, mut receiver: mpsc::Receiver<Message>) {
-        let mut batch = Vec::new();
-        while receiver.recv_many(&mut batch, WAITING).await > 0 {
+        let mut messages = Vec::new();
+        while receiver.recv_many(&mut messages, WAITING).await > 0 {
             let mut flushed = Vec::new();
             let before = self.view.seq;
-            for message in batch.drain(..) {
+            for message in messages.drain(..) {
                 match message {
                     Message::Flush(done) => flushed.push(done),
-                    Message::Facts(at, facts) => {
-                        for fact in facts {
-                            self.fold(at, fact);
+                    Message::Facts(batch) => {
+                        for fact in batch.facts {
+                            self.fold(batch.at, batch.server.clone(), fact);
                         }
                     }
-                    Message::Overflow => {}
                 }
             }
-            self.take_overflow();
+            self.tell_loss();
             if self.view.seq != before {
                 self.publish.send_replace(Arc::new(self.view.clone()));
             }
@@ -160,13 +156,13 @@ impl Projector {
         }
     }
 
-    fn fold(&mut self, at: Timestamp, fact: Fact) {
-        let record = Record { seq: self.view.seq + 1, at, fact };
-        let flapped = self.is_unstable(record.fact.server());
+    fn fold(&mut self, at: Timestamp, server: Option<ServerName>, fact: Fact) {
+        let record = Record { seq: self.view.seq + 1, at, server, fact };
+        let flapped = self.is_unstable(record.server.as_ref());
         self.view.apply(&record);
         // A server whose lists change all the time says so once.
         let again = flapped && matches!(record.fact, Fact::Listed { .. });
-        let turned = !flapped && self.is_unstable(record.fact.server());
+        let turned = !flapped && self.is_unstable(record.server.as_ref());
         if !again {
             note(&record, turned, &mut self.sessions, &self.logs);
         }
@@ -178,20 +174,12 @@ impl Projector {
         server.is_some_and(|server| server.unstable.is_some())
     }
 
-    fn take_overflow(&mut self) {
-        let (facts, lost) = {
-            let mut overflow = self.overflow.lock();
-            (std::mem::take(&mut overflow.facts), std::mem::take(&mut overflow.lost))
-        };
-        let mut last = self.view.at;
-        for (at, fact) in facts {
-            last = at;
-            self.fold(at, fact);
-        }
+    fn tell_loss(&mut self) {
+        let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
             let task = SafeText::line("projector");
             let message = SafeText::line(&format!("{lost} facts were lost: too many at once"));
-            self.fold(last, Fact::TaskFailed { task, message });
+            self.fold(self.view.at, None, Fact::TaskFailed { task, message });
         }
     }
 }
@@ -205,13 +193,13 @@ fn note(
     logs: &Ring<LogRecord>,
 ) {
     let fact = &record.fact;
-    let session_id = fact.server().map(|server| {
+    let session_id = record.server.as_ref().map(|server| {
         let count = sessions.entry(server.clone()).or_default();
         *count +=
             u64::from(matches!(fact, Fact::StateChanged { state: ServerState::Starting, .. }));
         *count
     });
-    let server = fact.server().map(ServerName::as_str);
+    let server = record.server.as_ref().map(ServerName::as_str);
     let described = describe(fact).map(|(level, text)| {
         if unstable {
             (LogLevel::Warning, format!("definitions unstable: {text}"))
@@ -250,7 +238,7 @@ fn note(
     if described.is_some() && level != LogLevel::Debug {
         logs.push(Arc::new(LogRecord {
             at: record.at,
-            server: fact.server().cloned(),
+            server: record.server.clone(),
             source: LogSource::Host,
             level,
             logger: None,
@@ -433,7 +421,7 @@ mod tests {
     async fn facts_are_numbered_without_gaps_and_a_flush_sees_them_in_the_view() {
         let projection = start(Clock::system(), Ring::new(10, 10_000));
         for _ in 0..5_000 {
-            projection.facts.record(Fact::ShutdownBegan).await;
+            projection.facts.record(None, Fact::ShutdownBegan).await;
         }
         projection.facts.flush().await;
         assert_eq!(projection.view.borrow().seq, 5_000);
@@ -442,11 +430,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_fact_posted_into_a_full_channel_is_not_lost() {
+    async fn facts_posted_while_the_projector_is_busy_are_not_lost() {
         let projection = start(Clock::system(), Ring::new(10, 10_000));
         let count = WAITING as u64 * 3;
         for _ in 0..count {
-            projection.facts.post(Fact::ShutdownBegan);
+            projection.facts.post(None, Fact::ShutdownBegan);
         }
         let mut view = projection.view.clone();
         view.wait_for(|view| view.seq == count).await.expect("the projector runs");
@@ -455,9 +443,9 @@ mod tests {
     #[tokio::test]
     async fn facts_posted_without_end_are_bounded_and_what_is_lost_is_counted() {
         let projection = start(Clock::system(), Ring::new(10, 10_000));
-        let most = (WAITING + OVERFLOW) as u64;
+        let most = (WAITING + POSTED) as u64;
         for _ in 0..most + 77 {
-            projection.facts.post(Fact::ShutdownBegan);
+            projection.facts.post(None, Fact::ShutdownBegan);
         }
         projection.facts.flush().await;
         let view = projection.view.borrow().clone();

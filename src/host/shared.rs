@@ -20,7 +20,7 @@ use crate::host::policy::CheckPoint;
 use crate::host::projector::Facts;
 use crate::host::router::Routes;
 use crate::host::server::connect::Connector;
-use crate::host::server::slot::Slots;
+use crate::host::server::slot::{Slot, Slots};
 use crate::host::validate::Validators;
 use crate::mcp::{CallId, Era, Notice, TrafficRecord};
 
@@ -133,6 +133,11 @@ impl Shared {
     /// Remembers the era that worked.
     pub fn remember_era(&self, config: &ServerConfig, era: Era) {
         self.eras.lock().insert(era_key(config), era);
+    }
+
+    /// Closes every breaker of a server.
+    pub async fn close_breakers(&self, slot: &Slot) {
+        self.facts.record_all(&slot.name, slot.close_breakers(self.clock.now())).await;
     }
 
     /// Reserves an id.

@@ -15,7 +15,7 @@ use super::server::actor::introduction;
 use super::server::command::{COMMANDS, Command};
 use super::server::keeper::keep;
 use super::server::lifecycle::{Input, Next};
-use super::server::slot::{Slot, Slots};
+use super::server::slot::{Live, Slot, Slots};
 use super::shared::Shared;
 use super::{Fact, ServerState};
 use crate::base::{SafeText, ServerName};
@@ -61,8 +61,7 @@ impl Supervisor {
 
     /// Puts every server into the deck and starts it.
     pub async fn begin(&mut self) {
-        let fact = loaded(&self.config);
-        self.deck.facts.record(fact).await;
+        self.deck.facts.record(None, loaded(&self.config)).await;
         let mut slots = Slots::new();
         let mut actors = Vec::new();
         for config in self.config.servers.values() {
@@ -72,8 +71,9 @@ impl Supervisor {
         }
         self.deck.set_slots(slots);
         // Told in the order of the file and before anything starts: the first screen is complete.
-        let facts = actors.iter().flat_map(|(slot, _)| introduce(slot)).collect();
-        self.deck.facts.record_all(facts).await;
+        for (slot, _) in &actors {
+            self.introduce(slot).await;
+        }
         self.deck.facts.flush().await;
         for (slot, commands) in actors {
             self.actors.spawn(keep(Arc::clone(&self.deck), slot, commands));
@@ -111,7 +111,7 @@ impl Supervisor {
                 Some(_) = self.actors.join_next(), if !self.actors.is_empty() => {}
             }
         }
-        self.deck.facts.record(Fact::ShutdownBegan).await;
+        self.deck.facts.record(None, Fact::ShutdownBegan).await;
         let all: Vec<ServerName> = self.deck.slots().keys().cloned().collect();
         let stops = self.stops(&all, &Input::Stop(Next::Leave)).into_iter().map(|(_, stop)| stop);
         let stopping = futures::future::join_all(stops);
@@ -202,7 +202,7 @@ impl Supervisor {
             }
         }
         self.config = config;
-        self.deck.facts.record(loaded(&self.config)).await;
+        self.deck.facts.record(None, loaded(&self.config)).await;
         for fresh in self.arrange(&plan) {
             if let Some(fresh) = self.leaving.hold_back(fresh, &reported) {
                 self.bring_up(fresh).await;
@@ -210,7 +210,7 @@ impl Supervisor {
         }
         self.change(&plan).await;
         self.follow_sources();
-        self.deck.facts.record(Fact::Reloaded(plan)).await;
+        self.deck.facts.record(None, Fact::Reloaded(plan)).await;
         self.deck.facts.flush().await;
         Ok(done)
     }
@@ -250,8 +250,19 @@ impl Supervisor {
         fresh
     }
 
+    /// Records what a server is before anything is done with it.
+    async fn introduce(&self, slot: &Slot) {
+        let Live { config, state, .. } = &*slot.live();
+        let mut facts = vec![introduction(config)];
+        if *state == ServerState::Disabled {
+            let state = *state;
+            facts.push(Fact::StateChanged { state, reason: None, attempt: 0, retry_at: None });
+        }
+        self.deck.facts.record_all(&slot.name, facts).await;
+    }
+
     async fn bring_up(&mut self, (slot, commands): Fresh) {
-        self.deck.facts.record_all(introduce(&slot)).await;
+        self.introduce(&slot).await;
         self.actors.spawn(keep(Arc::clone(&self.deck), slot, commands));
     }
 
@@ -282,7 +293,7 @@ impl Supervisor {
     }
 
     async fn forget(&self, name: &ServerName) {
-        self.deck.facts.record(Fact::ServerRemoved { server: name.clone() }).await;
+        self.deck.facts.record(name, Fact::ServerRemoved).await;
         let reason = SafeText::line("the server was removed");
         self.deck.cache.invalidate(&reason, self.deck.clock.now(), |key| key.server == *name);
     }
@@ -291,17 +302,6 @@ impl Supervisor {
 fn new_slot(config: &ServerConfig) -> (Arc<Slot>, mpsc::Receiver<Command>) {
     let (sender, commands) = mpsc::channel(COMMANDS);
     (Arc::new(Slot::new(Arc::new(config.clone()), sender)), commands)
-}
-
-/// What is said of a server before anything is done with it.
-fn introduce(slot: &Slot) -> Vec<Fact> {
-    let live = slot.live();
-    let mut facts = vec![introduction(&live.config)];
-    if live.state == ServerState::Disabled {
-        let (server, state) = (slot.name.clone(), ServerState::Disabled);
-        facts.push(Fact::StateChanged { server, state, reason: None, attempt: 0, retry_at: None });
-    }
-    facts
 }
 
 fn loaded(config: &McpConfig) -> Fact {

@@ -432,8 +432,10 @@ impl HostView {
             }
             Fact::ConfigRejected { diagnostics } => self.rejected.clone_from(diagnostics),
             Fact::Reloaded(change) => self.reload = Some((record.at, change.clone())),
-            Fact::ServerRemoved { server } => {
-                self.servers.shift_remove(server);
+            Fact::ServerRemoved => {
+                if let Some(name) = &record.server {
+                    self.servers.shift_remove(name);
+                }
             }
             Fact::RequestArrived { request } => {
                 self.pending.insert(request.id, Arc::clone(request));
@@ -457,7 +459,7 @@ impl HostView {
             }
             Fact::ShutdownBegan => self.stopping = true,
             fact => {
-                if let Some(name) = fact.server() {
+                if let Some(name) = &record.server {
                     let known = self.servers.contains_key(name);
                     let entry = self
                         .servers

@@ -176,9 +176,10 @@ async fn a_server_under_another_name_starts_when_the_old_one_is_gone() {
         config(&[("a", &[])]).servers["a"].transport.clone();
     host.reload(renamed).await.expect("valid");
     let at = |what: &str, server: &str| {
-        let found = host.journal().into_iter().find(|record| {
-            record.fact.name() == what && record.fact.server() == Some(&name(server))
-        });
+        let found = host
+            .journal()
+            .into_iter()
+            .find(|record| record.fact.name() == what && record.server == Some(name(server)));
         found.map(|record| record.seq).expect("it happened")
     };
     assert!(at("serverRemoved", "a") < at("serverAdded", "k"));

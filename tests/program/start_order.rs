@@ -21,8 +21,8 @@ async fn started(bench: &Bench, servers: &Value) -> (Vec<(String, ServerState)>,
     let host = Host::initialize(&config).await.unwrap_or_else(|error| panic!("{error}"));
     let took = begun.elapsed();
     let journal = host.journal();
-    let states = journal.iter().filter_map(|record| match &record.fact {
-        Fact::StateChanged { server, state, .. } => Some((server.to_string(), *state)),
+    let states = journal.iter().filter_map(|record| match (&record.server, &record.fact) {
+        (Some(server), Fact::StateChanged { state, .. }) => Some((server.to_string(), *state)),
         _ => None,
     });
     let states = states.collect();

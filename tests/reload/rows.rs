@@ -327,7 +327,7 @@ async fn saves_while_a_removed_server_finishes_a_call_are_taken_at_once() {
     assert_ne!(running.pid("a"), old);
     let mut order = Vec::new();
     while let Ok(record) = facts.try_recv() {
-        let (what, of) = (record.fact.name(), record.fact.server().map(ToString::to_string));
+        let (what, of) = (record.fact.name(), record.server.as_ref().map(ToString::to_string));
         if matches!(what, "serverRemoved" | "spawned") {
             order.push(format!("{what} {}", of.unwrap_or_default()));
         }

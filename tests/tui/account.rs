@@ -21,7 +21,7 @@ fn signed_in(left: Duration, is_refreshed: bool) -> Driver {
             expires,
             is_refreshed,
         };
-        driver.fact(Fact::AccountChanged { server, account: Some(account) });
+        driver.fact(server.as_str(), Fact::AccountChanged { account: Some(account) });
     }
     driver.shown();
     driver

@@ -245,7 +245,7 @@ fn inbox(driver: &mut Driver) {
     }
     let mut finding = Finding::new(FindingKind::Flood, ARRIVED, "more than 32 requests are open");
     finding.count = 468;
-    driver.fact(Fact::Found { server: "github".into(), finding });
+    driver.fact("github", Fact::Found { finding });
     driver.ask_as("filesystem", RequestKind::Elicitation, kinds(), false);
     driver.ask_as("filesystem", RequestKind::Sampling, tools(), true);
     driver.ask(RequestKind::Sampling, plain());
@@ -314,14 +314,14 @@ fn rules_kept_answers_and_roots_read_as_recorded() {
     });
     let standing = |driver: &mut Driver| {
         let rule = SessionRule { rule: ApprovalRule::Deny, left: Some(5) };
-        let (server, kind) = ("memory".into(), RuleKind::Sampling);
-        driver.fact(Fact::ApprovalRuleSet { server, kind, rule: Some(rule) });
+        let kind = RuleKind::Sampling;
+        driver.fact("memory", Fact::ApprovalRuleSet { kind, rule: Some(rule) });
         let root = |uri: &str, name: Option<&str>| RootConfig {
             uri: uri.into(),
             name: name.map(str::to_owned),
         };
         let roots = vec![root("file:///srv/data", Some("Data")), root("file:///home/ada", None)];
-        driver.fact(Fact::RootsShared { server: "memory".into(), roots });
+        driver.fact("memory", Fact::RootsShared { roots });
         driver.ask(RequestKind::Sampling, plain());
         driver.shown();
         driver.keys("9");

@@ -47,10 +47,10 @@ impl Driver {
     }
 
     /// Something happens.
-    pub fn fact(&mut self, fact: Fact) {
+    pub fn fact(&mut self, server: &str, fact: Fact) {
         self.seq += 1;
         let at = if matches!(fact, Fact::RequestSettled { .. }) { SETTLED } else { ARRIVED };
-        self.view.apply(&Record { seq: self.seq, at, fact });
+        self.view.apply(&Record { seq: self.seq, at, server: Some(server.into()), fact });
     }
 
     /// The screen sees it.
@@ -74,7 +74,7 @@ impl Driver {
             deferred,
             input: None,
         };
-        self.fact(Fact::RequestArrived { request: Arc::new(request) });
+        self.fact(server, Fact::RequestArrived { request: Arc::new(request) });
     }
 
     pub fn ask(&mut self, kind: RequestKind, params: Value) {
@@ -84,7 +84,7 @@ impl Driver {
     pub fn settle(&mut self, id: ApprovalId, settlement: Settlement) {
         let server = self.view.pending.get(&id).map(|request| request.server.clone()).unwrap();
         let after = Duration::from_secs(12);
-        self.fact(Fact::RequestSettled { id, server, settlement, after });
+        self.fact(server.as_str(), Fact::RequestSettled { id, settlement, after });
     }
 
     /// A frame is drawn, and half a second passes.

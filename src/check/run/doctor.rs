@@ -39,7 +39,7 @@ impl Moments {
         // A server that failed is over: that the host stops later is no part of its time.
         let mut over = false;
         for record in host.journal() {
-            if record.fact.server() != Some(name) {
+            if record.server.as_ref() != Some(name) {
                 continue;
             }
             match &record.fact {

@@ -312,7 +312,7 @@ pub(super) fn html(contents: &Contents) -> String {
         )
     });
     for record in shown {
-        let server = record.fact.server().map_or("", |server| server.as_str());
+        let server = record.server.as_ref().map_or("", ServerName::as_str);
         let text = serde_json::to_string(&record.fact).unwrap_or_default();
         let _ = write!(
             page,

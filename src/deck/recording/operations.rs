@@ -237,7 +237,9 @@ impl Operations {
 
     /// Takes a fact: the end of a process ends what was open with it.
     pub fn fact(&mut self, record: &Record) {
-        if let Fact::Exited { server, .. } | Fact::Crashed { server, .. } = &record.fact {
+        if let (Fact::Exited { .. } | Fact::Crashed { .. }, Some(server)) =
+            (&record.fact, &record.server)
+        {
             self.lost(server, record.at);
         }
     }
@@ -490,8 +492,8 @@ mod tests {
             all.frame(&frame(id, Out, Request, &format!("{id} ping -")));
         }
         let server = ServerName::new("s");
-        let fact = Fact::Crashed { server, reason: SafeText::line("gone") };
-        all.fact(&Record { seq: 1, at: Timestamp(9), fact });
+        let fact = Fact::Crashed { reason: SafeText::line("gone") };
+        all.fact(&Record { seq: 1, at: Timestamp(9), server: Some(server), fact });
         assert_eq!((all.first(), all.end()), (1, 3));
         assert_eq!(all.get(2).map(|of| of.outcome), Some(Outcome::Lost));
         assert_eq!(all.frame(&frame(10, In, Response, "3 - -")), Step::Other);

@@ -26,8 +26,8 @@ use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
 use crate::host::projector::Facts;
 use crate::mcp::session::{Responder, ServerRequest};
-use crate::mcp::{Answer, ApprovalId, CallId, Claim, Finding, FindingKind, RequestKind};
-use rules::{Flood, Full, Rules};
+use crate::mcp::{Answer, ApprovalId, CallId, Claim, RequestKind};
+use rules::Rules;
 
 /// Decides requests of all servers of one host.
 pub struct ApprovalQueue {
@@ -43,16 +43,6 @@ pub struct ApprovalQueue {
 
 /// Looks up what a call is about.
 type FindCall = Box<dyn Fn(&ServerName, CallId) -> Option<SafeText> + Send + Sync>;
-
-/// Whether somebody answers through [`crate::Host::answer`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Person {
-    /// Requests wait in the view.
-    Present,
-    /// They do not.
-    #[default]
-    Absent,
-}
 
 /// A person who answers until this is dropped; requests that are open then keep waiting.
 pub struct Presence(Arc<ApprovalQueue>);
@@ -81,13 +71,18 @@ impl ApprovalQueue {
     /// Longest time a request may wait, however often it is given more.
     pub const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 
-    /// An approval queue for one host.
-    pub fn new(facts: Facts, handler: Option<Arc<dyn RequestHandler>>, person: Person) -> Self {
+    /// An approval queue for one host. Where a person answers through [`crate::Host::answer`],
+    /// requests wait in the view.
+    pub fn new(
+        facts: Facts,
+        handler: Option<Arc<dyn RequestHandler>>,
+        person_answers: bool,
+    ) -> Self {
         Self {
             facts,
             handler: RwLock::new(handler),
             drafter: RwLock::default(),
-            present: AtomicUsize::new(usize::from(person == Person::Present)),
+            present: AtomicUsize::new(usize::from(person_answers)),
             ids: AtomicU64::new(1),
             inner: Mutex::default(),
             calls: OnceLock::new(),
@@ -143,7 +138,7 @@ impl ApprovalQueue {
         let deadline = waiting.request.arrived.plus(*waiting.patience.borrow());
         let server = waiting.request.server.clone();
         drop(inner);
-        self.facts.post(Fact::RequestExtended { id, server, deadline });
+        self.facts.post(&server, Fact::RequestExtended { id, deadline });
         Ok(deadline)
     }
 
@@ -192,36 +187,29 @@ impl ApprovalQueue {
         }
     }
 
-    fn seat(&self, asked: &ServerRequest) -> Result<Duration, Full> {
-        let now = Instant::now();
+    /// Takes a place among the open requests of a server; gives how long the request may wait.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn seat(&self, asked: &ServerRequest) -> Result<Duration, String> {
         let mut inner = self.inner.lock();
         let rules = inner.servers.entry(asked.server.clone()).or_default();
         rules.rate.refill();
-        let full = if rules.open >= rules.max_open {
-            Some(Full::Open(rules.max_open))
+        let reason = if rules.open >= rules.max_open {
+            let most = rules.max_open;
+            format!("more than {most} requests of the server are open (`limits.approvals`)")
         } else if !asked.kind.is_own() && !rules.rate.take_one() {
-            Some(Full::Minute(rules.max_per_minute))
+            let most = rules.max_per_minute;
+            format!("more than {most} requests in a minute (`limits.approvalsPerMinute`)")
         } else {
-            None
-        };
-        let Some(full) = full else {
             rules.open += 1;
             return Ok(rules.max_waiting);
         };
-        rules.refused.count(asked.kind.method(), full);
-        let flood = rules.refused.tell(now);
-        drop(inner);
-        self.tell_flood(&asked.server, flood);
-        Err(full)
-    }
-
-    fn tell_flood(&self, server: &ServerName, flood: Option<Flood>) {
-        let Some(Flood { count, method, full }) = flood else { return };
-        let now = self.facts.clock().now();
-        let mut finding = Finding::new(FindingKind::Flood, now, full.reason());
-        finding.count = count;
-        finding.request = Some(method);
-        self.facts.post(Fact::Found { server: server.clone(), finding });
+        rules.refused.count(asked.kind.method(), &reason, self.facts.clock().now());
+        if let Some(finding) = rules.refused.take_due() {
+            self.facts.post(&asked.server, Fact::Found { finding });
+        }
+        Err(reason)
     }
 
     fn leave(&self, id: ApprovalId, server: &ServerName) {
@@ -229,9 +217,9 @@ impl ApprovalQueue {
         inner.waiting.remove(&id);
         let Some(rules) = inner.servers.get_mut(server) else { return };
         rules.open = rules.open.saturating_sub(1);
-        let flood = rules.refused.tell(Instant::now());
-        drop(inner);
-        self.tell_flood(server, flood);
+        if let Some(finding) = rules.refused.take_due() {
+            self.facts.post(server, Fact::Found { finding });
+        }
     }
 }
 
@@ -282,7 +270,7 @@ const REJECTED: i64 = -1;
 async fn decide(approvals: Arc<ApprovalQueue>, asked: ServerRequest) -> Answer {
     let mut open = match Open::take(Arc::clone(&approvals), &asked) {
         Ok(open) => open,
-        Err(full) => return Answer::Refuse { code: REJECTED, message: full.reason() },
+        Err(message) => return Answer::Refuse { code: REJECTED, message },
     };
     let ruled = match approvals.use_rule(&asked.server, &asked.kind) {
         Some(rule) => apply(&rule, &asked.kind, "for this session"),
@@ -293,7 +281,7 @@ async fn decide(approvals: Arc<ApprovalQueue>, asked: ServerRequest) -> Answer {
     let ruled = ruled.or_else(|| shared_roots(&approvals, &asked));
     if let Some((answer, by)) = ruled {
         // Nobody is asked: no screen is to show it as waiting, not even for a moment.
-        approvals.facts.post(open.arrival());
+        approvals.facts.post(&asked.server, open.arrival());
         return open.answered(answer, by);
     }
     let may_park = asked.kind != RequestKind::Roots;
@@ -301,7 +289,7 @@ async fn decide(approvals: Arc<ApprovalQueue>, asked: ServerRequest) -> Answer {
     let (sender, mut patience) = watch::channel(open.request.deadline.since(open.request.arrived));
     let person =
         (may_park && approvals.present.load(Ordering::Relaxed) > 0).then(|| open.park(sender));
-    approvals.facts.record(open.arrival()).await;
+    approvals.facts.record(&asked.server, open.arrival()).await;
     let verdict = verdict(&approvals, &open.request, &asked, person);
     let why = tokio::select! {
         biased;
@@ -387,7 +375,7 @@ async fn call(
         Err(panic) => {
             let task = SafeText::line(&format!("callback for {}", asked.kind.method()));
             let message = SafeText::line(&panic_text(&*panic));
-            approvals.facts.record(Fact::TaskFailed { task, message }).await;
+            approvals.facts.record(None, Fact::TaskFailed { task, message }).await;
             Some(refusal(&asked.kind, "the host could not decide"))
         }
     }
@@ -451,7 +439,7 @@ struct Open {
 
 impl Open {
     /// Takes a place.
-    fn take(approvals: Arc<ApprovalQueue>, asked: &ServerRequest) -> Result<Self, Full> {
+    fn take(approvals: Arc<ApprovalQueue>, asked: &ServerRequest) -> Result<Self, String> {
         let now = approvals.facts.clock().now();
         let max_waiting = approvals.seat(asked)?;
         let during = asked.call.and_then(|call| approvals.calls.get()?(&asked.server, call));
@@ -503,12 +491,10 @@ impl Open {
     /// Posted, not awaited: whoever asked may be gone at any await, and the fact must not be lost.
     fn settle(&mut self, settlement: Settlement) {
         self.settled = true;
-        self.approvals.facts.post(Fact::RequestSettled {
-            id: self.request.id,
-            server: self.request.server.clone(),
-            settlement,
-            after: self.approvals.facts.clock().now().since(self.request.arrived),
-        });
+        let facts = &self.approvals.facts;
+        let after = facts.clock().now().since(self.request.arrived);
+        let settled = Fact::RequestSettled { id: self.request.id, settlement, after };
+        facts.post(&self.request.server, settled);
     }
 }
 

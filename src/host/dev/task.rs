@@ -204,7 +204,7 @@ impl Follower {
         if !self.slot.command(|done| Command::Control(renew, done)).await {
             return;
         }
-        self.deck.facts.record_all(self.slot.close_breakers(self.deck.clock.now())).await;
+        self.deck.close_breakers(&self.slot).await;
         self.view.taken += 1;
         self.view.is_taken = true;
         self.show(LogLevel::Debug, "restarting with the changed sources").await;
@@ -212,9 +212,8 @@ impl Follower {
     }
 
     async fn show(&self, level: LogLevel, what: &str) {
-        let (server, dev) = (self.slot.name.clone(), Some(Arc::new(self.view.clone())));
-        let fact = Fact::DevChanged { server, dev, level, what: SafeText::line(what) };
-        self.deck.facts.record(fact).await;
+        let (dev, what) = (Some(Arc::new(self.view.clone())), SafeText::line(what));
+        self.deck.facts.record(&self.slot.name, Fact::DevChanged { dev, level, what }).await;
     }
 }
 

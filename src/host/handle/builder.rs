@@ -13,7 +13,7 @@ use crate::base::{Clock, LogRecord, Ring};
 use crate::config::{Diagnostic, Environment, McpConfig};
 use crate::error::{Error, ErrorCode};
 use crate::host::approvals::RequestHandler;
-use crate::host::approvals::queue::{ApprovalQueue, Person};
+use crate::host::approvals::queue::ApprovalQueue;
 use crate::host::dev::Crew;
 use crate::host::handle::{Host, Inner, Startup};
 use crate::host::server::connect::Connector;
@@ -39,7 +39,7 @@ pub struct HostBuilder {
     startup: Startup,
     start_timeout: Option<Duration>,
     handler: Option<Arc<dyn RequestHandler>>,
-    person: Person,
+    person_answers: bool,
     connector: Option<Arc<dyn Connector>>,
     accounts: Option<Accounts>,
     poll_sources: Option<bool>,
@@ -100,7 +100,7 @@ impl HostBuilder {
     /// dashboard). A handler, when there is one, is asked first.
     #[must_use]
     pub fn person_answers(mut self) -> Self {
-        self.person = Person::Present;
+        self.person_answers = true;
         self
     }
 
@@ -159,13 +159,12 @@ impl HostBuilder {
                 );
             }
         };
-        let asks = self.person == Person::Present;
-        let connector =
-            self.connector.unwrap_or_else(|| Arc::new(Reach { accounts: self.accounts, asks }));
+        let (accounts, asks) = (self.accounts, self.person_answers);
+        let connector = self.connector.unwrap_or_else(|| Arc::new(Reach { accounts, asks }));
         let logs: Ring<LogRecord> = Ring::new(LOGS.0, LOGS.1);
         let projection = projector::start(Clock::system(), logs.clone());
         let facts = projection.facts.clone();
-        let approvals = Arc::new(ApprovalQueue::new(facts.clone(), self.handler, self.person));
+        let approvals = Arc::new(ApprovalQueue::new(facts.clone(), self.handler, asks));
         let memory = self.memory.filter(|_| startup != Startup::All);
         let deck = Shared::new(facts, logs, Arc::clone(&approvals), connector, memory);
         let deck = Arc::new(deck);

@@ -6,7 +6,7 @@ use crate::base::{SafeText, Timestamp};
 use crate::config::{OnTimeout, ServerConfig};
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
-use crate::host::breaker::{Admission, Breaker, BreakerView};
+use crate::host::breaker::{Breaker, BreakerView};
 use crate::host::operation::Operation;
 use crate::host::server::slot::{Ledger, Live};
 use crate::mcp::session::Request;
@@ -68,15 +68,15 @@ fn ask(
     for key in keys {
         let Some(breaker) = ledger.breakers.get_mut(key) else { continue };
         match breaker.admit(now) {
-            Admission::Go => {}
-            Admission::Probe => changes.push((shown(key.as_ref()), breaker.view(now))),
-            Admission::Reject { until, cause } => {
+            Ok(false) => {}
+            Ok(true) => changes.push((shown(key.as_ref()), breaker.view(now))),
+            Err(rejected) => {
                 if !changes.is_empty()
                     && let Some(own) = ledger.breakers.get_mut(&None)
                 {
                     own.abandoned();
                 }
-                return (Err((until, cause)), changes);
+                return (Err(rejected), changes);
             }
         }
     }
@@ -157,7 +157,7 @@ impl Drop for Admitted<'_> {
 
 async fn tell(operation: &Operation, changes: Changes) {
     for (tool, breaker) in changes {
-        let server = operation.slot.name.clone();
-        operation.deck.facts.record(Fact::BreakerChanged { server, tool, breaker }).await;
+        let changed = Fact::BreakerChanged { tool, breaker };
+        operation.deck.facts.record(&operation.slot.name, changed).await;
     }
 }

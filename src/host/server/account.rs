@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::command::Command;
@@ -17,6 +17,7 @@ use crate::host::Fact;
 use crate::host::approvals::queue::own_request;
 use crate::host::projector::Facts;
 use crate::host::server::connect::OpenRequest;
+use crate::host::server::lifecycle::Input;
 use crate::host::view::AccountView;
 use crate::mcp::auth::{
     Accounts, AuthEvent, AuthFailure, AuthStep, Authorizer, SignIn, SignInPrompt, StoredToken,
@@ -66,23 +67,20 @@ impl Account {
         let approvals = Arc::clone(&context.approvals);
         let (me, sink) = (Arc::downgrade(self), facts.clone());
         let accounts = accounts.clone().masked_by(&context.redactor);
-        let accounts = accounts.watch(move |server, event| {
-            let server = server.clone();
-            match event {
-                AuthEvent::Step { step, sent, answered } => {
-                    show(&context, step, sent, answered);
-                    sink.post(Fact::AuthStepped { server, step: step.clone() });
-                }
-                AuthEvent::Token(token) => {
-                    sink.post(Fact::AccountChanged { server, account: token.map(view) });
-                }
-                AuthEvent::Needed if asks => {
-                    if let Some(me) = me.upgrade() {
-                        me.ask(&server);
-                    }
-                }
-                AuthEvent::Needed => {}
+        let accounts = accounts.watch(move |server, event| match event {
+            AuthEvent::Step { step, sent, answered } => {
+                show(&context, step, sent, answered);
+                sink.post(server, Fact::AuthStepped { step: step.clone() });
             }
+            AuthEvent::Token(token) => {
+                sink.post(server, Fact::AccountChanged { account: token.map(view) });
+            }
+            AuthEvent::Needed if asks => {
+                if let Some(me) = me.upgrade() {
+                    me.ask(server);
+                }
+            }
+            AuthEvent::Needed => {}
         });
         let auth = accounts.authorizer(&request.config.name, http)?;
         self.state.lock().auth = auth.clone().map(|auth| (auth, approvals, facts));
@@ -117,23 +115,24 @@ impl Account {
         let (me, server) = (Arc::downgrade(self), server.clone());
         state.asking = Some(AbortOnDropHandle::new(tokio::spawn(async move {
             let done = auth.sign_in(&Inbox(approvals), Vec::new()).await;
-            Self::settled(&me, done.map(drop), server, &facts);
+            Self::settled(&me, done.map(drop), &server, &facts);
         })));
     }
 
-    fn settled(me: &Weak<Self>, done: Result<(), AuthFailure>, server: ServerName, facts: &Facts) {
+    fn settled(me: &Weak<Self>, done: Result<(), AuthFailure>, server: &ServerName, facts: &Facts) {
         let Some(me) = me.upgrade() else { return };
         match done {
             // Where the server runs already this changes nothing: its next request takes the token.
             Ok(()) => {
                 if let Some(commands) = me.commands.upgrade() {
-                    let _ = commands.try_send(Command::SignedIn);
+                    let start = Command::Control(Input::Start, oneshot::channel().0);
+                    let _ = commands.try_send(start);
                 }
             }
             Err(failure) => {
                 me.state.lock().is_declined = true;
                 let help = SafeText::line(&failure.to_string());
-                facts.post(Fact::Advised { server, help });
+                facts.post(server, Fact::Advised { help });
             }
         }
     }

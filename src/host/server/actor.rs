@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, select_all};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
-use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -22,7 +22,7 @@ use super::command::Command;
 use super::connect::{ExitReport, OpenError, Opened};
 use super::lifecycle::{Input, Lifecycle, Next, Phase, Step, Surroundings};
 use super::slot::{Live, Slot};
-use crate::base::{LogLevel, Redactor, SafeText, ServerName, Timestamp};
+use crate::base::{LogLevel, Redactor, SafeText, Timestamp};
 use crate::config::{ServerConfig, TransportConfig};
 use crate::error::Error;
 use crate::host::shared::Shared;
@@ -38,12 +38,6 @@ const EVENTS: usize = 256;
 /// deaths are seen as both, and the exit status is the better reason. A process that leaves a core
 /// file on a busy machine takes most of a second.
 pub(super) const EXIT_FOLLOWS: Duration = Duration::from_secs(1);
-
-/// What the commands to a server so far amount to. Outlives its actor.
-pub type Desired = parking_lot::Mutex<Next>;
-
-/// The commands to a server, received by one actor after the other.
-pub type Commands = OwnedMutexGuard<mpsc::Receiver<Command>>;
 
 /// Something the actor waited for.
 enum Happened {
@@ -74,14 +68,15 @@ enum About {
 }
 
 /// The task's state.
-pub struct Actor {
+pub struct Actor<'a> {
     deck: Arc<Shared>,
     slot: Arc<Slot>,
     config: Arc<ServerConfig>,
     machine: Lifecycle,
-    commands: Commands,
+    /// The commands to the server, received by one actor after the other.
+    commands: &'a mut mpsc::Receiver<Command>,
     /// What the commands so far amount to.
-    desired: Arc<Desired>,
+    desired: &'a mut Next,
     /// What is being waited for besides commands and session events.
     work: FuturesUnordered<BoxFuture<'static, (About, u64, Happened)>>,
     /// Events of the current session.
@@ -108,20 +103,20 @@ pub struct Actor {
     finished: bool,
 }
 
-impl Actor {
+impl<'a> Actor<'a> {
     /// An actor for a server that rests. Goes on from what is published of it.
     pub fn new(
-        deck: Arc<Shared>,
-        slot: Arc<Slot>,
-        commands: Commands,
-        desired: Arc<Desired>,
+        deck: &Arc<Shared>,
+        slot: &Arc<Slot>,
+        commands: &'a mut mpsc::Receiver<Command>,
+        desired: &'a mut Next,
     ) -> Self {
         let live = slot.live();
         let config = Arc::clone(&live.config);
         let phase = if config.disabled { Phase::Disabled } else { Phase::Stopped };
         Self {
-            deck,
-            slot,
+            deck: Arc::clone(deck),
+            slot: Arc::clone(slot),
             config,
             machine: Lifecycle::new(phase),
             commands,
@@ -147,7 +142,7 @@ impl Actor {
     /// Runs until the server was removed.
     pub async fn run(mut self) {
         self.deck.approvals.configure(&self.config);
-        if !self.config.disabled && *self.desired.lock() == Next::Start {
+        if !self.config.disabled && *self.desired == Next::Start {
             self.begin().await;
         }
         while !self.finished {
@@ -178,7 +173,7 @@ impl Actor {
     async fn obey(&mut self, command: Command) {
         match command {
             Command::Control(input, done) => {
-                *self.desired.lock() = match &input {
+                *self.desired = match &input {
                     Input::Stop(next) | Input::Retire(next, _) => *next,
                     _ => Next::Start,
                 };
@@ -200,7 +195,6 @@ impl Actor {
                 self.closed(reason).await;
             }
             Command::TimedOut(..) | Command::Unreachable(..) => {}
-            Command::SignedIn => self.give(Input::Start).await,
             Command::Refresh(done) => self.refresh_all(done),
         }
     }
@@ -208,9 +202,9 @@ impl Actor {
     async fn reconfigure(&mut self, config: Arc<ServerConfig>, reason: SafeText) {
         self.config = Arc::clone(&config);
         self.deck.approvals.configure(&config);
-        self.deck.facts.record(introduction(&config)).await;
+        self.record(introduction(&config)).await;
         self.slot.publish(|live| live.config = Arc::clone(&config));
-        *self.desired.lock() = if config.disabled { Next::Disable } else { Next::Start };
+        *self.desired = if config.disabled { Next::Disable } else { Next::Start };
         let running = *self.machine.phase() != Phase::Disabled;
         match (config.disabled, running) {
             (true, _) => self.give(Input::Retire(Next::Disable, reason)).await,
@@ -234,7 +228,7 @@ impl Actor {
         match event {
             SessionEvent::FirstByte => self.first_byte().await,
             SessionEvent::Finding(finding) => {
-                self.record(|server| Fact::Found { server, finding }).await;
+                self.record(Fact::Found { finding }).await;
             }
             SessionEvent::ListChanged(kind) => self.list_changed(kind),
             SessionEvent::ResourceUpdated(uri) => self.resource_updated(&uri),
@@ -280,8 +274,8 @@ impl Actor {
         }
     }
 
-    async fn record(&mut self, fact: impl FnOnce(ServerName) -> Fact) {
-        self.deck.facts.record(fact(self.slot.name.clone())).await;
+    async fn record(&mut self, fact: Fact) {
+        self.deck.facts.record(&self.slot.name, fact).await;
     }
 
     /// Feeds the machine and executes what it says, and what that leads to.
@@ -330,15 +324,7 @@ impl Actor {
             }
             Step::Arm(delay) => self.arm(delay),
             Step::Disarm => self.epoch += 1,
-            // A crash, the restart that follows and the end of restarts are facts of their own (D1).
-            Step::Crashed(reason) => self.record(|server| Fact::Crashed { server, reason }).await,
-            Step::RestartPlanned { number, delay } => {
-                let max = self.config.restart.max;
-                self.record(|server| Fact::RestartPlanned { server, number, max, delay }).await;
-            }
-            Step::GivenUp(restarts) => {
-                self.record(|server| Fact::GivenUp { server, restarts }).await;
-            }
+            Step::Record(fact) => self.record(fact).await,
             Step::Announce { state, reason, retry_at } => {
                 self.announce(state, reason, retry_at).await;
             }
@@ -355,8 +341,7 @@ impl Actor {
     ) {
         // Told before it is published: what others do because of it must come later in the facts.
         let (why, attempt) = (reason.clone(), self.machine.attempt());
-        let fact = |server| Fact::StateChanged { server, state, reason: why, attempt, retry_at };
-        self.record(fact).await;
+        self.record(Fact::StateChanged { state, reason: why, attempt, retry_at }).await;
         if matches!(state, ServerState::Shutdown | ServerState::Disabled) {
             self.slot.account.withdraw();
         }
@@ -433,7 +418,7 @@ impl Actor {
         let Some(opened) = self.current.clone() else { return };
         if self.config.transport.is_address() {
             // What failed while nobody was at the address says nothing of who is there now.
-            self.deck.facts.record_all(self.slot.close_breakers(self.deck.clock.now())).await;
+            self.deck.close_breakers(&self.slot).await;
         }
         self.ready_since = Some(tokio::time::Instant::now());
         self.slot.open_for_callers(&opened);
@@ -553,7 +538,6 @@ impl Actor {
 /// The fact that a server is in the deck, with what it is.
 pub fn introduction(config: &ServerConfig) -> Fact {
     Fact::ServerAdded {
-        server: config.name.clone(),
         transport: config.transport.kind(),
         target: target(config),
         dependencies: config.dependencies.clone(),

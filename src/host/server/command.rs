@@ -24,8 +24,6 @@ pub enum Command {
     TimedOut(u64, SafeText),
     /// A request found nobody at the address of the session of this generation.
     Unreachable(u64, SafeText),
-    /// Somebody has signed in: start.
-    SignedIn,
     /// Fetch the lists again; answered when they are there.
     Refresh(oneshot::Sender<Result<(), Error>>),
 }

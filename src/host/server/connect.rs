@@ -174,8 +174,7 @@ impl Steps {
 
     /// A process ended during the start: one era did not work, or the attempt failed.
     pub async fn exited(&self, ExitReport { exit, stderr_tail }: ExitReport) {
-        let server = self.server.clone();
-        self.facts.record(Fact::Exited { server, exit, stderr_tail }).await;
+        self.facts.record(&self.server, Fact::Exited { exit, stderr_tail }).await;
     }
 
     async fn tell(
@@ -185,7 +184,7 @@ impl Steps {
         took: Option<Duration>,
         detail: Option<&str>,
     ) {
-        let (server, detail) = (self.server.clone(), detail.map(SafeText::line));
-        self.facts.record(Fact::StepChanged { server, step, status, took, detail }).await;
+        let detail = detail.map(SafeText::line);
+        self.facts.record(&self.server, Fact::StepChanged { step, status, took, detail }).await;
     }
 }

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::base::SafeText;
 use crate::host::approvals::queue::panic_text;
-use crate::host::server::actor::{Actor, Desired};
+use crate::host::server::actor::Actor;
 use crate::host::server::command::Command;
 use crate::host::server::lifecycle::Next;
 use crate::host::server::slot::Slot;
@@ -27,13 +27,11 @@ const PAUSES: [Duration; 3] =
 const PROVEN: Duration = Duration::from_secs(60);
 
 /// Runs the actor of `slot` until its server has left the deck, or until it has failed too often.
-pub async fn keep(deck: Arc<Shared>, slot: Arc<Slot>, commands: mpsc::Receiver<Command>) {
-    let commands = Arc::new(Mutex::new(commands));
-    let desired = Arc::new(Desired::new(Next::Start));
+pub async fn keep(deck: Arc<Shared>, slot: Arc<Slot>, mut commands: mpsc::Receiver<Command>) {
+    let mut desired = Next::Start;
     let mut pauses = PAUSES.iter();
     loop {
-        let held = Arc::clone(&commands).lock_owned().await;
-        let actor = Actor::new(Arc::clone(&deck), Arc::clone(&slot), held, Arc::clone(&desired));
+        let actor = Actor::new(&deck, &slot, &mut commands, &mut desired);
         let began = Instant::now();
         // What an actor leaves behind when it unwinds is its own; what it shares is either behind
         // locks that do not mind or published whole.
@@ -41,7 +39,7 @@ pub async fn keep(deck: Arc<Shared>, slot: Arc<Slot>, commands: mpsc::Receiver<C
         if began.elapsed() >= PROVEN {
             pauses = PAUSES.iter();
         }
-        let pause = pauses.next().filter(|_| *desired.lock() != Next::Leave);
+        let pause = pauses.next().filter(|_| desired != Next::Leave);
         tell(&deck, &slot, &panic_text(&*panic), pause.copied()).await;
         let Some(pause) = pause else { break };
         tokio::time::sleep(*pause).await;
@@ -53,9 +51,8 @@ pub async fn keep(deck: Arc<Shared>, slot: Arc<Slot>, commands: mpsc::Receiver<C
 
 /// The server is down, and everything else goes on.
 async fn tell(deck: &Shared, slot: &Slot, panic: &str, pause: Option<Duration>) {
-    let server = slot.name.clone();
-    let task = SafeText::line(&format!("actor of {server}"));
-    deck.facts.record(Fact::TaskFailed { task, message: SafeText::line(panic) }).await;
+    let task = SafeText::line(&format!("actor of {}", slot.name));
+    deck.facts.record(None, Fact::TaskFailed { task, message: SafeText::line(panic) }).await;
     let reason = SafeText::line(match pause {
         Some(_) => "a fault of the host ended its task, which is begun anew; please report it",
         None => "faults of the host ended its task; restart mcpdeck, and please report them",
@@ -69,7 +66,7 @@ async fn tell(deck: &Shared, slot: &Slot, panic: &str, pause: Option<Duration>) 
         live.retry_at = retry_at;
         live.settled = pause.is_none();
     });
-    let state = ServerState::Unavailable;
-    let reason = Some(reason);
-    deck.facts.record(Fact::StateChanged { server, state, reason, attempt: 0, retry_at }).await;
+    let (state, reason) = (ServerState::Unavailable, Some(reason));
+    let fact = Fact::StateChanged { state, reason, attempt: 0, retry_at };
+    deck.facts.record(&slot.name, fact).await;
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::base::{SafeText, Timestamp};
 use crate::config::{RestartConfig, RestartPolicy, RetryConfig};
-use crate::host::ServerState;
 use crate::host::backoff::{RestartBudget, restart_delay, retry_delay};
+use crate::host::{Fact, ServerState};
 
 /// The machine.
 #[derive(Clone, Debug)]
@@ -295,7 +295,7 @@ impl Lifecycle {
             Phase::Stopping { .. } => return self.ended(around),
             _ => return Vec::new(),
         }
-        let mut steps = vec![Step::Crashed(lost.reason.clone())];
+        let mut steps = vec![Step::Record(Fact::Crashed { reason: lost.reason.clone() })];
         steps.extend(if around.reconnects {
             self.reconnect(lost.reason, around)
         } else if around.restart.policy == RestartPolicy::Never {
@@ -348,15 +348,16 @@ impl Lifecycle {
 
     fn revive(&mut self, reason: SafeText, lived: Duration, around: Surroundings<'_>) -> Vec<Step> {
         let Some(number) = self.budget.next(around.restart, lived) else {
-            let most = around.restart.max;
-            let reason = format!("{reason}; given up after {most} restarts");
-            let mut steps = vec![Step::GivenUp(most)];
+            let restarts = around.restart.max;
+            let reason = format!("{reason}; given up after {restarts} restarts");
+            let mut steps = vec![Step::Record(Fact::GivenUp { restarts })];
             steps.extend(self.fail(SafeText::line(&reason)));
             return steps;
         };
         self.attempt = 0;
         let delay = restart_delay(around.restart, number, around.random);
-        let mut steps = vec![Step::RestartPlanned { number, delay }];
+        let max = around.restart.max;
+        let mut steps = vec![Step::Record(Fact::RestartPlanned { number, max, delay })];
         steps.extend(self.back_off(reason, delay, around));
         steps
     }
@@ -511,7 +512,7 @@ pub enum Input {
 }
 
 /// What the actor has to do, in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Look at the dependencies; report [`Input::Unblocked`] or [`Input::Blocked`].
     CheckDependencies,
@@ -533,17 +534,8 @@ pub enum Step {
     Arm(Duration),
     /// Forget the timer.
     Disarm,
-    /// Say that it ended unasked, and why.
-    Crashed(SafeText),
-    /// Say that it will be restarted.
-    RestartPlanned {
-        /// The number of this restart, from 1.
-        number: u32,
-        /// After how long.
-        delay: Duration,
-    },
-    /// Say that it was restarted so often in a row and stays down.
-    GivenUp(u32),
+    /// Record that it crashed, will be restarted, or was restarted too often (decision D1).
+    Record(Fact),
     /// Say what it is now.
     Announce {
         /// State to show.

@@ -187,8 +187,7 @@ async fn try_process(
             return Err(TryFailure { error, another_era: false });
         }
     };
-    let spawned = Fact::Spawned { server: session.server.clone(), pid: process.pid() };
-    request.steps.facts.record(spawned).await;
+    request.steps.facts.record(&session.server, Fact::Spawned { pid: process.pid() }).await;
     request.steps.done(step, &format!("pid {}", process.pid())).await;
     let process = Running { process, container };
     let endpoint = Endpoint::Pipe { read: Box::new(stdout), write: Box::new(stdin) };

@@ -16,6 +16,8 @@ use indexmap::IndexMap;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::account::Account;
 use super::command::Command;
@@ -54,29 +56,21 @@ pub struct Slot {
     ledger: Mutex<Ledger>,
     calls: Mutex<BTreeMap<CallId, Arc<InFlight>>>,
     /// Requests of callers that are with the server now.
-    busy: watch::Sender<usize>,
+    busy: TaskTracker,
     /// When it was used last, in milliseconds after `made`.
     used: AtomicU64,
     made: Instant,
 }
 
 /// A request that is with the server, until it is dropped.
-pub struct Busy<'a>(&'a Slot);
+pub struct Busy<'a> {
+    slot: &'a Slot,
+    _token: TaskTrackerToken,
+}
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        let mut left = 0;
-        self.0.used.store(self.0.now(), Relaxed);
-        self.0.busy.send_if_modified(|count| {
-            *count = count.saturating_sub(1);
-            left = *count;
-            false
-        });
-        // Telling nobody would cost more than all the rest. Whoever waits subscribed before they
-        // looked, so that either this sees them or they see the zero.
-        if left == 0 && self.0.busy.receiver_count() > 0 {
-            self.0.busy.send_modify(|_| ());
-        }
+        self.slot.used.store(self.slot.now(), Relaxed);
     }
 }
 
@@ -152,6 +146,9 @@ impl Slot {
             hidden: Arc::from([]),
             config: Arc::clone(&config),
         };
+        let busy = TaskTracker::new();
+        // Closed for waiting only: tokens are given as before.
+        busy.close();
         Self {
             name: config.name.clone(),
             account: Arc::new(Account::new(commands.downgrade())),
@@ -163,7 +160,7 @@ impl Slot {
             live: watch::channel(Arc::new(live)).0,
             ledger: Mutex::default(),
             calls: Mutex::default(),
-            busy: watch::channel(0).0,
+            busy,
             used: AtomicU64::new(0),
             made: Instant::now(),
         }
@@ -175,7 +172,7 @@ impl Slot {
 
     /// How long nobody has used it; nothing while somebody does.
     pub fn idle_for(&self) -> Option<Duration> {
-        let used = *self.busy.borrow() > 0 || !self.calls().is_empty();
+        let used = !self.busy.is_empty() || !self.calls().is_empty();
         let used = used || !self.desired.lock().subscriptions.is_empty();
         let since = self.now().saturating_sub(self.used.load(Relaxed));
         (!used).then(|| Duration::from_millis(since))
@@ -203,17 +200,12 @@ impl Slot {
 
     /// A request of a caller goes to the server.
     pub fn enter(&self) -> Busy<'_> {
-        // Whoever waits wants to hear of the last that leaves, of nothing else.
-        self.busy.send_if_modified(|count| {
-            *count += 1;
-            false
-        });
-        Busy(self)
+        Busy { slot: self, _token: self.busy.token() }
     }
 
     /// Waits until no request of a caller is with the server.
     pub async fn idle(&self) {
-        let _ = self.busy.subscribe().wait_for(|count| *count == 0).await;
+        self.busy.wait().await;
     }
 
     /// Messages in the black box.
@@ -304,9 +296,8 @@ impl Slot {
     /// Closes its own breaker or that of a tool; gives the fact to tell, if it was not closed.
     pub fn close_breaker(&self, tool: Option<&str>, now: Timestamp) -> Option<Fact> {
         let before = self.ledger().breakers.remove(&tool.map(Arc::from))?;
-        let (server, tool) = (self.name.clone(), tool.map(SafeText::line));
-        let breaker = BreakerView::Closed;
-        (before.view(now) != breaker).then_some(Fact::BreakerChanged { server, tool, breaker })
+        let (tool, breaker) = (tool.map(SafeText::line), BreakerView::Closed);
+        (before.view(now) != breaker).then_some(Fact::BreakerChanged { tool, breaker })
     }
 
     /// What a call in flight is about.

@@ -12,21 +12,22 @@ fn server() -> ServerName {
 }
 
 fn state(state: ServerState) -> Fact {
-    Fact::StateChanged { server: server(), state, reason: None, attempt: 1, retry_at: None }
+    Fact::StateChanged { state, reason: None, attempt: 1, retry_at: None }
 }
 
 fn fold(facts: Vec<Fact>) -> HostView {
     let mut view = HostView::default();
     for (n, fact) in facts.into_iter().enumerate() {
         let seq = n as u64 + 1;
-        view.apply(&Record { seq, at: Timestamp(seq * 1_000), fact });
+        let (at, server) = (Timestamp(seq * 1_000), Some(server()));
+        view.apply(&Record { seq, at, server, fact });
     }
     view
 }
 
 fn exited() -> Fact {
     let exit = ExitView { signal: Some(11), lived: Duration::from_secs(3), ..ExitView::default() };
-    Fact::Exited { server: server(), exit, stderr_tail: vec![SafeText::line("oh no")] }
+    Fact::Exited { exit, stderr_tail: vec![SafeText::line("oh no")] }
 }
 
 #[test]
@@ -47,10 +48,10 @@ fn restarts_count_the_times_a_server_became_ready_again() {
 #[test]
 fn the_black_box_of_a_dead_server_stays_until_it_dies_again() {
     let view = fold(vec![
-        Fact::Spawned { server: server(), pid: 7 },
+        Fact::Spawned { pid: 7 },
         exited(),
         state(ServerState::Starting),
-        Fact::Spawned { server: server(), pid: 8 },
+        Fact::Spawned { pid: 8 },
         state(ServerState::Ready),
     ]);
     let git = &view.servers["git"];
@@ -69,7 +70,7 @@ fn findings_are_bounded_and_counted() {
         request: None,
         count: 1,
     };
-    let fact = Fact::Found { server: server(), finding };
+    let fact = Fact::Found { finding };
     let view = fold(vec![fact; 100]);
     let git = &view.servers["git"];
     assert_eq!(git.findings.len(), ServerView::FINDINGS);
@@ -96,7 +97,7 @@ fn settled_requests_are_kept_within_bytes_and_failures_within_number() {
         let settlement = Settlement::Withdrawn { reason: SafeText::default() };
         let (id, after) = (ApprovalId(n), Duration::ZERO);
         facts.push(Fact::RequestArrived { request });
-        facts.push(Fact::RequestSettled { id, server: server(), settlement, after });
+        facts.push(Fact::RequestSettled { id, settlement, after });
     }
     let failure = Fact::TaskFailed { task: SafeText::default(), message: SafeText::default() };
     facts.extend(std::iter::repeat_n(failure, 300));
@@ -107,12 +108,12 @@ fn settled_requests_are_kept_within_bytes_and_failures_within_number() {
 }
 
 fn more_time() -> Fact {
-    Fact::RequestExtended { id: ApprovalId(2), server: server(), deadline: Timestamp(9_000_000) }
+    Fact::RequestExtended { id: ApprovalId(2), deadline: Timestamp(9_000_000) }
 }
 
 fn roots_shared() -> Fact {
     let roots = vec![RootConfig { uri: "file:///a".into(), name: None }];
-    Fact::RootsShared { server: server(), roots }
+    Fact::RootsShared { roots }
 }
 fn reloaded() -> Fact {
     Fact::Reloaded(ConfigChange {
@@ -179,7 +180,6 @@ fn every_fact() -> Vec<Fact> {
     vec![
         Fact::ConfigLoaded { files: vec!["mcp.json".into()], diagnostics: vec![], order: vec![] },
         Fact::ServerAdded {
-            server: server(),
             transport: TransportKind::Stdio,
             target: SafeText::line("git-server --stdio"),
             dependencies: vec![ServerName::new("db")],
@@ -187,23 +187,21 @@ fn every_fact() -> Vec<Fact> {
         },
         state(ServerState::Starting),
         Fact::StepChanged {
-            server: server(),
             step: StartStep::Handshake,
             status: StepStatus::Ok,
             took: Some(Duration::from_micros(12_345)),
             detail: Some(SafeText::line("2026-07-28")),
         },
-        Fact::Spawned { server: server(), pid: 4711 },
-        Fact::Connected { server: server(), session },
-        Fact::Listed { server: server(), capabilities, changes: Some(changes) },
+        Fact::Spawned { pid: 4711 },
+        Fact::Connected { session },
+        Fact::Listed { capabilities, changes: Some(changes) },
         state(ServerState::Ready),
-        Fact::BreakerChanged { server: server(), tool: None, breaker: open.clone() },
-        Fact::BreakerChanged { server: server(), tool: Some(SafeText::line("a")), breaker: open },
+        Fact::BreakerChanged { tool: None, breaker: open.clone() },
+        Fact::BreakerChanged { tool: Some(SafeText::line("a")), breaker: open },
         Fact::RequestArrived { request },
         Fact::RequestArrived { request: Arc::new(kept) },
         Fact::RequestSettled {
             id: ApprovalId(3),
-            server: server(),
             settlement: Settlement::Answered {
                 by: Decider::Rule("canned".into()),
                 how: "result".into(),
@@ -214,7 +212,7 @@ fn every_fact() -> Vec<Fact> {
         roots_shared(),
         exited(),
         reloaded(),
-        Fact::ServerRemoved { server: ServerName::new("old") },
+        Fact::ServerRemoved,
         Fact::ConfigRejected { diagnostics: vec![] },
         Fact::TaskFailed { task: SafeText::line("t"), message: SafeText::line("m") },
         Fact::ShutdownBegan,
@@ -226,8 +224,9 @@ fn every_fact_and_the_view_of_all_survive_being_written_and_read() {
     let facts = every_fact();
     let mut lines = String::new();
     for (n, fact) in facts.iter().enumerate() {
-        let record =
-            Record { seq: n as u64 + 1, at: Timestamp(1_000 * n as u64), fact: fact.clone() };
+        let server = if *fact == Fact::ServerRemoved { ServerName::new("old") } else { server() };
+        let (seq, at) = (n as u64 + 1, Timestamp(1_000 * n as u64));
+        let record = Record { seq, at, server: Some(server), fact: fact.clone() };
         let line = serde_json::to_string(&record).expect("a fact is plain data");
         assert!(line.contains(&format!("\"fact\":\"{}\"", fact.name())), "{line}");
         lines.push_str(&line);

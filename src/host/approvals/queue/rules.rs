@@ -8,11 +8,11 @@ use tokio::time::Instant;
 
 use super::ApprovalQueue;
 use crate::base::allowance::Allowance;
-use crate::base::{SafeText, ServerName};
+use crate::base::{SafeText, ServerName, Timestamp};
 use crate::config::{ApprovalRule, ApprovalRules, RootConfig, ServerConfig, WireLimits};
 use crate::host::Fact;
 use crate::host::approvals::{RuleKind, SessionRule};
-use crate::mcp::RequestKind;
+use crate::mcp::{Finding, FindingKind, RequestKind};
 
 /// What holds for one server.
 pub(super) struct Rules {
@@ -33,45 +33,13 @@ pub(super) struct Rules {
 /// Requests that were refused because there were too many.
 #[derive(Default)]
 pub(super) struct Refused {
-    untold: Option<Flood>,
+    /// What was not reported yet: how many, and the method of the last and why it was refused.
+    pending: Option<Finding>,
     reported: Option<Instant>,
 }
 
-/// Refused requests that are told together.
-pub(super) struct Flood {
-    /// How many.
-    pub(super) count: u64,
-    /// What the last of them was for.
-    pub(super) method: SafeText,
-    /// Why it was refused.
-    pub(super) full: Full,
-}
-
-/// Why a request gets no place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Full {
-    /// So many of the server are open.
-    Open(usize),
-    /// The server made so many in a minute.
-    Minute(usize),
-}
-
-impl Full {
-    /// What the server is told.
-    pub(super) fn reason(self) -> String {
-        match self {
-            Self::Open(most) => {
-                format!("more than {most} requests of the server are open (`limits.approvals`)")
-            }
-            Self::Minute(most) => {
-                format!("more than {most} requests in a minute (`limits.approvalsPerMinute`)")
-            }
-        }
-    }
-}
-
-/// A flood is told once in this time, with its count.
-const TELLING: Duration = Duration::from_secs(1);
+/// A flood is reported at most once in this time, with its count.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// So many at once, and as many in a minute in the long run.
 fn per_minute(most: usize) -> Allowance {
@@ -80,17 +48,20 @@ fn per_minute(most: usize) -> Allowance {
 
 impl Refused {
     /// Counts one more.
-    pub(super) fn count(&mut self, method: &str, full: Full) {
-        let count = self.untold.as_ref().map_or(0, |flood| flood.count) + 1;
-        self.untold = Some(Flood { count, method: SafeText::line(method), full });
+    pub(super) fn count(&mut self, method: &str, reason: &str, now: Timestamp) {
+        let count = self.pending.as_ref().map_or(0, |flood| flood.count) + 1;
+        let request = Some(SafeText::line(method));
+        let finding = Finding::new(FindingKind::Flood, now, reason);
+        self.pending = Some(Finding { request, count, ..finding });
     }
 
-    /// What is to be told now, if anything.
-    pub(super) fn tell(&mut self, now: Instant) -> Option<Flood> {
-        if self.reported.is_some_and(|reported| now.duration_since(reported) < TELLING) {
+    /// What is to be reported now, if anything.
+    pub(super) fn take_due(&mut self) -> Option<Finding> {
+        let now = Instant::now();
+        if self.reported.is_some_and(|reported| now.duration_since(reported) < REPORT_EVERY) {
             return None;
         }
-        let flood = self.untold.take()?;
+        let flood = self.pending.take()?;
         self.reported = Some(now);
         Some(flood)
     }
@@ -147,7 +118,7 @@ impl ApprovalQueue {
             None => rules.remove(&kind),
         };
         drop(inner);
-        self.facts.post(Fact::ApprovalRuleSet { server: server.clone(), kind, rule });
+        self.facts.post(server, Fact::ApprovalRuleSet { kind, rule });
     }
 
     /// The rule of this session that decides a request, used up by one; `None` when none does.
@@ -166,8 +137,7 @@ impl ApprovalQueue {
         }
         drop(inner);
         if left.is_some() {
-            let server = server.clone();
-            self.facts.post(Fact::ApprovalRuleSet { server, kind, rule: now });
+            self.facts.post(server, Fact::ApprovalRuleSet { kind, rule: now });
         }
         Some(decided)
     }
@@ -194,7 +164,7 @@ impl ApprovalQueue {
     }
 
     fn shared(&self, server: &ServerName, roots: Vec<RootConfig>) {
-        self.facts.post(Fact::RootsShared { server: server.clone(), roots });
+        self.facts.post(server, Fact::RootsShared { roots });
     }
 
     /// The roots shared with a server.

@@ -19,9 +19,9 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(handler: Option<Arc<dyn RequestHandler>>, person: Person) -> Self {
+    fn new(handler: Option<Arc<dyn RequestHandler>>, person_answers: bool) -> Self {
         let projection = projector::start(Clock::system(), Ring::new(100, 100_000));
-        let approvals = ApprovalQueue::new(projection.facts.clone(), handler, person);
+        let approvals = ApprovalQueue::new(projection.facts.clone(), handler, person_answers);
         Self { projection, approvals: QueueHandle(Arc::new(approvals)) }
     }
 
@@ -85,7 +85,7 @@ impl RequestHandler for Says {
 
 #[tokio::test(start_paused = true)]
 async fn without_anybody_requests_are_refused_as_the_specification_says() {
-    let rig = Rig::new(None, Person::Absent);
+    let rig = Rig::new(None, false);
     assert!(matches!(rig.ask(RequestKind::Sampling).0.await, Answer::Refuse { code: -1, .. }));
     assert_eq!(rig.ask(RequestKind::Elicitation).0.await, declined());
     assert_eq!(rig.ask(RequestKind::Roots).0.await, Answer::Result(json!({"roots": []})));
@@ -100,7 +100,7 @@ fn declined() -> Answer {
 
 #[tokio::test(start_paused = true)]
 async fn rules_of_the_entry_decide_before_everybody_and_say_so() {
-    let rig = Rig::new(Some(Arc::new(Says(|_| panic!("must not be asked")))), Person::Present);
+    let rig = Rig::new(Some(Arc::new(Says(|_| panic!("must not be asked")))), true);
     let canned = json!({"role": "assistant"});
     rig.approvals.0.configure(&config(ApprovalRules {
         sampling: ApprovalRule::Canned(canned.clone()),
@@ -117,7 +117,7 @@ async fn rules_of_the_entry_decide_before_everybody_and_say_so() {
 
 #[tokio::test(start_paused = true)]
 async fn leave_to_ask_outside_calls_is_given_by_the_entry_and_taken_back_with_it() {
-    let rig = Rig::new(None, Person::Present);
+    let rig = Rig::new(None, true);
     let server = ServerName::new("s");
     assert_eq!(rig.approvals.outside_calls(&server), OutsideCalls::Deny, "a server nobody knows");
     for word in [OutsideCalls::Allow, OutsideCalls::Deny] {
@@ -129,7 +129,7 @@ async fn leave_to_ask_outside_calls_is_given_by_the_entry_and_taken_back_with_it
 
 #[tokio::test(start_paused = true)]
 async fn a_person_answers_through_the_view_and_only_once() {
-    let rig = Rig::new(None, Person::Present);
+    let rig = Rig::new(None, true);
     let asking = tokio::spawn(rig.ask(RequestKind::Elicitation).0);
     let id = rig.pending(1).await[0].id;
     let answer = Answer::Result(json!({"action": "accept", "content": {}}));
@@ -146,7 +146,7 @@ async fn a_person_answers_through_the_view_and_only_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_withdrawn_a_dropped_and_a_late_request_leave_the_view() {
-    let rig = Rig::new(None, Person::Present);
+    let rig = Rig::new(None, true);
     let (asking, withdrawn) = rig.ask(RequestKind::Sampling);
     let asking = tokio::spawn(asking);
     let id = rig.pending(1).await[0].id;
@@ -170,7 +170,7 @@ async fn a_withdrawn_a_dropped_and_a_late_request_leave_the_view() {
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_is_refused_beyond_the_bound_and_told_once() {
-    let rig = Rig::new(None, Person::Present);
+    let rig = Rig::new(None, true);
     let mut asking = tokio::task::JoinSet::new();
     for _ in 0..500 {
         asking.spawn(rig.ask(RequestKind::Sampling).0);
@@ -194,7 +194,7 @@ async fn a_callback_answers_passes_on_or_panics_without_harm() {
             RequestKind::Other(_) => panic!("boom"),
             _ => None,
         }))),
-        Person::Absent,
+        false,
     );
     assert_eq!(rig.ask(RequestKind::Sampling).0.await, Answer::Result(Value::Null));
     assert_eq!(rig.ask(RequestKind::Elicitation).0.await, declined());
@@ -205,7 +205,7 @@ async fn a_callback_answers_passes_on_or_panics_without_harm() {
 
 #[tokio::test(start_paused = true)]
 async fn configured_roots_are_shared_until_others_are_set() {
-    let rig = Rig::new(None, Person::Absent);
+    let rig = Rig::new(None, false);
     let root = |uri: &str| RootConfig { uri: uri.into(), name: None };
     let server = ServerName::new("s");
     rig.approvals.0.configure(&ServerConfig {
@@ -223,7 +223,7 @@ async fn configured_roots_are_shared_until_others_are_set() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rule_of_the_session_decides_the_next_requests_and_then_the_person_is_asked_again() {
-    let rig = Rig::new(None, Person::Present);
+    let rig = Rig::new(None, true);
     let server = ServerName::new("s");
     let canned = json!({"action": "accept", "content": {}});
     let rule = SessionRule { rule: ApprovalRule::Canned(canned.clone()), left: Some(2) };
@@ -248,7 +248,7 @@ async fn a_rule_of_the_session_decides_the_next_requests_and_then_the_person_is_
 
 #[tokio::test(start_paused = true)]
 async fn a_session_rule_of_one_kind_leaves_the_other_alone_and_ask_overrules_the_entry() {
-    let rig = Rig::new(None, Person::Present);
+    let rig = Rig::new(None, true);
     let denies = ApprovalRules { sampling: ApprovalRule::Deny, ..ApprovalRules::default() };
     rig.approvals.0.configure(&config(denies));
     let ask = SessionRule { rule: ApprovalRule::Ask, left: None };
@@ -265,7 +265,7 @@ async fn a_session_rule_of_one_kind_leaves_the_other_alone_and_ask_overrules_the
 
 #[tokio::test(start_paused = true)]
 async fn more_time_puts_the_end_off_and_is_told() {
-    let rig = Rig::new(None, Person::Present);
+    let rig = Rig::new(None, true);
     let (asking, _withdrawn) = rig.ask(RequestKind::Sampling);
     let asking = tokio::spawn(asking);
     let request = rig.pending(1).await.remove(0);
@@ -288,7 +288,7 @@ async fn more_time_puts_the_end_off_and_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn more_requests_in_a_minute_than_allowed_are_refused_counted_and_told_together() {
-    let rig = Rig::new(None, Person::Absent);
+    let rig = Rig::new(None, false);
     let mut entry = config(ApprovalRules { sampling: ApprovalRule::Deny, ..Default::default() });
     entry.wire.approvals_per_minute = 10;
     rig.approvals.0.configure(&entry);
@@ -309,7 +309,7 @@ async fn more_requests_in_a_minute_than_allowed_are_refused_counted_and_told_tog
 
 #[tokio::test(start_paused = true)]
 async fn a_form_nobody_decided_on_is_cancelled_not_declined() {
-    let rig = Rig::new(None, Person::Present);
+    let rig = Rig::new(None, true);
     let cancelled = Answer::Result(json!({"action": "cancel"}));
     assert_eq!(rig.ask(RequestKind::Elicitation).0.await, cancelled, "nobody answered in time");
     let (asking, withdrawn) = rig.ask(RequestKind::UrlElicitation);
@@ -321,7 +321,7 @@ async fn a_form_nobody_decided_on_is_cancelled_not_declined() {
 
 #[tokio::test(start_paused = true)]
 async fn roots_asked_for_without_end_are_bounded_and_counted_too() {
-    let rig = Rig::new(None, Person::Present);
+    let rig = Rig::new(None, true);
     let mut entry = config(ApprovalRules::default());
     entry.wire.approvals_per_minute = 100;
     rig.approvals.0.configure(&entry);
@@ -338,7 +338,7 @@ async fn roots_asked_for_without_end_are_bounded_and_counted_too() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_was_first_is_the_end_of_it_and_so_is_a_withdrawal() {
-    let rig = Rig::new(None, Person::Present);
+    let rig = Rig::new(None, true);
     for answered_first in [true, false] {
         let claim = Arc::new(Claim::default());
         let withdrawn = CancellationToken::new();
@@ -389,7 +389,7 @@ impl Drafter for Model {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_drafts_when_asked_and_answers_nothing() {
-    let rig = Rig::new(None, Person::Present);
+    let rig = Rig::new(None, true);
     let (asking, withdrawn) = rig.ask(RequestKind::Sampling);
     let asking = tokio::spawn(asking);
     let id = rig.pending(1).await.remove(0).id;
@@ -419,7 +419,7 @@ async fn a_model_drafts_when_asked_and_answers_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn roots_changed_while_it_runs_stay_until_those_of_the_entry_change() {
-    let rig = Rig::new(None, Person::Absent);
+    let rig = Rig::new(None, false);
     let root = |uri: &str| RootConfig { uri: uri.to_owned(), name: None };
     let mut entry = config(ApprovalRules::default());
     entry.roots = vec![root("file:///a")];

@@ -37,8 +37,7 @@ impl Attempt {
         let opened = self.deck.connector.open(self.request.clone()).await?;
         let session = opened.session.view();
         self.deck.remember_era(&config, session.era);
-        let server = config.name.clone();
-        self.deck.facts.record(Fact::Connected { server, session }).await;
+        self.deck.facts.record(&config.name, Fact::Connected { session }).await;
         let lists = tokio::select! {
             lists = self.lists(&opened) => lists,
             () = tokio::time::sleep_until(deadline) => Err(self.too_late()),

@@ -30,7 +30,7 @@ struct Refresh {
     again: bool,
 }
 
-impl Actor {
+impl Actor<'_> {
     pub(super) fn list_changed(&mut self, kind: ListKind) {
         self.forget_answers(kind);
         self.plan_fetch(kind);
@@ -127,17 +127,17 @@ impl Actor {
             live.hidden = hidden;
         });
         for finding in bad_entries(&capabilities, self.deck.clock.now()) {
-            self.record(|server| Fact::Found { server, finding }).await;
+            self.record(Fact::Found { finding }).await;
         }
         if is_news {
-            self.record(|server| Fact::Listed { server, capabilities, changes }).await;
+            self.record(Fact::Listed { capabilities, changes }).await;
         }
     }
 
     async fn list_failed(&mut self, kind: ListKind, error: &Error) {
         let text = format!("could not be fetched again; the list before stays: {}", error.message);
         let finding = about(kind, FindingKind::PartialList, self.deck.clock.now(), &text);
-        self.record(|server| Fact::Found { server, finding }).await;
+        self.record(Fact::Found { finding }).await;
     }
 
     /// What the cache holds of a list that changed may be outdated (requirement X1).

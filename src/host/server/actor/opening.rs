@@ -26,7 +26,7 @@ use crate::host::view::StartStep;
 use crate::mcp::session::{SessionContext, SessionEvent};
 use crate::process::ExitView;
 
-impl Actor {
+impl Actor<'_> {
     /// Starts, or sleeps when that is wanted and it is known what the server offers.
     pub(super) async fn begin(&mut self) {
         let sleeps = self.config.on_demand && self.config.hold.is_none();
@@ -305,7 +305,7 @@ impl Actor {
     pub(super) async fn advise(&mut self, help: Option<&str>) {
         if let Some(help) = help {
             let help = SafeText::line(help);
-            self.record(|server| Fact::Advised { server, help }).await;
+            self.record(Fact::Advised { help }).await;
         }
     }
 
@@ -359,8 +359,7 @@ async fn drained(
         .collect();
     let reason = slot.live().reason.clone().unwrap_or_default();
     let message = format!("cancelled: the server is {reason}; the call had not finished by then");
-    let server = slot.name.clone();
-    deck.facts.record(Fact::CallsCancelled { server, calls, reason }).await;
+    deck.facts.record(&slot.name, Fact::CallsCancelled { calls, reason }).await;
     Some(Error::new(ErrorCode::Cancelled, message).server(&slot.name))
 }
 

@@ -347,11 +347,7 @@ impl World {
                 Step::Disarm => self.timer = false,
                 Step::Announce { state, .. } => self.announced = Some(state),
                 Step::Finish => self.finished = true,
-                Step::Publish
-                | Step::Unpublish(_)
-                | Step::Crashed(_)
-                | Step::RestartPlanned { .. }
-                | Step::GivenUp(_) => {}
+                Step::Publish | Step::Unpublish(_) | Step::Record(_) => {}
             }
         }
         let phase = self.rig.machine.phase();
