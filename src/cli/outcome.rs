@@ -261,7 +261,7 @@ pub fn list_findings(server: &ServerView) -> Vec<Finding> {
 pub fn error_json(error: &Error) -> Value {
     let mut message = error.message.clone();
     for diagnostic in &error.diagnostics {
-        let _ = write!(message, "; {}: {}", diagnostic.at, diagnostic.message);
+        let _ = write!(message, "; {diagnostic}");
     }
     json!({
         "code": error.code, "message": message, "server": error.server,

@@ -51,9 +51,16 @@ pub struct Position {
     pub column: u32,
 }
 
+/// As far as it is known: `FILE:LINE:COLUMN`, `FILE`, `LINE:COLUMN`.
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.file.display(), self.line, self.column)
+        let file = self.file.display();
+        match (self.file.as_os_str().is_empty(), self.line) {
+            (true, 0) => Ok(()),
+            (true, line) => write!(f, "{line}:{}", self.column),
+            (false, 0) => write!(f, "{file}"),
+            (false, line) => write!(f, "{file}:{line}:{}", self.column),
+        }
     }
 }
 
@@ -114,6 +121,15 @@ pub struct Diagnostic {
     pub mark: Mark,
     /// What to do, for example "did you mean `command`?".
     pub help: Option<String>,
+}
+
+/// The place, as far as it is known, and the message.
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = self.at.to_string();
+        let gap = if at.is_empty() { "" } else { ": " };
+        write!(f, "{at}{gap}{}", self.message)
+    }
 }
 
 impl Diagnostic {
@@ -249,12 +265,7 @@ pub fn render(diagnostic: &Diagnostic) -> String {
     let gutter = if diagnostic.at.line == 0 { 1 } else { number.len() };
     let blank = " ".repeat(gutter);
     if !diagnostic.at.file.as_os_str().is_empty() {
-        let place = if diagnostic.at.line == 0 {
-            diagnostic.at.file.display().to_string()
-        } else {
-            diagnostic.at.to_string()
-        };
-        let place = SafeText::line(&place);
+        let place = SafeText::line(&diagnostic.at.to_string());
         let pointer = SafeText::line(&diagnostic.pointer);
         let gap = if pointer.is_empty() { "" } else { "  " };
         let _ = write!(out, "\n{blank}--> {place}{gap}{pointer}");
@@ -320,6 +331,16 @@ mod render_tests {
                         2 | \"servers\": {\"a\": {\"cmmand\": \"x\"}}\n  \
                         |                   ^^^^^^^^\n  = did you mean `command`?";
         assert_eq!(render(&sample()), expected);
+    }
+
+    #[test]
+    fn a_place_is_shown_as_far_as_it_is_known() {
+        let mut missing = Diagnostic::new("config/read", Severity::Error, "it does not exist");
+        assert_eq!(missing.to_string(), "it does not exist");
+        missing.at.file = "mcp.json".into();
+        assert_eq!(missing.to_string(), "mcp.json: it does not exist");
+        (missing.at.line, missing.at.column) = (2, 3);
+        assert_eq!(missing.to_string(), "mcp.json:2:3: it does not exist");
     }
 
     #[test]
