@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use chacha20poly1305::aead::{Aead as _, Payload};
@@ -125,7 +125,7 @@ impl SecretStore {
         }
         self.change(|content| {
             if content.check.is_none() {
-                *content = self.fresh(self.passphrase.as_ref())?.0;
+                *content = fresh(self.passphrase.as_ref(), &self.key_file)?.0;
             }
             let cipher = self.cipher(content)?;
             content.secrets.insert(name.to_owned(), seal(&cipher, name, value)?);
@@ -138,12 +138,7 @@ impl SecretStore {
     /// # Errors
     /// When the file cannot be trusted or written.
     pub fn remove(&self, name: &str) -> Result<bool, String> {
-        let mut found = false;
-        self.change(|content| {
-            found = content.secrets.remove(name).is_some();
-            Ok(())
-        })?;
-        Ok(found)
+        self.change(|content| Ok(content.secrets.remove(name).is_some()))
     }
 
     /// Encrypts everything anew: under a new passphrase, or under a new key in the key file when
@@ -152,106 +147,115 @@ impl SecretStore {
     /// # Errors
     /// As [`SecretStore::set`]; everything is then as it was.
     pub fn rotate(&self, passphrase: Option<&Secret>) -> Result<usize, String> {
-        let old_key = read_text(&self.key_file, LONGEST_KEY).ok().flatten();
-        let mut count = 0;
+        let next_key = self.next_key();
         let done = self.change(|content| {
             let old = self.cipher(content)?;
-            let mut plain = Vec::new();
+            let _ = std::fs::remove_file(&next_key);
+            let (mut next, cipher) = fresh(passphrase, &next_key)?;
             for (name, sealed) in &content.secrets {
                 let value = open(&old, name, sealed);
                 let value = value.ok_or_else(|| format!("the secret `{name}` is damaged"))?;
-                plain.push((name.clone(), value));
+                next.secrets.insert(name.clone(), seal(&cipher, name, &value)?);
             }
-            if passphrase.is_none() {
-                self.new_key_file()?;
-            }
-            let (mut next, cipher) = self.fresh(passphrase)?;
-            for (name, value) in &plain {
-                next.secrets.insert(name.clone(), seal(&cipher, name, value)?);
-            }
-            count = plain.len();
             *content = next;
-            Ok(())
+            Ok(content.secrets.len())
         });
-        if done.is_err()
-            && let Some(old) = old_key
-        {
-            let _ = replace(&self.key_file, old.as_bytes(), Readers::Owner);
-        }
-        done.map(|()| count)
+        // Only now: a program that is killed in between must not leave secrets without their key.
+        let _ = match &done {
+            Ok(_) => std::fs::rename(next_key, &self.key_file),
+            Err(_) => std::fs::remove_file(next_key),
+        };
+        done
+    }
+
+    /// Where the next key is until everything is encrypted under it.
+    fn next_key(&self) -> PathBuf {
+        let mut name = self.key_file.clone().into_os_string();
+        name.push(".next");
+        name.into()
     }
 
     fn read(&self) -> Result<Content, String> {
         Ok(self.file.read()?.unwrap_or_default())
     }
 
-    fn change(
+    fn change<R>(
         &self,
-        change: impl FnOnce(&mut Content) -> Result<(), String>,
-    ) -> Result<(), String> {
+        change: impl FnOnce(&mut Content) -> Result<R, String>,
+    ) -> Result<R, String> {
         self.file.change(|content: &mut Content| {
             let done = change(content);
             (done.is_ok(), done)
         })?
     }
 
-    /// A store with nothing in it, and what encrypts for it.
-    fn fresh(&self, passphrase: Option<&Secret>) -> Result<(Content, XChaCha20Poly1305), String> {
-        let mut content = Content::default();
-        let cipher = if let Some(passphrase) = passphrase {
-            let salt = hex(&random::<16>()?);
-            let cipher = derived(passphrase, &salt)?;
-            content.salt = Some(salt);
-            cipher
-        } else {
-            if !self.key_file.exists() {
-                self.new_key_file()?;
-            }
-            self.file_cipher()?
-        };
-        content.check = Some(seal(&cipher, CHECK, &Secret::new(CHECK))?);
-        Ok((content, cipher))
-    }
-
     fn cipher(&self, content: &Content) -> Result<XChaCha20Poly1305, String> {
+        let is_right = |cipher: &XChaCha20Poly1305| {
+            content.check.as_ref().is_some_and(|check| open(cipher, CHECK, check).is_some())
+        };
         let cipher = match (&content.salt, &self.passphrase) {
             (Some(salt), Some(passphrase)) => derived(passphrase, salt)?,
             (Some(_), None) => {
                 return Err(format!("the secrets need their passphrase: set {PASSPHRASE}"));
             }
-            (None, _) => self.file_cipher()?,
-        };
-        let right = content.check.as_ref().and_then(|check| open(&cipher, CHECK, check));
-        right
-            .map(|_| cipher)
-            .ok_or_else(|| "the key of the secrets is not the right one".to_owned())
-    }
-
-    fn new_key_file(&self) -> Result<(), String> {
-        let text = hex(&random::<32>()?);
-        replace(&self.key_file, text.as_bytes(), Readers::Owner).map_err(|error| self.fail(&error))
-    }
-
-    fn file_cipher(&self) -> Result<XChaCha20Poly1305, String> {
-        let shown = spelled(&self.key_file);
-        let text = read_text(&self.key_file, LONGEST_KEY).map_err(|error| self.fail(&error))?;
-        let text = text.ok_or_else(|| self.fail(&io::ErrorKind::NotFound.into()))?;
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt as _;
-            let meta = std::fs::metadata(&self.key_file).map_err(|error| self.fail(&error))?;
-            if meta.permissions().mode() & 0o077 != 0 {
-                return Err(format!("{shown}: others may read this key: `chmod 600` it"));
+            (None, _) => {
+                // What a rotation left that did not live to its end.
+                if let Some(next) = of_file(&self.next_key()).ok().filter(is_right) {
+                    let _ = std::fs::rename(self.next_key(), &self.key_file);
+                    return Ok(next);
+                }
+                of_file(&self.key_file)?
             }
-        }
-        let key = unhex(text.trim()).filter(|key| key.len() == 32);
-        let cipher = key.and_then(|key| XChaCha20Poly1305::new_from_slice(&key).ok());
-        cipher.ok_or_else(|| format!("{shown}: is not a key of 64 hexadecimal digits"))
+        };
+        let wrong = || "the key of the secrets is not the right one".to_owned();
+        is_right(&cipher).then_some(cipher).ok_or_else(wrong)
     }
+}
 
-    fn fail(&self, error: &io::Error) -> String {
-        format!("the key of the secrets, {}: {error}", spelled(&self.key_file))
+/// A store with nothing in it, and what encrypts for it: a key from the passphrase, else the one in
+/// the key file, which is made if need be.
+fn fresh(
+    passphrase: Option<&Secret>,
+    key_file: &Path,
+) -> Result<(Content, XChaCha20Poly1305), String> {
+    let mut content = Content::default();
+    let cipher = if let Some(passphrase) = passphrase {
+        let salt = hex(&random::<16>()?);
+        let cipher = derived(passphrase, &salt)?;
+        content.salt = Some(salt);
+        cipher
+    } else {
+        if !key_file.exists() {
+            let text = hex(&random::<32>()?);
+            let made = replace(key_file, text.as_bytes(), Readers::Owner);
+            made.map_err(|error| unusable(key_file, &error))?;
+        }
+        of_file(key_file)?
+    };
+    content.check = Some(seal(&cipher, CHECK, &Secret::new(CHECK))?);
+    Ok((content, cipher))
+}
+
+/// What encrypts with the key in a file.
+fn of_file(key_file: &Path) -> Result<XChaCha20Poly1305, String> {
+    let shown = spelled(key_file);
+    let text = read_text(key_file, LONGEST_KEY).map_err(|error| unusable(key_file, &error))?;
+    let text = text.ok_or_else(|| unusable(key_file, &io::ErrorKind::NotFound.into()))?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let meta = std::fs::metadata(key_file).map_err(|error| unusable(key_file, &error))?;
+        if meta.permissions().mode() & 0o077 != 0 {
+            return Err(format!("{shown}: others may read this key: `chmod 600` it"));
+        }
     }
+    let key = unhex(text.trim()).filter(|key| key.len() == 32);
+    let cipher = key.and_then(|key| XChaCha20Poly1305::new_from_slice(&key).ok());
+    cipher.ok_or_else(|| format!("{shown}: is not a key of 64 hexadecimal digits"))
+}
+
+fn unusable(key_file: &Path, error: &io::Error) -> String {
+    format!("the key of the secrets, {}: {error}", spelled(key_file))
 }
 
 fn derived(passphrase: &Secret, salt: &str) -> Result<XChaCha20Poly1305, String> {
@@ -294,4 +298,32 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     let pairs = digits.len().is_multiple_of(2).then(|| digits.chunks(2))?;
     pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rotation_that_is_cut_short_leaves_every_secret_readable() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let state_dir = Some(dir.path().to_path_buf());
+        let store = SecretStore::of(&Environment { state_dir, ..Environment::default() });
+        let store = store.expect("a store");
+        let value = Some(Secret::new("one"));
+        store.set("a", &Secret::new("one")).expect("kept");
+        let old_key = std::fs::read(&store.key_file).expect("a key");
+        assert_eq!(store.rotate(None), Ok(1));
+        assert_ne!(std::fs::read(&store.key_file).expect("a key"), old_key);
+        // Killed when everything was encrypted, before the new key took the place of the old one.
+        std::fs::rename(&store.key_file, store.next_key()).expect("renamed");
+        replace(&store.key_file, &old_key, Readers::Owner).expect("written");
+        assert_eq!(store.get("a"), Ok(value.clone()));
+        assert!(!store.next_key().exists(), "it has its place now");
+        // Killed before anything was encrypted.
+        assert!(fresh(None, &store.next_key()).is_ok());
+        assert_eq!(store.get("a"), Ok(value.clone()));
+        assert_eq!(store.rotate(None), Ok(1));
+        assert_eq!(store.get("a"), Ok(value));
+    }
 }
