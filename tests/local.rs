@@ -179,8 +179,11 @@ fn an_extension_grants_checks_lists_calls_and_takes_back() {
     let refused = bridge.ask(&call);
     assert_eq!(refused["error"]["code"], "ERR_PERMISSION_DENIED", "{refused}");
     assert_eq!(refused["request_id"], "host_call_tool");
-    let grant = json!({"scope": "mcp:tools.call", "grant_type": "ALLOW_ONCE", "tab_id": 7,
-        "allowed_tools": ["greeter.*"]});
+    let mut grant = json!({"scope": "mcp:tools.call", "grant_type": "ALLOW_ONCE", "tab_id": 7,
+        "allowed_tools": ["greeter.*"], "expires_in": -5});
+    let refused = bridge.ask(&of_page("host_grant_permission", grant.clone()));
+    assert_eq!(refused["error"]["code"], "ERR_PROTOCOL_ERROR", "not granted without an end");
+    grant["expires_in"] = 600.into();
     let granted = bridge.ask(&of_page("host_grant_permission", grant));
     assert_eq!(granted["type"], "host_grant_permission_result", "{granted}");
     let check = |tab| {

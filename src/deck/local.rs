@@ -228,7 +228,7 @@ impl<T: Weighed> Part<T> {
     }
 }
 
-/// Waits a little for news, then tells everything there is since the look before.
+/// Waits a little for news, then gives everything that is new since the look before.
 async fn look(local: &Local, request: &Value, policy: &mut watch::Receiver<Arc<InForce>>) -> Value {
     let seen: Seen = serde_json::from_value(request["seen"].clone()).unwrap_or_default();
     let host = &local.host;
@@ -245,8 +245,10 @@ async fn look(local: &Local, request: &Value, policy: &mut watch::Receiver<Arc<I
         }
     }
     tokio::time::sleep(GATHER).await;
-    let decides = policy.has_changed().unwrap_or_default().then(|| local.policy.clone());
-    policy.mark_unchanged();
+    let decides = policy.has_changed().unwrap_or_default().then(|| {
+        policy.mark_unchanged();
+        local.policy.clone()
+    });
     // Compares definitions: not on a task of the engine.
     let view = tokio::task::spawn_blocking(move || decides.map(|policy| policy.view()));
     let decides = view.await.ok().flatten();

@@ -80,6 +80,12 @@ fn refused(message: &str) -> OutsideError {
     OutsideError { code, message, retry_after_ms: None, violations: vec![], rpc: None }
 }
 
+/// A time that was given in seconds.
+fn seconds(key: &str, value: Option<f64>) -> Result<Option<Duration>, String> {
+    let wrong = |_| format!("`{key}` is not a number of seconds");
+    value.map(Duration::try_from_secs_f64).transpose().map_err(wrong)
+}
+
 async fn answer(local: &Local, kind: &str, message: Message) -> Reply {
     let Local { host, policy, .. } = local;
     let failed = |why: String| OutsideError { code: OutsideCode::Internal, ..refused(&why) };
@@ -123,7 +129,7 @@ async fn answer(local: &Local, kind: &str, message: Message) -> Reply {
     match kind {
         "host_grant_permission" => {
             let now = host.clock().now();
-            let until = message.expires_in.and_then(|s| Duration::try_from_secs_f64(s).ok());
+            let until = seconds("expires_in", message.expires_in).map_err(|why| refused(&why))?;
             let until = until.or_else(|| tab.is_none().then_some(ONCE)).map(|s| now.plus(s));
             let effect = match message.grant_type.as_str() {
                 "ALLOW_ONCE" => GrantKind::Once { until, session: principal.session },
@@ -202,7 +208,7 @@ fn is_granted(host: &Host, principal: &Principal, scope: Scope, tool: &str) -> b
 
 async fn call(local: &Local, principal: &Principal, message: Message) -> Reply {
     let Local { host, clients, .. } = local;
-    let timeout = message.timeout.and_then(|s| Duration::try_from_secs_f64(s).ok());
+    let timeout = seconds("timeout", message.timeout).map_err(|why| refused(&why))?;
     let options = CallOptions {
         timeout: timeout.map(|timeout| timeout.min(LONGEST)),
         cancel: clients.seen(principal, host.clock().now()).child_token(),
