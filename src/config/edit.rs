@@ -87,8 +87,8 @@ pub enum Edit {
 /// Why an edit was not made. The file is as it was.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum EditError {
-    /// The file has syntax errors: where to cut cannot be told.
-    #[error("{}", .0.first().map_or("the file cannot be parsed".into(), first_of))]
+    /// The file has syntax errors, so that it is not known where to cut.
+    #[error("{}", .0.first().map_or("the file cannot be parsed".into(), ToString::to_string))]
     Syntax(Vec<Diagnostic>),
     /// There is no such server.
     #[error("there is no server `{0}`")]
@@ -107,10 +107,6 @@ pub enum EditError {
     Io(String),
 }
 
-fn first_of(problem: &Diagnostic) -> String {
-    format!("{}: {}", problem.at, problem.message)
-}
-
 impl From<std::io::Error> for EditError {
     fn from(error: std::io::Error) -> Self {
         Self::Io(error.to_string())
@@ -122,10 +118,8 @@ impl From<std::io::Error> for EditError {
 /// # Errors
 /// [`EditError`]; never a text that would not parse or that changes another server.
 pub fn apply(text: &str, edit: &Edit) -> Result<String, EditError> {
-    let (mark, body) = match text.strip_prefix('\u{feff}') {
-        Some(body) => ("\u{feff}", body),
-        None => ("", text),
-    };
+    let body = without_mark(text);
+    let mark = text.strip_suffix(body).unwrap_or_default();
     let body = if body.trim().is_empty() { "{\n  \"servers\": {}\n}\n" } else { body };
     let before = parsed(body)?;
     if !before.root.is_object() {
@@ -136,7 +130,13 @@ pub fn apply(text: &str, edit: &Edit) -> Result<String, EditError> {
     Ok(format!("{mark}{}", after.text))
 }
 
+/// A text without its byte order mark.
+pub(crate) fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
 fn parsed(text: &str) -> Result<Doc, EditError> {
+    let text = without_mark(text);
     let source = Source::new("", text);
     match parse(&source) {
         (Some(root), problems) if problems.is_empty() => Ok(Doc { text: text.to_owned(), root }),
@@ -340,21 +340,13 @@ fn add_input(doc: Doc, input: &Value) -> Result<Doc, EditError> {
     let Some(id) = id else {
         return Err(EditError::Refused("an input needs an `id`".to_owned()));
     };
-    let text = match doc.root.get("inputs") {
-        Some(inputs) if inputs.is_list() => {
-            let known = |e: &Node| e.get("id").and_then(Node::text) == Some(id);
-            if inputs.elements().iter().any(known) {
-                return Ok(doc);
-            }
-            insert(&doc, inputs, (None, input), None)
-        }
-        Some(_) => return Err(EditError::Refused("`inputs` is not a list".to_owned())),
-        None => {
-            let list = Value::Array(vec![input.clone()]);
-            insert(&doc, &doc.root, (Some("inputs"), &list), None)
-        }
-    };
-    parsed(&text)
+    let known = |input: &Node| input.get("id").and_then(Node::text) == Some(id);
+    let inputs = doc.root.get("inputs").map(Node::elements).unwrap_or_default();
+    if inputs.iter().any(known) {
+        return Ok(doc);
+    }
+    let text = put::element(&doc.text, "inputs", None, input);
+    parsed(&text.ok_or_else(|| EditError::Refused("`inputs` is not a list".to_owned()))?)
 }
 
 /// Refuses an outcome that touches anything but the server that was meant: the last line of

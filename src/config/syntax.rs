@@ -8,6 +8,7 @@ use std::ops::Range;
 use jsonc_parser::ast::{ObjectPropName, Value};
 use jsonc_parser::common::Ranged;
 use jsonc_parser::errors::{ParseError, ParseErrorKind};
+use jsonc_parser::tokens::Token;
 use jsonc_parser::{
     CollectOptions, ParseOptions, ParseStringErrorKind, Scanner, ScannerOptions, parse_to_ast,
 };
@@ -184,7 +185,6 @@ fn member(prop: jsonc_parser::ast::ObjectProp<'_>) -> Member {
 
 /// Looks at brackets and counts, before anything recursive or costly sees the text.
 fn too_much(source: &Source) -> Option<Diagnostic> {
-    use jsonc_parser::tokens::Token;
     let mut scanner = Scanner::new(source.text(), &ScannerOptions::default());
     let mut depth = 0_usize;
     let mut words = 0_usize;
@@ -315,7 +315,7 @@ fn liberties(source: &Source, node: &Node, out: &mut Vec<Diagnostic>) {
         _ => {}
     }
     for (end, next) in ends {
-        if !source.text().get(end..next).is_some_and(has_comma) {
+        if comma_in(source.text(), end..next).is_none() {
             report(end..end, &ParseErrorKind::ExpectedComma);
         }
     }
@@ -327,14 +327,14 @@ fn liberties(source: &Source, node: &Node, out: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Whether the text between two values holds a comma outside comments.
-fn has_comma(between: &str) -> bool {
-    use jsonc_parser::tokens::Token;
-    let mut scanner = Scanner::new(between, &ScannerOptions::default());
+/// The first comma of a range, comments passed over.
+pub(crate) fn comma_in(text: &str, range: Range<usize>) -> Option<usize> {
+    let part = text.get(range.clone())?;
+    let mut scanner = Scanner::new(part, &ScannerOptions::default());
     while let Ok(Some(token)) = scanner.scan() {
         if token == Token::Comma {
-            return true;
+            return Some(range.start + scanner.token_start());
         }
     }
-    false
+    None
 }

@@ -11,8 +11,10 @@ use serde_json::Value;
 use crate::base::atomic::{Readers, replace};
 use crate::base::file::read_text;
 use crate::base::text::path::spelled;
+use crate::config::edit::without_mark;
 
-/// What `parse` makes of a text of at most `limit` bytes; `None` when there is no such file.
+/// What `parse` makes of a text of at most `limit` bytes, a byte order mark left out; `None` when there
+/// is no such file.
 ///
 /// # Errors
 /// Names the file and what is wrong with it.
@@ -23,7 +25,8 @@ pub(crate) fn load<T>(
 ) -> Result<Option<T>, String> {
     let fail = |error: &dyn Display| format!("{}: {error}", spelled(path));
     let text = read_text(path, limit).map_err(|error| fail(&error))?;
-    text.map(|text| parse(&text).map_err(|error| fail(&error))).transpose()
+    let parse = |text: String| parse(without_mark(&text)).map_err(|error| fail(&error));
+    text.map(parse).transpose()
 }
 
 /// JSON.

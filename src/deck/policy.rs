@@ -170,3 +170,20 @@ pub(crate) fn state_path(config: &Path, env: &Environment, what: &str) -> Option
     let file = crate::config::environment::clean(&env.absolute(config));
     Some(env.state_dir.as_ref()?.join("policy").join(format!("{}.{what}.json", file_key(file))))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_policy_of_a_file_with_a_byte_order_mark_counts() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let config = dir.path().join("mcp.json");
+        let text = r#"{"servers": {}, "policy": {"deny": ["files.*"]}}"#;
+        std::fs::write(&config, format!("\u{feff}{text}")).expect("written");
+        let marked = load(std::slice::from_ref(&config)).expect("usable").config;
+        std::fs::write(&config, text).expect("written");
+        assert_eq!(marked, load(&[config]).expect("usable").config);
+        assert_ne!(marked, PolicyConfig::default());
+    }
+}

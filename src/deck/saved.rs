@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use crate::base::atomic::alone;
 use crate::base::file::read_text;
 use crate::base::text::nearest;
-use crate::config::edit::put;
+use crate::config::edit::{put, without_mark};
 use crate::deck::files;
 
 /// Largest file that is read, in bytes.
@@ -114,7 +114,7 @@ impl SavedCalls {
     /// Names the file and what is wrong with it, and the line of what it should not hold.
     pub fn load(path: &Path) -> Result<Self, String> {
         let text = read_text(path, LARGEST).map_err(|e| format!("{}: {e}", path.display()))?;
-        text.map_or_else(|| Ok(Self::default()), |text| Self::parse(&text, path))
+        text.map_or_else(|| Ok(Self::default()), |text| Self::parse(without_mark(&text), path))
     }
 
     fn parse(text: &str, path: &Path) -> Result<Self, String> {
@@ -236,6 +236,9 @@ mod tests {
         let text = std::fs::read_to_string(&path).expect("readable");
         assert!(text.contains("{ // ours\n") && text.contains("    // why\n"), "{text}");
         SavedCalls::put(&dir.path().join("new/mcp.calls.json"), "a", call(1)).expect("made");
+        std::fs::write(&path, format!("\u{feff}{text}")).expect("writable");
+        SavedCalls::put(&path, "marked", call(2)).expect("a byte order mark is no matter");
+        assert_eq!(SavedCalls::load(&path).expect("readable").calls.len(), 10);
         std::fs::write(&path, "{\"calls\": [").expect("writable");
         assert!(SavedCalls::put(&path, "a", call(1)).is_err());
         assert_eq!(std::fs::read_to_string(&path).expect("there"), "{\"calls\": [");

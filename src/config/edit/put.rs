@@ -4,49 +4,51 @@
 use serde_json::{Value, json};
 
 use super::parsed;
-use super::splice::{insert, replace_range};
+use super::splice::{Doc, insert, replace_range};
+use crate::config::syntax::Node;
 
 /// `text` with `value` under `key` of the object `of` at the top; one of the same name is replaced.
 /// `None` when that cannot be done without harm.
 pub fn member(text: &str, of: &str, key: &str, value: &Value) -> Option<String> {
-    let doc = parsed(text).ok()?;
-    let put = match doc.root.get(of) {
-        None if doc.root.is_object() => {
-            insert(&doc, &doc.root, (Some(of), &json!({ key: value })), None)
-        }
-        Some(all) if all.is_object() => match all.get(key) {
-            Some(old) => replace_range(&doc, all, old.range.clone(), value),
-            None => insert(&doc, all, (Some(key), value), None),
-        },
-        _ => return None,
+    let put = |doc: &Doc, all: &Node| match all.get(key) {
+        Some(old) => Some(replace_range(doc, all, old.range.clone(), value)),
+        None => all.is_object().then(|| insert(doc, all, (Some(key), value), None)),
     };
-    sound(put, |all| all.get(of).and_then(|all| all.get(key)) == Some(value))
+    let holds = |all: &Value| all.get(key) == Some(value);
+    changed(text, of, &json!({ key: value }), put, holds)
 }
 
 /// `text` with `value` in the list `of` at the top: in place of the element with number `at`, or
 /// behind the last. `None` when that cannot be done without harm.
 pub fn element(text: &str, of: &str, at: Option<usize>, value: &Value) -> Option<String> {
-    let doc = parsed(text).ok()?;
-    let put = match (doc.root.get(of), at) {
-        (None, None) if doc.root.is_object() => {
-            insert(&doc, &doc.root, (Some(of), &json!([value])), None)
-        }
-        (Some(all), Some(at)) => {
-            replace_range(&doc, all, all.elements().get(at)?.range.clone(), value)
-        }
-        (Some(all), None) if all.is_list() => insert(&doc, all, (None, value), None),
-        _ => return None,
+    let put = |doc: &Doc, all: &Node| match at {
+        Some(at) => Some(replace_range(doc, all, all.elements().get(at)?.range.clone(), value)),
+        None => all.is_list().then(|| insert(doc, all, (None, value), None)),
     };
-    sound(put, |all| {
-        let list = all.get(of).and_then(Value::as_array);
+    let holds = |all: &Value| {
+        let list = all.as_array();
         list.and_then(|list| at.map_or(list.last(), |at| list.get(at))) == Some(value)
-    })
+    };
+    changed(text, of, &json!([value]), put, holds)
 }
 
-/// The text, when it can be read again and holds what was put into it.
-fn sound(text: String, holds: impl FnOnce(&Value) -> bool) -> Option<String> {
+/// `text` with something put into what stands under `of`, which is `first` where nothing does; `None`
+/// when the outcome cannot be read or does not hold what was put into it.
+fn changed(
+    text: &str,
+    of: &str,
+    first: &Value,
+    put: impl FnOnce(&Doc, &Node) -> Option<String>,
+    holds: impl FnOnce(&Value) -> bool,
+) -> Option<String> {
+    let doc = parsed(text).ok()?;
+    let text = match doc.root.get(of) {
+        Some(all) => put(&doc, all)?,
+        None if doc.root.is_object() => insert(&doc, &doc.root, (Some(of), first), None),
+        None => return None,
+    };
     let read = parsed(&text).ok()?.root.to_json();
-    holds(&read).then_some(text)
+    holds(read.get(of)?).then_some(text)
 }
 
 #[cfg(test)]

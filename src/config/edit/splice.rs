@@ -6,7 +6,7 @@ use jsonc_parser::tokens::Token;
 use jsonc_parser::{Scanner, ScannerOptions};
 use serde_json::Value;
 
-use crate::config::syntax::{Node, NodeKind};
+use crate::config::syntax::{Node, NodeKind, comma_in};
 
 /// A text with its tree.
 #[derive(Clone, Debug)]
@@ -144,18 +144,6 @@ pub(super) fn remove_at(doc: &Doc, parent: &Node, index: usize) -> String {
 /// Whether an object or list stands in one line.
 fn is_flat(doc: &Doc, parent: &Node) -> bool {
     doc.text.get(parent.range.clone()).is_some_and(|t| !t.contains('\n'))
-}
-
-/// The first comma of a range, comments passed over.
-fn comma_in(text: &str, range: Range<usize>) -> Option<usize> {
-    let part = text.get(range.clone())?;
-    let mut scanner = Scanner::new(part, &ScannerOptions::default());
-    while let Ok(Some(token)) = scanner.scan() {
-        if token == Token::Comma {
-            return Some(range.start + scanner.token_start());
-        }
-    }
-    None
 }
 
 /// The end of what belongs to the line of `from`: white space and comments that start on it, but
