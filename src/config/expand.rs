@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use crate::base::Secret;
 use crate::config::mask::{is_secret, looks_secret};
-use crate::config::{Environment, input_variable};
+use crate::config::{Environment, InputConfig, input_variable};
 
 /// Deepest nesting of defaults.
 const MAX_DEPTH: usize = 8;
@@ -30,14 +30,12 @@ const MAX_LEN: usize = 1 << 20;
 pub(crate) struct Scope<'a> {
     pub(crate) env: &'a Environment,
     pub(crate) workspace: PathBuf,
-    /// Ids of declared inputs that can be asked for.
-    pub(crate) inputs: &'a [String],
+    /// Declared inputs that can be asked for.
+    pub(crate) inputs: &'a [InputConfig],
     /// Ids of declared inputs that run an editor's command: used when answered, never asked for.
     pub(crate) commands: &'a [String],
     /// Variables set earlier in an env file; they win over the environment.
     pub(crate) local: &'a [(String, String)],
-    /// Those of `inputs` whose answers are no passwords.
-    pub(crate) plain: &'a [String],
     /// What stands for the answer to an input that has none.
     pub(crate) stand_in: Option<fn(&str) -> String>,
 }
@@ -45,15 +43,8 @@ pub(crate) struct Scope<'a> {
 impl<'a> Scope<'a> {
     /// An environment alone, without inputs.
     pub(crate) fn of(env: &'a Environment) -> Self {
-        Self {
-            env,
-            workspace: env.cwd.clone(),
-            inputs: &[],
-            commands: &[],
-            local: &[],
-            plain: &[],
-            stand_in: None,
-        }
+        let workspace = env.cwd.clone();
+        Self { env, workspace, inputs: &[], commands: &[], local: &[], stand_in: None }
     }
 }
 
@@ -273,9 +264,9 @@ impl Work<'_> {
     }
 
     fn input(&mut self, id: &str, whole: Range<usize>) {
-        let declared = |ids: &[String]| ids.iter().any(|known| known == id);
-        let command = declared(self.scope.commands);
-        if !command && !declared(self.scope.inputs) {
+        let declared = self.scope.inputs.iter().find(|input| input.id == id);
+        let command = self.scope.commands.iter().any(|known| known == id);
+        if !command && declared.is_none() {
             let message = format!("no input `{id}` is declared");
             let help =
                 format!("add {{ \"id\": \"{id}\", \"type\": \"promptString\" }} to `inputs`");
@@ -285,7 +276,8 @@ impl Work<'_> {
         match (self.scope.env.input(id), self.scope.stand_in) {
             (Some(value), _) => {
                 self.push(value.expose());
-                if !declared(self.scope.plain) || looks_secret(value.expose()) {
+                let is_plain = declared.is_some_and(|input| !input.is_password());
+                if !is_plain || looks_secret(value.expose()) {
                     self.out.secrets.push(value.clone());
                 }
             }
@@ -343,6 +335,7 @@ fn closing(text: &str, from: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::InputKind;
 
     fn ask(text: &str) -> Result<String, Vec<String>> {
         let mut env = Environment {
@@ -354,16 +347,13 @@ mod tests {
             env.vars.insert(name.into(), Secret::new(value));
         }
         env.inputs.insert("key".into(), Secret::new("typed"));
-        let inputs = ["key".to_owned(), "open".to_owned()];
-        let scope = Scope {
-            env: &env,
-            workspace: "/w/p".into(),
-            inputs: &inputs,
-            commands: &[],
-            local: &[],
-            plain: &[],
-            stand_in: None,
-        };
+        let inputs = ["key", "open"].map(|id| InputConfig {
+            id: id.to_owned(),
+            description: String::new(),
+            kind: InputKind::PromptString { password: true },
+            default: None,
+        });
+        let scope = Scope { workspace: "/w/p".into(), inputs: &inputs, ..Scope::of(&env) };
         expand(text, &scope)
             .map(|e| e.text)
             .map_err(|all| all.into_iter().map(|r| r.message).collect())
@@ -424,15 +414,7 @@ mod tests {
     #[test]
     fn the_place_of_a_nested_failure_is_exact() {
         let env = Environment::default();
-        let scope = Scope {
-            env: &env,
-            workspace: PathBuf::new(),
-            inputs: &[],
-            commands: &[],
-            local: &[],
-            plain: &[],
-            stand_in: None,
-        };
+        let scope = Scope::of(&env);
         let text = "ab${X:-${Y}}";
         let refused = expand(text, &scope).expect_err("unset");
         assert_eq!(text.get(refused[0].range.clone()), Some("${Y}"));

@@ -53,10 +53,9 @@ pub(crate) struct FileContent {
 /// One server of a file.
 pub(crate) struct ParsedServer {
     pub(crate) name: ServerName,
-    /// `None` when the entry cannot be used, or not yet.
+    /// `None` when the entry cannot be used. Held where it waits for an input, with something in the
+    /// place of the answer.
     pub(crate) config: Option<ServerConfig>,
-    /// Where `config` waits for an input: as it is with something in the place of the answer.
-    pub(crate) waiting: Option<ServerConfig>,
     /// Inputs it waits for, with where they are used.
     pub(crate) unanswered: Vec<(String, Diagnostic)>,
     pub(crate) disabled: bool,
@@ -113,12 +112,8 @@ pub(crate) fn read(source: &Source, env: &Environment) -> FileContent {
         _ => ReloadMode::Auto,
     });
     let (inputs, commands) = inputs(&root, &mut problems);
-    let ids: Vec<String> = inputs.iter().map(|input| input.id.clone()).collect();
-    let is_plain = |i: &&InputConfig| i.kind != InputKind::PromptString { password: true };
-    let plain: Vec<String> = inputs.iter().filter(is_plain).map(|input| input.id.clone()).collect();
     let workspace = env.workspace_of(source.file());
-    let scope =
-        Scope { workspace, inputs: &ids, commands: &commands, plain: &plain, ..Scope::of(env) };
+    let scope = Scope { workspace, inputs: &inputs, commands: &commands, ..Scope::of(env) };
     let folder = env.absolute(&project_of(source.file()));
     for entry in found {
         let server = server(&entry, &mut problems, (&scope, &folder), &mut out);
@@ -279,23 +274,24 @@ fn server(
     let mut reader = Reader::new(found, problems, scope, &mut out.origins, folder);
     // What is no object at all has been reported; to miss its keys would say it twice.
     let is_object = matches!(found.node.kind, NodeKind::Object(_));
-    let config = if is_object { entry::read(&mut reader) } else { None };
+    let mut config = if is_object { entry::read(&mut reader) } else { None };
     let mut unanswered = reader.unanswered;
     out.reads.extend(reader.reads);
-    let first = scope.inputs.iter().find(|id| unanswered.iter().any(|(open, _)| open == *id));
-    let waiting = first.filter(|_| sound).and_then(|input| {
+    let open = |input: &&InputConfig| unanswered.iter().any(|(id, _)| *id == input.id);
+    if let Some(input) = scope.inputs.iter().find(open) {
         let reported = problems.list.len();
-        let mut waiting = STAND_INS.iter().find_map(|stand_in| {
+        config = STAND_INS.iter().find_map(|stand_in| {
             let scope = Scope { stand_in: Some(*stand_in), ..scope.clone() };
             let mut reader = Reader::new(found, problems, &scope, &mut out.origins, folder);
             let config = entry::read(&mut reader);
-            // What there is to say has been said.
+            // The first reading has reported everything.
             reader.problems.list.truncate(reported);
             config
-        })?;
-        waiting.hold = Some(Hold::Input(input.clone()));
-        Some(waiting)
-    });
+        });
+        if let Some(config) = &mut config {
+            config.hold = Some(Hold::Input(input.id.clone()));
+        }
+    }
     let disabled = found.node.is_true("disabled");
     if disabled {
         // What is switched off may wait for its variables and answers.
@@ -316,7 +312,6 @@ fn server(
     ParsedServer {
         name: found.name.clone(),
         config: config.filter(|_| sound),
-        waiting,
         unanswered,
         disabled,
         dependencies: dependencies(found, &place),

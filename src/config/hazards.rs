@@ -26,7 +26,7 @@ pub fn is_hook(variable: &str, value: &str) -> bool {
 /// Programs that raise privileges.
 const PRIVILEGE: [&str; 6] = ["sudo", "doas", "su", "pkexec", "runas", "gsudo"];
 
-/// Programs that take a line of shell, with the options that introduce it.
+/// Programs that take a line of shell.
 const SHELLS: &str = "sh bash zsh dash ksh fish cmd powershell pwsh busybox env xargs";
 
 /// Programs that fetch a package and run it.

@@ -167,23 +167,24 @@ fn merge(files: &[PathBuf], contents: Vec<FileContent>) -> Result<Loaded, Vec<Di
     out.reads.dedup();
     out.needs = needs(&servers, &inputs);
     out.config.inputs = inputs.into_values().collect();
-    let sound = sound_servers(&servers, |s| s.config.is_some(), &mut out.diagnostics);
-    let mut whole = HashSet::new();
-    if servers.values().any(|server| server.waiting.is_some()) {
-        let usable = |s: &ParsedServer| s.config.is_some() || s.waiting.is_some();
-        whole = sound_servers(&servers, usable, &mut Vec::new());
-    }
+    let whole = sound_servers(&servers, &mut out.diagnostics);
+    let is_held = |name: &ServerName| {
+        let config = servers.get(name).and_then(|server| server.config.as_ref());
+        config.is_some_and(|config| config.hold.is_some())
+    };
+    let mut ready = whole.clone();
+    ready.retain(|name| !is_held(name));
+    leave_out_dependents(&servers, &mut ready, &mut out.diagnostics);
     for (name, server) in servers {
-        if sound.contains(&name)
-            && let Some(config) = server.config
-        {
-            out.config.servers.insert(name, config);
-            continue;
-        }
-        if whole.contains(&name)
-            && let Some(config) = server.config.or(server.waiting)
-        {
-            out.waiting.push((out.config.servers.len() + out.waiting.len(), config));
+        match server.config.filter(|_| whole.contains(&name)) {
+            Some(config) if ready.contains(&name) => {
+                out.config.servers.insert(name, config);
+                continue;
+            }
+            Some(config) => {
+                out.waiting.push((out.config.servers.len() + out.waiting.len(), config));
+            }
+            None => {}
         }
         out.left_out.push(name);
     }
@@ -235,11 +236,10 @@ fn needs(
 /// The servers whose entry is usable and whose dependencies are; reports those that are not.
 fn sound_servers(
     servers: &IndexMap<ServerName, ParsedServer>,
-    usable: impl Fn(&ParsedServer) -> bool,
     out: &mut Vec<Diagnostic>,
 ) -> HashSet<ServerName> {
-    let mut sound: HashSet<ServerName> =
-        servers.values().filter(|s| usable(s)).map(|s| s.name.clone()).collect();
+    let usable = servers.values().filter(|server| server.config.is_some());
+    let mut sound: HashSet<ServerName> = usable.map(|server| server.name.clone()).collect();
     let mut broken: HashSet<ServerName> = HashSet::new();
     for server in servers.values() {
         for (needed, place) in &server.dependencies {

@@ -1,7 +1,7 @@
 //! Which parts of a configuration file must not be shown (requirement C9).
 //!
 //! Works on tokens, not on a tree, because the snippet of a file that does not parse must not
-//! show a secret either. Where the nesting cannot be told any more, every later string is hidden.
+//! show a secret either. Where the nesting is lost, every later string is hidden.
 
 use std::ops::Range;
 
@@ -14,16 +14,21 @@ use crate::base::secret::MASK;
 /// Objects whose values are secrets, whatever they are called.
 const SECRET_OBJECTS: [&str; 5] = ["env", "headers", "http_headers", "requestInit", "oauth"];
 
-/// Words that make a key, an option or a query parameter a secret.
+/// Words that make a key, an option or a query parameter a secret, wherever they stand in its name.
 const SECRET_WORDS: &str = "\
-    token secret password passwd apikey api_key api-key authorization credential private_key \
-    passphrase cookie";
+    token secret password passwd passphrase apikey accesskey privatekey authorization credential \
+    cookie";
+
+/// Whether a name holds a word that makes it a secret's; `-` and `_` do not count.
+pub(crate) fn holds_secret_word(name: &str) -> bool {
+    let name = name.to_ascii_lowercase().replace(['-', '_'], "");
+    SECRET_WORDS.split(' ').any(|word| name.contains(word))
+}
 
 /// Whether a key, an option or a parameter is called like something secret.
 pub fn is_secret_name(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    SECRET_WORDS.split(' ').any(|word| name.contains(word))
-        || matches!(name.trim_start_matches('-'), "key" | "auth" | "pat" | "bearer")
+    let short = name.trim_start_matches('-').to_ascii_lowercase();
+    holds_secret_word(name) || matches!(&*short, "key" | "auth" | "pat" | "bearer")
 }
 
 /// Byte ranges of `text` to hide, in order, not overlapping.
@@ -469,18 +474,24 @@ fn value_at(text: &str, start: usize) -> Range<usize> {
 
 // Secrets in command lines and addresses: which words they are, and how they are shown.
 
-/// The secrets of a command line: the word after `--token`, the value in `--token=value`, in a
-/// header, the password of an address.
+/// The words of a command line, each with its secret parts: all of the word after `--token`, the
+/// value in `--token=value`, in a header, the password of an address.
+fn arguments(args: &[String]) -> impl Iterator<Item = (&str, Vec<Range<usize>>)> {
+    let mut after = false;
+    args.iter().map(move |arg| {
+        let follows = std::mem::replace(&mut after, is_option(arg));
+        let is_value = follows && !arg.starts_with('-') && !is_reference(arg);
+        let whole = 0..arg.len();
+        (arg.as_str(), if is_value { vec![whole] } else { secret_spots(arg) })
+    })
+}
+
+/// The secrets of a command line.
 pub(crate) fn secret_arguments(args: &[String]) -> Vec<Secret> {
     let mut out = Vec::new();
-    let mut after = false;
-    for arg in args {
-        if std::mem::replace(&mut after, is_option(arg)) && !arg.starts_with('-') {
-            out.push(Secret::new(arg.as_str()));
-        }
-        let spots = secret_spots(arg).into_iter();
-        out.extend(spots.filter_map(|spot| arg.get(spot)).map(Secret::new));
-        let address = arg.split_once('=').map_or(arg.as_str(), |(_, value)| value);
+    for (arg, spots) in arguments(args) {
+        out.extend(spots.into_iter().filter_map(|spot| arg.get(spot)).map(Secret::new));
+        let address = arg.split_once('=').map_or(arg, |(_, value)| value);
         if address.contains("://") {
             out.extend(url::Url::parse(address).iter().flat_map(secret_of_address));
         }
@@ -498,18 +509,9 @@ pub(crate) fn secret_of_address(url: &url::Url) -> Vec<Secret> {
     word.into_iter().chain(values).map(Secret::new).collect()
 }
 
-/// Arguments with what looks secret replaced: the value after `--token`, or in `--token=value`.
-pub fn masked_arguments(args: Vec<String>) -> Vec<String> {
-    let mut after = false;
-    args.into_iter()
-        .map(|arg| {
-            let follows = std::mem::replace(&mut after, is_option(&arg));
-            if follows && !arg.starts_with('-') && !is_reference(&arg) {
-                return MASK.to_owned();
-            }
-            masked_address(&arg)
-        })
-        .collect()
+/// Arguments with what looks secret replaced.
+pub fn masked_arguments(args: &[String]) -> Vec<String> {
+    arguments(args).map(|(arg, spots)| replaced(arg, spots)).collect()
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
 //! The configuration laid out for reading: which files there are and what each contributes, and
 //! every value in effect with its origin. Secrets are masked.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use crate::base::ServerName;
 use crate::config::diagnostics::child;
-use crate::config::discover::{Scope, candidates};
-use crate::config::print::{effective, origin_in_words};
-use crate::config::{Environment, Loaded, load};
+use crate::config::discover::{Candidate, Scope, candidates};
+use crate::config::print::{effective, origin_of_value, set_values};
+use crate::config::{Diagnostic, Environment, Loaded, Sources, load};
 
 /// One file that could be a source of servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,49 +31,33 @@ pub struct SourceFile {
 /// The files in use, the one that wins first, then those that were found and are not used.
 pub fn sources(files: &[PathBuf], env: &Environment, loaded: &Loaded) -> Vec<SourceFile> {
     let found = candidates(env);
-    let scope_of = |path: &PathBuf| {
-        let same = found.iter().find(|c| env.absolute(&c.path) == env.absolute(path));
-        same.map_or(Scope::Project, |c| c.scope)
+    let same = |one: &Path, other: &Path| env.absolute(one) == env.absolute(other);
+    // Names alone are looked for: nobody is asked for a secret, and no helper is run.
+    let asks_nobody = Environment { sources: Sources::default(), ..env.clone() };
+    let names = |path: &PathBuf| -> Result<Vec<ServerName>, Vec<Diagnostic>> {
+        let own = load(std::slice::from_ref(path), &asks_nobody)?;
+        Ok(own.config.servers.into_keys().chain(own.left_out).collect())
     };
-    let read = |path: &PathBuf| load(std::slice::from_ref(path), env);
-    let mut out: Vec<SourceFile> = files
-        .iter()
-        .rev()
-        .enumerate()
-        .map(|(n, path)| {
-            let all = loaded.config.servers.values();
-            let servers: Vec<ServerName> =
-                all.filter(|s| s.at.file == *path).map(|s| s.name.clone()).collect();
-            let mut replaced = Vec::new();
-            if files.len() > 1
-                && let Ok(own) = read(path)
-            {
-                let names = own.config.servers.into_keys().chain(own.left_out);
-                replaced.extend(names.filter(|name| !servers.contains(name)));
-            }
-            let (scope, rank) = (scope_of(path), Some(n + 1));
-            SourceFile { path: path.clone(), scope, rank, servers, replaced, problem: None }
-        })
-        .collect();
-    let used = |path: &PathBuf| files.iter().any(|f| env.absolute(f) == env.absolute(path));
-    for candidate in found.iter().filter(|c| c.exists && !used(&c.path)) {
-        let (servers, problem) = match read(&candidate.path) {
-            Ok(own) => (own.config.servers.into_keys().chain(own.left_out).collect(), None),
-            Err(problems) => {
-                let first = problems.first().map(|d| format!("{}: {}", d.at, d.message));
-                (Vec::new(), first)
-            }
+    let used = files.iter().rev().enumerate().map(|(n, path)| {
+        let all = loaded.config.servers.values().filter(|server| server.at.file == *path);
+        let servers: Vec<ServerName> = all.map(|server| server.name.clone()).collect();
+        let mut replaced = if files.len() > 1 { names(path).unwrap_or_default() } else { vec![] };
+        replaced.retain(|name| !servers.contains(name));
+        let candidate = found.iter().find(|candidate| same(&candidate.path, path));
+        let scope = candidate.map_or(Scope::Project, |candidate| candidate.scope);
+        let (path, rank) = (path.clone(), Some(n + 1));
+        SourceFile { path, scope, rank, servers, replaced, problem: None }
+    });
+    let is_other = |c: &&Candidate| c.exists && !files.iter().any(|file| same(file, &c.path));
+    let others = found.iter().filter(is_other).map(|candidate| {
+        let (servers, problem) = match names(&candidate.path) {
+            Ok(servers) => (servers, None),
+            Err(problems) => (vec![], problems.first().map(ToString::to_string)),
         };
-        out.push(SourceFile {
-            path: candidate.path.clone(),
-            scope: candidate.scope,
-            rank: None,
-            servers,
-            replaced: Vec::new(),
-            problem,
-        });
-    }
-    out
+        let (path, scope) = (candidate.path.clone(), candidate.scope);
+        SourceFile { path, scope, rank: None, servers, replaced: vec![], problem }
+    });
+    used.chain(others).collect()
 }
 
 /// The values of one server.
@@ -106,12 +90,14 @@ impl EffectiveValue {
 /// Every value in effect, by server.
 pub fn values(loaded: &Loaded) -> Vec<ServerValues> {
     let whole = effective(loaded);
+    let set = set_values(loaded, &whole);
+    let origin = |pointer: &str| origin_of_value(loaded, &set, pointer);
     let servers = whole.get("servers").and_then(Value::as_object).into_iter().flatten();
     servers
         .map(|(name, entry)| {
             let mut values = Vec::new();
             let pointer = child("/servers", name);
-            flatten(entry, (String::new(), pointer), loaded, &mut values);
+            flatten(entry, (String::new(), pointer), &origin, &mut values);
             ServerValues { name: ServerName::new(name), values }
         })
         .collect()
@@ -120,7 +106,7 @@ pub fn values(loaded: &Loaded) -> Vec<ServerValues> {
 fn flatten(
     value: &Value,
     (key, pointer): (String, String),
-    loaded: &Loaded,
+    origin: &dyn Fn(&str) -> String,
     out: &mut Vec<EffectiveValue>,
 ) {
     match value {
@@ -128,18 +114,18 @@ fn flatten(
             for (name, value) in map {
                 let dot = if key.is_empty() { "" } else { "." };
                 let place = (format!("{key}{dot}{name}"), child(&pointer, name));
-                flatten(value, place, loaded, out);
+                flatten(value, place, origin, out);
             }
         }
         Value::Array(list) if !list.is_empty() => {
             for (i, value) in list.iter().enumerate() {
                 let place = (format!("{key}[{i}]"), format!("{pointer}/{i}"));
-                flatten(value, place, loaded, out);
+                flatten(value, place, origin, out);
             }
         }
         scalar => {
             let value = scalar.as_str().map_or_else(|| scalar.to_string(), str::to_owned);
-            out.push(EffectiveValue { key, value, origin: origin_in_words(loaded, &pointer) });
+            out.push(EffectiveValue { key, value, origin: origin(&pointer) });
         }
     }
 }

@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 use super::diagnostics::child;
 use super::mask::{masked_address, masked_arguments};
 use super::{
-    HttpConfig, Loaded, OAuthConfig, RootConfig, ServerConfig, StdioConfig, TransportConfig,
+    HttpConfig, Loaded, OAuthConfig, ReloadMode, RootConfig, ServerConfig, StdioConfig, TlsConfig,
+    TransportConfig,
 };
 use crate::base::secret::MASK;
 use crate::base::{Redactor, SafeText};
@@ -49,19 +50,28 @@ pub enum Detail {
 /// ```
 pub fn effective_text(loaded: &Loaded, detail: Detail) -> String {
     let whole = effective(loaded);
-    let set = of(loaded, &whole);
+    let set = set_values(loaded, &whole);
     let shown = match detail {
         Detail::All => &whole,
         Detail::Set => &set,
     };
-    let origin = |pointer: &str| match set.pointer(pointer) {
-        Some(_) => origin_in_words(loaded, nearest(loaded, pointer)),
-        None => "default".to_owned(),
-    };
     let mut out = String::new();
+    let origin = |pointer: &str| origin_of_value(loaded, &set, pointer);
     write_value(&mut out, shown, ("", 0, true), &origin);
     out.push('\n');
     out
+}
+
+/// Where a value in effect comes from, in words: its own origin, or that of the object, key or entry
+/// around it, where one word sets more than one value. `set` holds the values that are not left to
+/// defaults.
+pub(crate) fn origin_of_value(loaded: &Loaded, set: &Value, pointer: &str) -> String {
+    let mut around = std::iter::successors(Some(pointer), |p| p.rsplit_once('/').map(|(up, _)| up));
+    let nearest = around.find(|p| loaded.origins.contains_key(*p));
+    match set.pointer(pointer) {
+        Some(_) => origin_in_words(loaded, nearest.unwrap_or(pointer)),
+        None => "default".to_owned(),
+    }
 }
 
 /// Where a value comes from, in words.
@@ -143,9 +153,9 @@ fn entry(server: &ServerConfig) -> Map<String, Value> {
 
 fn process(stdio: &StdioConfig, redactor: &Redactor, put: &mut dyn FnMut(&str, Value)) {
     let shown = |text: &str| redactor.redact(text).into_owned();
-    let args: Vec<String> = masked_arguments(stdio.args.iter().map(|arg| shown(arg)).collect());
+    let args: Vec<String> = stdio.args.iter().map(|arg| shown(arg)).collect();
     put("command", json!(shown(&stdio.command)));
-    put("args", json!(args));
+    put("args", json!(masked_arguments(&args)));
     put("env", stdio.env.keys().map(|name| (name.clone(), json!(MASK))).collect());
     if let Some(cwd) = &stdio.cwd {
         put("cwd", json!(cwd.display().to_string()));
@@ -167,11 +177,8 @@ fn address(http: &HttpConfig, redactor: &Redactor, put: &mut dyn FnMut(&str, Val
         let out = redactor.redact_json(&out).unwrap_or(out);
         put("oauth", out);
     }
-    let tls = &http.tls;
-    for (key, path) in [("tls.ca", &tls.ca), ("tls.cert", &tls.cert), ("tls.key", &tls.key)] {
-        if let Some(path) = path {
-            put(key, json!(path.display().to_string()));
-        }
+    if http.tls != TlsConfig::default() {
+        put("tls", json!(http.tls));
     }
 }
 
@@ -194,82 +201,46 @@ fn root(root: &RootConfig) -> Value {
     }
 }
 
-// What of an effective configuration is worth reading: what a file says, and what differs from
-// its default for another reason. Pure.
-
-/// The part of `whole`, the effective configuration of `loaded`, that is not left to defaults.
-/// Every server keeps its entry.
-fn of(loaded: &Loaded, whole: &Value) -> Value {
-    let mut out = Map::new();
-    for (key, value) in whole.as_object().into_iter().flatten() {
-        if key == "servers" {
-            let kept = value.as_object().into_iter().flatten().map(|(name, entry)| {
-                let pointer = child("/servers", name);
-                let defaults = loaded.config.servers.get(name.as_str()).map(defaults_of);
-                (name.clone(), object(loaded, entry, &pointer, defaults.as_ref()))
-            });
-            out.insert(key.clone(), kept.collect());
-        } else if loaded.origins.contains_key(&child("", key)) {
-            out.insert(key.clone(), value.clone());
-        }
+/// The part of `whole`, the effective configuration of `loaded`, that is not left to defaults: what a
+/// file sets, and what differs from its default for another reason. Every server keeps its entry.
+pub(crate) fn set_values(loaded: &Loaded, whole: &Value) -> Value {
+    let servers = loaded.config.servers.values();
+    let servers: Map<_, _> = servers.map(|s| (s.name.to_string(), defaults_of(s))).collect();
+    let mut defaults = json!({ "reload": ReloadMode::default() });
+    if !servers.is_empty() {
+        defaults["servers"] = servers.into();
     }
-    Value::Object(out)
+    kept(loaded, "", whole, Some(&defaults)).unwrap_or_default()
 }
 
-/// The pointer of what the file says of a value: its own, or that of the object, key or entry around
-/// it, where one word says more than one value.
-fn nearest<'p>(loaded: &Loaded, pointer: &'p str) -> &'p str {
-    let around = std::iter::successors(Some(pointer), |p| p.rsplit_once('/').map(|(up, _)| up));
-    around.into_iter().find(|p| loaded.origins.contains_key(*p)).unwrap_or(pointer)
-}
-
-/// An entry that is reached the same way and says nothing else; without what is said of the way,
-/// which is nobody's default.
+/// An entry that is reached the same way and says nothing else. What is run has no default: an entry
+/// may say it in other words than those in effect.
 fn defaults_of(server: &ServerConfig) -> Value {
-    let mut bare = entry(&ServerConfig::new(server.name.clone(), server.transport.clone()));
-    for key in ["command", "args", "env", "url", "headers"] {
-        bare.shift_remove(key);
+    let mut transport = server.transport.clone();
+    if let TransportConfig::Stdio(stdio) = &mut transport {
+        stdio.command.clear();
+        stdio.args.clear();
     }
-    Value::Object(bare)
+    entry(&ServerConfig::new(server.name.clone(), transport)).into()
 }
 
-/// What is kept of an object; each part by its own origin and default.
-fn object(loaded: &Loaded, value: &Value, pointer: &str, default: Option<&Value>) -> Value {
-    let parts = value.as_object().into_iter().flatten();
-    let kept: Map<String, Value> = parts
-        .filter_map(|(key, value)| {
+/// What is kept of a value: of an object the parts that are kept, of a list all or nothing, because
+/// half of the arguments would be another command.
+fn kept(loaded: &Loaded, pointer: &str, value: &Value, default: Option<&Value>) -> Option<Value> {
+    let is_set = |pointer: &str| loaded.origins.contains_key(pointer);
+    if let Value::Object(map) = value
+        && !map.is_empty()
+    {
+        let parts = map.iter().filter_map(|(key, value)| {
             let default = default.and_then(|all| all.get(key));
-            Some((key.clone(), kept(loaded, (key, value), &child(pointer, key), default)?))
-        })
-        .collect();
-    Value::Object(kept)
-}
-
-/// What is kept of one value.
-fn kept(
-    loaded: &Loaded,
-    (key, value): (&str, &Value),
-    pointer: &str,
-    default: Option<&Value>,
-) -> Option<Value> {
-    let said = loaded.origins.contains_key(pointer);
-    let differs = default != Some(value);
-    let keep = match value {
-        Value::Object(map) if !map.is_empty() => {
-            let kept = object(loaded, value, pointer, default);
-            let any = kept.as_object().is_some_and(|kept| !kept.is_empty());
-            // One word may say a whole object: `"cache": true`.
-            return if any { Some(kept) } else { said.then(|| value.clone()) };
-        }
-        // A list is one thing: half of the arguments would be another command.
-        Value::Array(list) if !list.is_empty() => {
-            let from_file = |i| loaded.origins.contains_key(&format!("{pointer}/{i}"));
-            said || differs || (0..list.len()).any(from_file)
-        }
-        Value::Object(_) | Value::Array(_) => said || (differs && default.is_some()),
-        // How it is reached shows, and it runs where its file is.
-        _ if matches!(key, "type" | "cwd") => said,
-        _ => said || differs,
-    };
+            Some((key.clone(), kept(loaded, &child(pointer, key), value, default)?))
+        });
+        let parts: Map<_, _> = parts.collect();
+        // One word may set a whole object: `"cache": true`.
+        let whole = || is_set(pointer).then(|| value.clone());
+        return if parts.is_empty() { whole() } else { Some(parts.into()) };
+    }
+    let mut elements = (0..value.as_array().map_or(0, Vec::len)).map(|i| format!("{pointer}/{i}"));
+    let keep = is_set(pointer) || default != Some(value) || elements.any(|p| is_set(&p));
     keep.then(|| value.clone())
 }

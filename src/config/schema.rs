@@ -1,6 +1,7 @@
 //! The effective configuration: what is left of an `mcp.json` after parsing, defaults and
 //! expansion. Plain data; every duration is a [`Duration`], every hidden value a [`Secret`].
 
+use crate::base::text::path::perhaps;
 use crate::base::{LogLevel, Secret, ServerName};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -81,7 +82,7 @@ pub struct ServerConfig {
     #[serde(rename = "start")]
     pub on_demand: bool,
     /// Stops again when nothing has used it for so long (`idleStop`); with `on_demand`.
-    #[serde(with = "seconds::perhaps")]
+    #[serde(with = "seconds::perhaps", skip_serializing_if = "Option::is_none")]
     pub idle_stop: Option<Duration>,
     /// What to do when it dies (decision D1).
     pub restart: RestartConfig,
@@ -321,14 +322,17 @@ pub struct OAuthConfig {
 }
 
 /// Certificates of one server (`tls`).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TlsConfig {
     /// PEM file of authorities that are trusted besides those of the system.
+    #[serde(serialize_with = "perhaps", skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
     /// PEM file of the certificate the client shows.
+    #[serde(serialize_with = "perhaps", skip_serializing_if = "Option::is_none")]
     pub cert: Option<PathBuf>,
     /// PEM file of its key.
+    #[serde(serialize_with = "perhaps", skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
 }
 

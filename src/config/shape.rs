@@ -146,35 +146,22 @@ impl Shape {
 
     /// Whether a value has the JSON type of this shape, whatever its content.
     pub(crate) fn takes(&self, node: &Node) -> bool {
-        match (self, &node.kind) {
-            (Self::Any, _)
-            | (
-                Self::Text
-                | Self::Glob
-                | Self::Folder
-                | Self::Word(_)
-                | Self::Version(_)
-                | Self::Bytes,
-                NodeKind::Text(_),
-            )
-            | (
-                Self::Scalar,
-                NodeKind::Text(_) | NodeKind::Number(_) | NodeKind::Bool(_) | NodeKind::Null,
-            )
-            | (Self::Flag, NodeKind::Bool(_))
-            | (
-                Self::Seconds
-                | Self::Millis
-                | Self::Number { .. }
-                | Self::Integer { .. }
-                | Self::Bytes,
-                NodeKind::Number(_),
-            )
-            | (Self::List(_), NodeKind::List(_))
-            | (Self::Map(_) | Self::Object(_), NodeKind::Object(_)) => true,
-            (Self::Either(shapes), _) => shapes.iter().any(|s| s.takes(node)),
-            (Self::Apart(of), _) => of.takes(node),
-            _ => false,
+        let kind = &node.kind;
+        match self {
+            Self::Any => true,
+            Self::Text | Self::Glob | Self::Folder | Self::Word(_) | Self::Version(_) => {
+                matches!(kind, NodeKind::Text(_))
+            }
+            Self::Bytes => matches!(kind, NodeKind::Text(_) | NodeKind::Number(_)),
+            Self::Scalar => !matches!(kind, NodeKind::List(_) | NodeKind::Object(_)),
+            Self::Flag => matches!(kind, NodeKind::Bool(_)),
+            Self::Seconds | Self::Millis | Self::Number { .. } | Self::Integer { .. } => {
+                matches!(kind, NodeKind::Number(_))
+            }
+            Self::List(_) => matches!(kind, NodeKind::List(_)),
+            Self::Map(_) | Self::Object(_) => matches!(kind, NodeKind::Object(_)),
+            Self::Either(shapes) => shapes.iter().any(|shape| shape.takes(node)),
+            Self::Apart(of) => of.takes(node),
         }
     }
 }
@@ -337,7 +324,7 @@ fn first_line(node: &Node) -> Range<usize> {
     }
 }
 
-/// How the value would have to be written, when that can be told.
+/// How the value would have to be written, when that is known.
 fn conversion(shape: &Shape, node: &Node) -> Option<String> {
     let numeric = matches!(
         shape,
@@ -465,12 +452,8 @@ pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
 pub(crate) const BYTES_PATTERN: &str = r"^\s*0*[1-9][0-9]{0,14}\s*([bB]|[kKmMgG]([iI]?[bB])?)?\s*$";
 
 fn is_date(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    bytes.len() == 10
-        && bytes.iter().enumerate().all(|(i, b)| match i {
-            4 | 7 => *b == b'-',
-            _ => b.is_ascii_digit(),
-        })
+    text.split('-').map(str::len).eq([4, 2, 2])
+        && text.chars().all(|c| c == '-' || c.is_ascii_digit())
 }
 
 #[cfg(test)]

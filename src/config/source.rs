@@ -202,15 +202,11 @@ fn read_limited(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
 
 fn bad_encoding(path: &Path, error: &std::string::FromUtf8Error) -> Diagnostic {
     let bytes = error.as_bytes();
-    let good = error.utf8_error().valid_up_to();
-    let line = bytes.iter().take(good).filter(|b| **b == b'\n').count() as u32 + 1;
-    let start = bytes.iter().take(good).rposition(|b| *b == b'\n').map_or(0, |i| i + 1);
-    let valid = bytes.get(start..good).unwrap_or_default();
-    let column = String::from_utf8_lossy(valid).chars().count() as u32 + 1;
+    let good = bytes.get(..error.utf8_error().valid_up_to()).unwrap_or_default();
     let utf16 = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
     let message = if utf16 { "the file is UTF-16" } else { "the file is not valid UTF-8" };
     let mut problem = Diagnostic::new("config/encoding", Severity::Error, message);
-    problem.at = Position { file: path.to_path_buf(), line, column };
+    problem.at = Source::new(path, String::from_utf8_lossy(good)).position(usize::MAX);
     problem.help = Some("save it as UTF-8".to_owned());
     problem
 }

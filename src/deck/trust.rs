@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::base::file::{StateFile, file_key, hex};
+use crate::base::secret::MASK;
 use crate::base::text::path::spelled;
-use crate::base::{SafeText, Secret, ServerName};
+use crate::base::{SafeText, ServerName};
 use crate::config::diagnostics::child;
 use crate::config::hazards::{dangers, is_hidden};
 use crate::config::mask::{masked_address, masked_arguments};
@@ -26,7 +27,7 @@ use crate::config::{
 use crate::process::Launch;
 
 /// Format of the store; another one counts as nothing approved.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 64 << 20;
@@ -184,11 +185,7 @@ impl TrustStore {
     /// # Errors
     /// When the store cannot be written.
     pub fn revoke(&self, file: &Path, server: &ServerName) -> io::Result<bool> {
-        let file = self.absolute(file);
-        if !self.read(&file).servers.contains_key(server) {
-            return Ok(false);
-        }
-        self.change(&file, |approvals| approvals.servers.remove(server).is_some())
+        self.change(&self.absolute(file), |approvals| approvals.servers.remove(server).is_some())
     }
 
     /// The servers approved for a file.
@@ -240,135 +237,83 @@ fn has_file(server: &ServerConfig) -> bool {
 
 // What of an entry is approved: everything that decides what runs and what it is given.
 
-/// The approved content of one server: what is shown, and hashes of what is not.
+/// The settings of a server that are approved, by their names in the file, in the order in which
+/// they are shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Content {
-    /// `stdio`, `http`, `sse` or `websocket`.
-    pub kind: String,
-    /// Program or address, as it is written where it depends on the user's variables.
-    pub target: String,
-    /// Arguments in order, likewise; parts that look secret are masked.
-    pub args: Vec<String>,
-    /// Working directory.
-    pub cwd: String,
-    /// Whether the whole environment is handed over.
-    pub inherit_env: bool,
-    /// Build command of `dev`, which is run too.
-    #[serde(default)]
-    pub build: Vec<String>,
-    /// Salted hashes of the environment's values, by name.
-    pub env: BTreeMap<String, String>,
-    /// Salted hashes of the headers' values, by name.
-    pub headers: BTreeMap<String, String>,
-    /// Salted hash of everything, masked parts included.
-    pub hash: String,
+struct Content(IndexMap<String, Setting>);
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Setting {
+    /// Its value for reading: escaped, secrets masked.
+    shown: String,
+    /// Hash of its value, masked parts included.
+    hash: String,
 }
 
-/// How the value of a setting is shown, and its hash when it is secret.
-type Setting<'a> = (String, Option<&'a str>);
-
 impl Content {
-    /// The content of an entry.
-    pub(crate) fn of(server: &ServerConfig, origins: &Origins, salt: &str) -> Self {
+    /// The content of an entry, its hashes with this salt.
+    fn of(server: &ServerConfig, origins: &Origins, salt: &str) -> Self {
         let base = child("/servers", server.name.as_str());
-        let word = |key: &str, value: &str| {
-            let written = origins.get(&format!("{base}/{key}")).and_then(|o| o.template());
-            written.unwrap_or(value).to_owned()
+        let written = |pointer: &str| origins.get(&format!("{base}{pointer}"))?.template();
+        let mut all = IndexMap::new();
+        // A value counts as it is written where it depends on the user's variables.
+        let mut put = |name: String, pointer: &str, value: &str, shown: &dyn Fn(&str) -> String| {
+            let template = written(pointer);
+            let kind = if template.is_some() { "written" } else { "value" };
+            let value = template.unwrap_or(value);
+            let hash = digest(&[salt, &name, kind, value]);
+            all.insert(name, Setting { shown: escaped(&shown(value)), hash });
         };
-        let mut out = Self { kind: server.transport.kind().as_str().to_owned(), ..Self::default() };
+        let plain = |value: &str| value.to_owned();
+        let hidden = |_: &str| MASK.to_owned();
+        put("type".to_owned(), "", server.transport.kind().as_str(), &plain);
         match &server.transport {
             TransportConfig::Stdio(stdio) => {
-                out.target = word("command", &stdio.command);
+                put("command".to_owned(), "/command", &stdio.command, &masked_address);
                 let args = stdio.args.iter().enumerate();
-                out.args = args.map(|(i, arg)| word(&format!("args/{i}"), arg)).collect();
-                let cwd = stdio.cwd.as_deref().map(|p| p.display().to_string());
-                out.cwd = cwd.map(|cwd| word("cwd", &cwd)).unwrap_or_default();
-                out.inherit_env = stdio.inherit_env;
-                out.env = hashes("env", &stdio.env, (origins, &base), salt);
+                let args = args.map(|(i, arg)| written(&format!("/args/{i}")).unwrap_or(arg));
+                let args: Vec<String> = args.map(str::to_owned).collect();
+                let shown = masked_arguments(&args);
+                for (i, (arg, masked)) in stdio.args.iter().zip(shown).enumerate() {
+                    put(format!("args[{i}]"), &format!("/args/{i}"), arg, &|_| masked.clone());
+                }
+                if let Some(cwd) = &stdio.cwd {
+                    put("cwd".to_owned(), "/cwd", &cwd.display().to_string(), &plain);
+                }
+                if stdio.inherit_env {
+                    put("inheritEnv".to_owned(), "", "true", &plain);
+                }
+                for (name, value) in &stdio.env {
+                    put(format!("env.{name}"), &child("/env", name), value.expose(), &hidden);
+                }
             }
             TransportConfig::Http(http)
             | TransportConfig::Sse(http)
             | TransportConfig::WebSocket(http) => {
-                out.target = word("url", http.url.as_str());
-                out.headers = hashes("headers", &http.headers, (origins, &base), salt);
+                put("url".to_owned(), "/url", http.url.as_str(), &masked_address);
+                for (name, value) in &http.headers {
+                    let pointer = child("/headers", name);
+                    put(format!("headers.{name}"), &pointer, value.expose(), &hidden);
+                }
             }
         }
-        out.build = server.dev.as_ref().and_then(|dev| dev.build.clone()).unwrap_or_default();
-        out.hash = out.digest(salt);
-        // Masked only after the hash, which has to see a swapped secret.
-        out.args = masked_arguments(out.args);
-        out.target = masked_address(&out.target);
-        out
+        let build = server.dev.iter().flat_map(|dev| &dev.build).flatten().enumerate();
+        for (i, word) in build {
+            put(format!("dev.build[{i}]"), "", word, &plain);
+        }
+        Self(all)
     }
 
-    /// Every setting that is approved by its name in the file, in the order in which it is shown.
-    fn settings(&self) -> IndexMap<String, Setting<'_>> {
-        let one = |name: &str, shown: String| (name.to_owned(), (shown, None));
-        let list = |name: &'static str, words: &[String]| {
-            let words = words.iter().enumerate();
-            words
-                .map(move |(i, w)| (format!("{name}[{i}]"), (escaped(w), None)))
-                .collect::<Vec<_>>()
-        };
-        let target = if self.kind == "stdio" { "command" } else { "url" };
-        let mut out = IndexMap::from([
-            one("type", escape_hidden(&self.kind)),
-            one(target, escaped(&self.target)),
-        ]);
-        out.extend(list("args", &self.args));
-        out.extend((!self.cwd.is_empty()).then(|| one("cwd", escaped(&self.cwd))));
-        out.extend(self.inherit_env.then(|| one("inheritEnv", "true".to_owned())));
-        for (of, values) in [("env", &self.env), ("headers", &self.headers)] {
-            let secret = |hash| ("***".to_owned(), Some(hash));
-            out.extend(values.iter().map(|(k, hash)| (format!("{of}.{k}"), secret(hash.as_str()))));
-        }
-        out.extend(list("dev.build", &self.build));
-        out
+    /// Tells whether another content is the same.
+    fn hash(&self) -> String {
+        let parts = self.0.iter().flat_map(|(name, setting)| [name.as_str(), &setting.hash]);
+        digest(&parts.collect::<Vec<_>>())
     }
-
-    fn digest(&self, salt: &str) -> String {
-        let mut parts: Vec<&str> = vec![
-            salt,
-            &self.kind,
-            &self.target,
-            &self.cwd,
-            if self.inherit_env { "inherit" } else { "clear" },
-        ];
-        let lists: [(&str, &[String]); 2] = [("args", &self.args), ("build", &self.build)];
-        // Each with its length: an argument may be called like what follows the arguments.
-        let lengths = [&self.args, &self.build].map(|list| list.len().to_string());
-        for ((name, list), length) in lists.into_iter().zip(&lengths) {
-            parts.extend([name, length]);
-            parts.extend(list.iter().map(String::as_str));
-        }
-        for (name, map) in [("env", &self.env), ("headers", &self.headers)] {
-            parts.push(name);
-            parts.extend(map.iter().flat_map(|(k, v)| [k.as_str(), v.as_str()]));
-        }
-        digest(&parts)
-    }
-}
-
-fn hashes(
-    of: &str,
-    values: &IndexMap<String, Secret>,
-    (origins, base): (&Origins, &str),
-    salt: &str,
-) -> BTreeMap<String, String> {
-    let pointer = child(base, of);
-    values
-        .iter()
-        .map(|(name, value)| {
-            let written = origins.get(&child(&pointer, name)).and_then(|o| o.template());
-            let kind = if written.is_some() { "written" } else { "value" };
-            let value = written.unwrap_or(value.expose());
-            (name.clone(), digest(&[salt, of, name, kind, value]))
-        })
-        .collect()
 }
 
 /// A hash of words that no shifting of their borders can keep equal.
-pub(crate) fn digest(parts: &[&str]) -> String {
+fn digest(parts: &[&str]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {
         hasher.update((part.len() as u64).to_le_bytes());
@@ -422,7 +367,7 @@ pub struct FieldChange {
 
 impl Verdict {
     fn of(before: &Content, now: &Content) -> Self {
-        if before.hash == now.hash { Self::Approved } else { Self::Changed(changes(before, now)) }
+        if before == now { Self::Approved } else { Self::Changed(changes(before, now)) }
     }
 }
 
@@ -433,16 +378,16 @@ impl Review {
             at: server.at.clone(),
             verdict,
             shown: now
-                .settings()
-                .into_iter()
-                .map(|(name, (shown, _))| (escape_hidden(&name), shown))
+                .0
+                .iter()
+                .map(|(name, setting)| (escape_hidden(name), setting.shown.clone()))
                 .collect(),
             dangers: dangers(server)
                 .iter()
                 .chain(&relative(server))
                 .map(|danger| escape_hidden(danger))
                 .collect(),
-            shown_hash: now.hash.clone(),
+            shown_hash: now.hash(),
         }
     }
 }
@@ -458,30 +403,23 @@ fn relative(server: &ServerConfig) -> Option<String> {
     Some(format!("a relative folder of PATH makes `{command}` this program: {program}"))
 }
 
-fn changes(before: &Content, now: &Content) -> Vec<FieldChange> {
-    let (old, new) = (before.settings(), now.settings());
+fn changes(Content(old): &Content, Content(new): &Content) -> Vec<FieldChange> {
     let added = new.keys().filter(|name| !old.contains_key(*name));
-    let mut out = Vec::new();
-    for name in old.keys().chain(added) {
-        let (was, is) = (old.get(name), new.get(name));
-        if was != is {
-            let side = |setting: Option<&Setting<'_>>, word: &str| {
-                let text = |(shown, hash): &Setting<'_>| hash.map_or(&**shown, |_| word).to_owned();
-                setting.map(text)
-            };
-            let (before, after) = (side(was, "a value"), side(is, "another value"));
-            out.push(FieldChange { field: escape_hidden(name), before, after });
+    let differing = old.keys().chain(added).filter(|name| old.get(*name) != new.get(*name));
+    let change = |name: &String| {
+        let side = |setting: Option<&Setting>, hidden: &str| {
+            let text = |s: &Setting| if s.shown == MASK { hidden } else { &*s.shown }.to_owned();
+            setting.map(text)
+        };
+        let before = side(old.get(name), "a value");
+        let mut after = side(new.get(name), "another value");
+        if let Some(after) = after.as_mut().filter(|after| Some(&**after) == before.as_ref()) {
+            // Only what is masked differs.
+            after.push_str(" (another)");
         }
-    }
-    if out.is_empty() {
-        // Only what is masked differs.
-        out.push(FieldChange {
-            field: "a masked value".to_owned(),
-            before: Some("***".to_owned()),
-            after: Some("*** (another)".to_owned()),
-        });
-    }
-    out
+        FieldChange { field: escape_hidden(name), before, after }
+    };
+    differing.map(change).collect()
 }
 
 /// A word of a command line as it can be checked by eye: in quotes when it is empty or holds

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use mcpdeck::base::secret::{Redactor, Secret};
 use mcpdeck::config::{
-    Detail, Environment, Loaded, changed_settings, effective, effective_text, load_text,
+    Detail, Environment, Loaded, Sources, changed_settings, effective, effective_text, load_text,
 };
 
 fn environment() -> Environment {
@@ -126,6 +126,52 @@ fn one_word_for_a_whole_object_shows_what_it_changes() {
     ] {
         assert_eq!(shown.contains(part), there, "{part}\n{shown}");
     }
+}
+
+#[test]
+fn a_setting_that_is_given_in_part_loads_again() {
+    let text = r#"{"servers": {
+        "a": {"command": "x", "start": "onDemand", "stop": {"stdin": 1}, "limits": {"cpu": 2}},
+        "b": {"url": "https://h/", "tls": {"ca": "/ca.pem"}, "stop": {"term": 2}}}}"#;
+    let first = load(text);
+    for detail in [Detail::All, Detail::Set] {
+        let printed = effective_text(&first, detail);
+        let second = load(&printed);
+        assert_eq!(second.diagnostics, [], "{printed}");
+        assert_eq!(effective(&first), effective(&second), "{printed}");
+        for (name, config) in &first.config.servers {
+            let again = second.config.servers.get(name).expect("there");
+            assert_eq!(changed_settings(config, again), [""; 0], "{name}\n{printed}");
+        }
+    }
+}
+
+#[test]
+fn a_word_that_sets_several_values_is_the_origin_of_each() {
+    let text = r#"{"servers": {"a": {"command": "x", "cache": false}}}"#;
+    let values = mcpdeck::config::overview::values(&load(text)).remove(0).values;
+    let of = |key: &str| values.iter().find(|value| value.key == key).expect("there");
+    assert_eq!(of("cache.enabled").origin, "mcp.json:1:45");
+    assert!(of("cache.ttl").is_default());
+}
+
+#[test]
+fn looking_at_a_file_that_is_not_used_asks_nobody_for_a_secret() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (used, other) = (dir.path().join("mcp.json"), dir.path().join("mcpdeck/mcp.json"));
+    std::fs::create_dir(dir.path().join("mcpdeck")).expect("made");
+    std::fs::write(&used, r#"{"servers": {"a": {"command": "x"}}}"#).expect("written");
+    std::fs::write(&other, r#"{"servers": {"b": {"command": "${cmd:op:x}"}}}"#).expect("written");
+    let env = Environment {
+        config_dir: Some(dir.path().to_path_buf()),
+        sources: Sources::new(|scheme, _| panic!("{scheme} was asked")),
+        ..environment()
+    };
+    let files = [used];
+    let loaded = mcpdeck::config::load(&files, &env).expect("loads");
+    let sources = mcpdeck::config::overview::sources(&files, &env, &loaded);
+    let found: Vec<_> = sources.iter().filter(|source| source.path == other).collect();
+    assert_eq!(found[0].servers, ["b".into()]);
 }
 
 #[test]

@@ -119,7 +119,10 @@ fn a_swapped_secret_argument_is_seen_and_not_shown() {
     let setup = Setup::new();
     setup.approve(r#"{"command":"x","args":["--token","canary-one"]}"#);
     let changes = setup.changes(r#"{"command":"x","args":["--token","canary-two"]}"#);
-    assert_eq!(changes, ["a masked value: *** > *** (another)"]);
+    assert_eq!(changes, ["args[1]: a value > another value"]);
+    setup.approve(r#"{"url":"https://h/?token=canary-one"}"#);
+    let changes = setup.changes(r#"{"url":"https://h/?token=canary-two"}"#);
+    assert_eq!(changes, ["url: https://h/?token=*** > https://h/?token=*** (another)"]);
 }
 
 #[test]
@@ -158,7 +161,7 @@ fn a_damaged_or_foreign_store_approves_nothing_and_can_be_written_anew() {
         "{",
         "[]",
         &text.replace("mcp.json", "other.json"),
-        &text.replace("\"version\": 2", "\"version\": 1"),
+        &text.replace("\"version\": 3", "\"version\": 2"),
     ] {
         std::fs::write(&path, damaged).expect("written");
         assert_eq!(setup.verdict(ENTRY), Verdict::New, "{damaged}");

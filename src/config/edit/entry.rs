@@ -9,7 +9,7 @@ use super::{EditError, named, parsed};
 use crate::base::ServerName;
 use crate::base::secret::MASK;
 use crate::config::json_schema;
-use crate::config::keys::{PROCESS, URLS};
+use crate::config::keys::{PROCESS, SERVER, URLS};
 use crate::config::mask::{self, behind_scheme, masked_address, masked_arguments};
 
 /// An entry as it may be shown.
@@ -37,7 +37,7 @@ pub fn shown(file: &Path, name: &ServerName) -> Result<ShownEntry, EditError> {
 
 /// The entry as it stands in a text.
 pub(super) fn written(text: &str, name: &ServerName) -> Result<Value, EditError> {
-    let doc = parsed(text.strip_prefix('\u{feff}').unwrap_or(text))?;
+    let doc = parsed(text)?;
     let found = named(&doc.root, name)?;
     let mut value = found.node.to_json();
     if found.parent.is_list()
@@ -78,8 +78,8 @@ pub fn masked(entry: &Value) -> Value {
         }
     }
     if let Some(Value::Array(args)) = map.get_mut("args") {
-        let shown = masked_arguments(args.iter().map(word).collect());
-        for (arg, shown) in args.iter_mut().zip(shown) {
+        let words: Vec<String> = args.iter().map(word).collect();
+        for (arg, shown) in args.iter_mut().zip(masked_arguments(&words)) {
             if word(arg) != shown {
                 *arg = Value::String(shown);
             }
@@ -187,16 +187,15 @@ pub fn schema(entry: &Value) -> Value {
         (false, true) => &PROCESS,
         _ => &[],
     };
-    let spelling = ["transport", "id", "httpUrl", "serverUrl", "dependsOn"];
+    let aliases = SERVER.keys.iter().filter(|key| key.alias_of.is_some()).map(|key| key.name);
+    let spellings: Vec<&str> = aliases.chain(["transport", "id"]).collect();
     let mut properties = Map::new();
     let name = json!({ "type": "string", "title": "name", "minLength": 1,
         "description": "Its tools are called by it: NAME.tool" });
     properties.insert(NAME.to_owned(), name);
     let all = whole.pointer("/$defs/server/properties").and_then(Value::as_object);
     for (key, schema) in all.into_iter().flatten() {
-        let left_out = other.contains(&key.as_str())
-            || spelling.contains(&key.as_str())
-            || (key.ends_with("Ms") && key != "Ms");
+        let left_out = other.contains(&key.as_str()) || spellings.contains(&key.as_str());
         if has(key) || !left_out {
             properties.insert(key.clone(), schema.clone());
         }

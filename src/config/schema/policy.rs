@@ -12,10 +12,10 @@ use super::{ContentLimits, WireLimits, seconds};
 #[serde(default, rename_all = "camelCase")]
 pub struct StopConfig {
     /// From closed stdin to SIGTERM.
-    #[serde(with = "seconds::perhaps")]
+    #[serde(with = "seconds::perhaps", skip_serializing_if = "Option::is_none")]
     pub stdin: Option<Duration>,
     /// From SIGTERM to SIGKILL.
-    #[serde(with = "seconds::perhaps")]
+    #[serde(with = "seconds::perhaps", skip_serializing_if = "Option::is_none")]
     pub term: Option<Duration>,
 }
 
@@ -237,6 +237,13 @@ pub enum InputKind {
         /// The choices.
         options: Vec<String>,
     },
+}
+
+impl InputConfig {
+    /// Whether its answer is hidden while it is typed.
+    pub fn is_password(&self) -> bool {
+        self.kind == InputKind::PromptString { password: true }
+    }
 }
 
 impl Default for RestartConfig {
