@@ -305,6 +305,11 @@ impl Journal {
         receiver
     }
 
+    /// The facts that are kept, and those that come.
+    pub fn ring(&self) -> Ring<Record> {
+        self.records.clone()
+    }
+
     /// The facts that are kept, oldest first.
     pub fn records(&self) -> Vec<Arc<Record>> {
         self.records.tail(Self::KEPT)

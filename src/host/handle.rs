@@ -489,6 +489,11 @@ impl Host {
         self.inner.journal.records()
     }
 
+    /// The same to read on from: the newest facts and those that come.
+    pub fn facts(&self) -> Ring<Record> {
+        self.inner.journal.ring()
+    }
+
     /// All traffic.
     pub fn traffic(&self) -> Ring<TrafficRecord> {
         self.inner.deck.traffic.clone()

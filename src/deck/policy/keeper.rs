@@ -89,21 +89,20 @@ impl PolicyKeeper {
             pins: state_path(&main, env, "pins").map(TrustedFile::new),
             state: Mutex::default(),
         });
-        let mut facts = host.subscribe();
+        let facts = host.facts();
+        let (mut changed, mut next) = (facts.changed(), facts.span().end);
         inner.look_async().await;
         let following = Arc::clone(&inner);
         let task = tokio::spawn(async move {
             let mut tick = tokio::time::interval(LOOK);
             loop {
                 let news = tokio::select! {
-                    fact = facts.recv() => if let Some(record) = fact {
-                        matches!(record.fact, Fact::Listed { .. } | Fact::Reloaded(_))
-                    } else {
-                        // It was too slow for a flood of facts, or the host is gone.
-                        facts = following.host.subscribe();
-                        tick.tick().await;
-                        true
-                    },
+                    _ = changed.changed() => {
+                        let new = facts.read(next, usize::MAX);
+                        next = new.next;
+                        let is_news = |fact| matches!(fact, &Fact::Listed { .. } | &Fact::Reloaded(_));
+                        new.missed > 0 || new.items.iter().any(|record| is_news(&record.fact))
+                    }
                     _ = tick.tick() => following.state.lock().files != following.files(),
                 };
                 if news {

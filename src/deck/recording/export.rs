@@ -54,7 +54,7 @@ impl Part {
     }
 }
 
-/// What a recording tells, its messages put together.
+/// The content of a recording, its messages put together.
 pub(super) struct Contents {
     pub(super) header: Header,
     pub(super) operations: Operations,

@@ -140,7 +140,7 @@ impl Scan {
 /// What happened between two moments, or everything up to one.
 #[derive(Debug)]
 pub struct News {
-    /// Whether this replaces what was told before.
+    /// Whether this replaces what was given before.
     pub is_whole: bool,
     /// The view, when it changed.
     pub view: Option<Arc<HostView>>,

@@ -1,23 +1,23 @@
-//! The recorder: a thread that writes what a host tells, and never slows the host down.
+//! The recorder: a thread that writes what a host does, and never slows the host down.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use regex::Regex;
 use serde_json::Value;
 use tokio::sync::mpsc;
-use tokio::sync::mpsc::error::TryRecvError;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Blocks, Header, Line, Recording, VERSION};
 use crate::base::{Clock, Timestamp};
+use crate::config::mask::holds_secret_word;
 use crate::config::print;
-use crate::host::{Host, Record};
+use crate::host::Host;
 
 /// Size at which a file is put aside and another begun, in bytes; the one before is kept.
 const ROTATE: u64 = 1 << 30;
@@ -78,7 +78,7 @@ impl Recorder {
         let _ = self.said.try_send((self.clock.now(), text.to_owned()));
     }
 
-    /// Whether it cannot write any more; [`Recorder::finish`] tells why.
+    /// Whether it cannot write any more; [`Recorder::finish`] gives the reason.
     pub fn is_over(&self) -> bool {
         self.thread.is_finished()
     }
@@ -101,13 +101,12 @@ fn servers(host: &Host) -> Value {
     print::servers(configs)
 }
 
-/// What is told of a host, from where it was read last.
+/// What is recorded of a host, with the place up to which each part was read.
 struct Source<'a> {
     host: &'a Host,
+    fact: u64,
     frame: u64,
     log: u64,
-    seq: u64,
-    facts: mpsc::Receiver<Arc<Record>>,
     said: mpsc::Receiver<(Timestamp, String)>,
     /// When the latest fact happened: a fact that came late keeps its place.
     latest: Timestamp,
@@ -115,30 +114,32 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     fn of(host: &'a Host, said: mpsc::Receiver<(Timestamp, String)>) -> Self {
-        let facts = host.subscribe();
-        Self { host, frame: 0, log: 0, seq: 0, facts, said, latest: Timestamp(0) }
+        let fact = host.facts().span().start;
+        Self { host, fact, frame: 0, log: 0, said, latest: Timestamp(0) }
     }
 
     async fn record(mut self, output: &mut Output, stop: &CancellationToken) -> io::Result<()> {
-        let (traffic, logs) = (self.host.traffic(), self.host.logs());
+        let (facts, traffic, logs) = (self.host.facts(), self.host.traffic(), self.host.logs());
         let mut lines = Vec::new();
-        let mut missed = self.catch_up(&mut lines);
         loop {
             let is_last = stop.is_cancelled();
-            missed += self.take_facts(&mut lines);
             while let Ok(said) = self.said.try_recv() {
                 lines.push(chat(said));
             }
+            let records = facts.read(self.fact, BATCH);
             let frames = traffic.read(self.frame, BATCH);
-            let records = logs.read(self.log, BATCH);
-            (self.frame, self.log) = (frames.next, records.next);
-            let missed_now =
-                Line::Missed { facts: missed, frames: frames.missed, logs: records.missed };
-            if std::mem::take(&mut missed) + frames.missed + records.missed > 0 {
-                lines.push((Timestamp(0), missed_now));
+            let logged = logs.read(self.log, BATCH);
+            (self.fact, self.frame, self.log) = (records.next, frames.next, logged.next);
+            if records.missed + frames.missed + logged.missed > 0 {
+                let (facts, frames, logs) = (records.missed, frames.missed, logged.missed);
+                lines.push((Timestamp(0), Line::Missed { facts, frames, logs }));
+            }
+            for fact in records.items {
+                self.latest = self.latest.max(fact.at);
+                lines.push((self.latest, Line::Fact(fact)));
             }
             lines.extend(frames.items.into_iter().map(|item| (item.at, Line::Frame(item))));
-            lines.extend(records.items.into_iter().map(|item| (item.at, Line::Log(item))));
+            lines.extend(logged.items.into_iter().map(|item| (item.at, Line::Log(item))));
             let was_idle = lines.is_empty();
             lines.sort_by_key(|(at, _)| *at);
             let since = self.host.clock().now().0.saturating_sub(GATHER.as_micros() as u64);
@@ -150,8 +151,13 @@ impl<'a> Source<'a> {
                 }
             }
             if output.flush()? {
-                // A file can be read alone: what the view is made of stands in each.
-                for fact in self.host.journal().into_iter().filter(|fact| fact.seq <= self.seq) {
+                // A file can be read alone: what the view is made of stands in each, but for what
+                // still waits to be written.
+                let waiting = lines.iter().filter(|(_, line)| matches!(line, Line::Fact(_)));
+                let written = self.fact - waiting.count() as u64;
+                let kept = facts.read(0, usize::MAX);
+                let before = written.saturating_sub(kept.first) as usize;
+                for fact in kept.items.into_iter().take(before) {
                     output.line(&Line::Fact(fact))?;
                 }
             }
@@ -166,16 +172,15 @@ impl<'a> Source<'a> {
             // to see that nobody sleeps, would be paid for by a call.
             if lines.is_empty() {
                 let (mut new_frames, mut new_logs) = (traffic.changed(), logs.changed());
-                if self.frame < traffic.span().end || self.log < logs.span().end {
+                let mut new_facts = facts.changed();
+                let ends = [facts.span().end, traffic.span().end, logs.span().end];
+                if ends != [self.fact, self.frame, self.log] {
                     continue;
                 }
                 tokio::select! {
+                    _ = new_facts.changed() => {}
                     _ = new_frames.changed() => {}
                     _ = new_logs.changed() => {}
-                    fact = self.facts.recv() => match fact {
-                        Some(fact) => missed += self.take(fact, &mut lines),
-                        None => missed += self.catch_up(&mut lines),
-                    },
                     Some(said) = self.said.recv() => lines.push(chat(said)),
                     () = stop.cancelled() => {}
                 }
@@ -185,42 +190,6 @@ impl<'a> Source<'a> {
                 () = stop.cancelled() => {}
             }
         }
-    }
-
-    /// Takes the facts that are kept, and subscribes to those that follow: at first, and after
-    /// more came than could wait here. Gives how many are lost.
-    fn catch_up(&mut self, lines: &mut Vec<(Timestamp, Line)>) -> u64 {
-        self.facts = self.host.subscribe();
-        let begins = self.seq == 0;
-        let mut missed = 0;
-        for fact in self.host.journal() {
-            let gap = self.take(fact, lines);
-            missed += if begins && self.seq == gap + 1 { 0 } else { gap };
-        }
-        missed
-    }
-
-    fn take_facts(&mut self, lines: &mut Vec<(Timestamp, Line)>) -> u64 {
-        let mut missed = 0;
-        loop {
-            match self.facts.try_recv() {
-                Ok(fact) => missed += self.take(fact, lines),
-                Err(TryRecvError::Empty) => return missed,
-                Err(TryRecvError::Disconnected) => return missed + self.catch_up(lines),
-            }
-        }
-    }
-
-    /// Takes a fact that is new; gives how many before it are lost.
-    fn take(&mut self, fact: Arc<Record>, lines: &mut Vec<(Timestamp, Line)>) -> u64 {
-        if fact.seq <= self.seq {
-            return 0;
-        }
-        let missed = fact.seq - self.seq - 1;
-        self.seq = fact.seq;
-        self.latest = self.latest.max(fact.at);
-        lines.push((self.latest, Line::Fact(fact)));
-        missed
     }
 }
 
@@ -352,13 +321,6 @@ fn pack(from: &Path, to: File) -> io::Result<()> {
 /// What stands for a masked value.
 const MASK: &str = "***";
 
-/// Names of values that are secret wherever they stand.
-static KEYS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let names = "token|secret|passw(or)?d|passphrase|authorization|cookie|credential|\
-                 api[_-]?key|private[_-]?key|access[_-]?key";
-    Regex::new(&format!("(?i)({names})")).ok()
-});
-
 /// Texts that are secret by their looks: issued tokens, keys, user info in addresses.
 static LOOKS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let forms = [
@@ -410,7 +372,7 @@ impl Scrubber {
         Self { words, done: Scrubbed::default() }
     }
 
-    /// Writes a recording again without what is secret; tells what was masked.
+    /// Writes a recording again without what is secret; gives what was masked.
     ///
     /// # Errors
     /// When it cannot be read or written.
@@ -469,9 +431,8 @@ impl Scrubber {
                 for (key, member) in members {
                     if is_secret(key) && hide(member) {
                         *self.done.by_key.entry(key.clone()).or_default() += 1;
-                    } else {
-                        self.value(member);
                     }
+                    self.value(member);
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
@@ -501,14 +462,15 @@ impl Scrubber {
     }
 }
 
-/// Masks a value by its name; says whether there was something to mask. What a schema says
-/// about a parameter of that name is an object and stays.
+/// Masks a value by its name, of a list each text; says whether there was something to mask. What a
+/// schema says about a parameter of that name is an object and stays.
 fn hide(value: &mut Value) -> bool {
     match value {
         Value::String(text) if !text.is_empty() && text != MASK => {
             MASK.clone_into(text);
             true
         }
+        Value::Array(items) => items.iter_mut().map(hide).filter(|hidden| *hidden).count() > 0,
         _ => false,
     }
 }
@@ -516,7 +478,7 @@ fn hide(value: &mut Value) -> bool {
 fn is_secret(key: &str) -> bool {
     // Words of the protocol that only sound like it.
     const HARMLESS: [&str; 4] = ["progressToken", "maxTokens", "tokenFile", "nextCursor"];
-    !HARMLESS.contains(&key) && KEYS.as_ref().is_some_and(|keys| keys.is_match(key))
+    !HARMLESS.contains(&key) && holds_secret_word(key)
 }
 
 #[cfg(test)]
@@ -558,7 +520,8 @@ mod scrub_tests {
             "password": "hunter2", "progressToken": "keep", "api_key": "", "count": 3,
             "text": "see ghp_0123456789abcdefghijABCDEF in Zanzibar",
             "inner": "{\"accessToken\":\"abc\",\"n\":1}", "pretty": "{\n  \"n\": 1\n}",
-            "url": "postgres://me:geheim@db/x",
+            "url": "postgres://me:geheim@db/x", "aws-access-key": "AB",
+            "passwords": ["one", {"note": "Zanzibar"}],
             "schema": {"properties": {"token": {"type": "string"}}},
         });
         scrubber.value(&mut value);
@@ -570,6 +533,8 @@ mod scrub_tests {
         assert_eq!(value["pretty"], "{\n  \"n\": 1\n}", "written as it was");
         assert_eq!(value["url"], "postgres://***@db/x");
         assert_eq!(value["schema"]["properties"]["token"]["type"], "string");
-        assert_eq!((scrubber.done.by_pattern, scrubber.done.by_word), (2, 1));
+        assert_eq!(value["aws-access-key"], MASK);
+        assert_eq!(value["passwords"], json!([MASK, {"note": MASK}]));
+        assert_eq!((scrubber.done.by_pattern, scrubber.done.by_word), (2, 2));
     }
 }
