@@ -1,4 +1,4 @@
-//! What a deck tells ([`DeckEvent`]) and what may be asked of it ([`ConfigCommand`]).
+//! The events of a deck ([`DeckEvent`]) and the commands it takes ([`ConfigCommand`]).
 
 use std::sync::Arc;
 

@@ -97,7 +97,7 @@ impl Editor<'_> {
     fn check(self, file: &Path, text: &str, name: Option<&ServerName>) -> Result<(), EditError> {
         let problems = load_text(file, text, self.environment)
             .map_or_else(|problems| problems, |loaded| loaded.diagnostics);
-        // Servers of other files are not seen here; reading all of them will tell.
+        // Servers of other files are not known here: the reload checks dependencies.
         let wrong = problems
             .iter()
             .find(|d| d.is_error() && d.server.as_ref() == name && d.rule != "config/dependency");

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::files::json;
 use super::keyring::{Keyring, Place};
@@ -14,8 +14,8 @@ use crate::base::file::{StateFile, file_key};
 use crate::base::{Secret, ServerName};
 use crate::config::{Environment, Hold};
 
-/// What the keyring has answered.
-pub(super) enum Heard {
+/// An answer of the keyring.
+pub(super) enum KeyringAnswer {
     /// It was asked for the answer to an input.
     Found(String, Result<Option<Secret>, String>),
     /// It was given one.
@@ -30,16 +30,15 @@ pub(super) struct KeptInputs {
     store: Option<StateFile>,
     /// The configuration file, as the keyring names it.
     file: String,
-    heard: mpsc::Sender<Heard>,
-    news: mpsc::Receiver<Heard>,
+    /// Requests to the keyring under way.
+    asked: JoinSet<KeyringAnswer>,
 }
 
 impl KeptInputs {
     /// Asks the keyring for what was put there before; not without a file.
     pub(super) fn open(files: &[PathBuf], environment: &Environment) -> Self {
-        let (heard, news) = mpsc::channel(8);
-        let (names, file) = (BTreeSet::new(), String::new());
-        let mut out = Self { keyring: None, names, store: None, file, heard, news };
+        let (names, file, asked) = (BTreeSet::new(), String::new(), JoinSet::new());
+        let mut out = Self { keyring: None, names, store: None, file, asked };
         let Some(file) = files.last() else { return out };
         out.file = environment.absolute(file).display().to_string();
         out.keyring = Keyring::find(environment.var("PATH"));
@@ -49,19 +48,16 @@ impl KeptInputs {
         out.names = out.store.as_ref().and_then(|store| store.load(json)).unwrap_or_default();
         if let Some(keyring) = &out.keyring {
             for id in out.names.clone() {
-                let (keyring, place, heard) = (keyring.clone(), out.place(&id), out.heard.clone());
-                tokio::spawn(async move {
-                    let found = keyring.get(&place).await;
-                    let _ = heard.send(Heard::Found(id, found)).await;
-                });
+                let (keyring, place) = (keyring.clone(), out.place(&id));
+                out.asked.spawn(async move { KeyringAnswer::Found(id, keyring.get(&place).await) });
             }
         }
         out
     }
 
-    /// What the keyring answers next. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Option<Heard> {
-        self.news.recv().await
+    /// What the keyring answers next; `None` while it is asked for nothing. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<KeyringAnswer> {
+        self.asked.join_next().await?.ok()
     }
 
     /// Whether there is a keyring.
@@ -69,11 +65,11 @@ impl KeptInputs {
         self.keyring.is_some()
     }
 
-    /// Puts an answer into the keyring; whether that worked is heard later.
+    /// Puts an answer into the keyring; [`KeptInputs::next`] gives whether that worked.
     ///
     /// # Errors
     /// When there is no keyring.
-    pub(super) fn keep(&self, id: String, value: Secret) -> Result<(), String> {
+    pub(super) fn keep(&mut self, id: String, value: Secret) -> Result<(), String> {
         let Some(keyring) = self.keyring.clone() else {
             let program = Keyring::program_name();
             return Err(format!(
@@ -81,11 +77,8 @@ impl KeptInputs {
                  leave"
             ));
         };
-        let (place, heard) = (self.place(&id), self.heard.clone());
-        tokio::spawn(async move {
-            let kept = keyring.set(&place, &value).await;
-            let _ = heard.send(Heard::Kept(id, kept)).await;
-        });
+        let place = self.place(&id);
+        self.asked.spawn(async move { KeyringAnswer::Kept(id, keyring.set(&place, &value).await) });
         Ok(())
     }
 

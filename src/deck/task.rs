@@ -12,7 +12,7 @@ use super::command::{ConfigCommand, DeckEvent, Keep, Masks, Notebook};
 use super::definitions::Kept;
 use super::edits::{Editor, Made};
 use super::handle::{DeckBuilder, Source};
-use super::inputs::{Heard, KeptInputs};
+use super::inputs::{KeptInputs, KeyringAnswer};
 use super::situation::{FileText, Situation};
 use super::trust::{Gate, Passed, Verdict};
 use super::watch::{LoadResult, Watch, WatchOptions};
@@ -47,7 +47,7 @@ pub(super) struct Work {
     edits: Vec<Made>,
     /// A changed configuration that waits for a yes, with what it would change.
     waiting: Option<(McpConfig, ConfigChange)>,
-    /// What the person said of showing changes before they are used; else `"reload"` says it.
+    /// The person's choice for this run, which goes before `"reload"`.
     ask: Option<ReloadMode>,
     /// The next change was asked for and needs no question.
     expected: bool,
@@ -74,10 +74,8 @@ impl Work {
                 (Vec::new(), Ok(Loaded { config: *config, ..Loaded::default() }))
             }
             Source::Files(files) => {
-                let (paths, env) = (files.clone(), environment.clone());
-                let loading = tokio::task::spawn_blocking(move || config::load(&paths, &env));
-                let stopping = |e| Error::new(ErrorCode::Internal, format!("loading: {e}"));
-                (files, loading.await.map_err(stopping)?)
+                let result = load(&files, &environment).await?;
+                (files, result)
             }
         };
         let startup = host.startup_mode();
@@ -97,14 +95,13 @@ impl Work {
             Err(diagnostics) if keep_watching => (None, Some(refusal(diagnostics))),
             Err(diagnostics) => return Err(refusal(diagnostics)),
         };
-        let mut passed = Passed::default();
-        if let Some(loaded) = latest.clone() {
-            passed = if files.is_empty() {
+        let passed = match latest.clone() {
+            Some(loaded) if files.is_empty() => {
                 Passed { config: loaded.config, ..Passed::default() }
-            } else {
-                gate.pass(loaded, &environment, None)
-            };
-        }
+            }
+            Some(loaded) => gate.pass(loaded, &environment, None),
+            None => Passed::default(),
+        };
         if let Some(masks) = &masks {
             masks(&passed.config);
         }
@@ -143,12 +140,12 @@ impl Work {
             work.send(DeckEvent::Rejected(error, work.texts()));
         } else {
             work.loaded();
-            work.tell();
+            work.publish();
         }
         Ok(work)
     }
 
-    /// Runs until it is told to stop; then every server has ended.
+    /// Runs until it is stopped; then every server has ended.
     pub(super) async fn run(
         mut self,
         mut commands: mpsc::Receiver<ConfigCommand>,
@@ -159,7 +156,7 @@ impl Work {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(command) = commands.recv() => self.asked(command).await,
-                Some(heard) = self.kept.next() => self.heard(heard),
+                Some(answer) = self.kept.next() => self.keyring_answered(answer),
                 Some(state) = next_state(&mut self.watch) => self.changed(state).await,
                 Some(view) = next_view(&mut offers) => self.note(&view),
             }
@@ -179,7 +176,7 @@ impl Work {
             ConfigCommand::Apply => {
                 if let Some((config, _)) = self.waiting.take() {
                     self.take(config).await;
-                    self.tell();
+                    self.publish();
                 }
             }
             ConfigCommand::AskFirst => {
@@ -187,7 +184,7 @@ impl Work {
                     ReloadMode::Ask => ReloadMode::Auto,
                     ReloadMode::Auto => ReloadMode::Ask,
                 });
-                self.tell();
+                self.publish();
             }
             ConfigCommand::Approve(shown) => self.approve(&shown).await,
             ConfigCommand::Answer { id, value, keep } => self.answer(id, value, keep),
@@ -241,24 +238,26 @@ impl Work {
     }
 
     /// The keyring has answered.
-    fn heard(&mut self, heard: Heard) {
-        match heard {
-            Heard::Found(id, Ok(Some(value))) => {
+    fn keyring_answered(&mut self, answer: KeyringAnswer) {
+        match answer {
+            KeyringAnswer::Found(id, Ok(Some(value))) => {
                 // What the person typed meanwhile is newer.
                 if self.environment.input(&id).is_none() {
                     self.environment.inputs.insert(id, value);
                     self.fresh_answers();
                 }
             }
-            Heard::Found(id, Ok(None)) => {
+            KeyringAnswer::Found(id, Ok(None)) => {
                 self.kept.note(&id, false);
-                self.tell();
+                self.publish();
             }
-            Heard::Kept(id, Ok(())) => {
+            KeyringAnswer::Kept(id, Ok(())) => {
                 self.kept.note(&id, true);
-                self.tell();
+                self.publish();
             }
-            Heard::Found(_, Err(error)) | Heard::Kept(_, Err(error)) => self.fail(error),
+            KeyringAnswer::Found(_, Err(error)) | KeyringAnswer::Kept(_, Err(error)) => {
+                self.fail(error);
+            }
         }
     }
 
@@ -305,7 +304,7 @@ impl Work {
     /// Our own edit is on the disk: it is loaded, approved as far as what it was made of was
     /// approved (what the person typed is approved by typing it), and applied.
     async fn written(&mut self, servers: &[ServerName], trusted: &[ServerName], typed: bool) {
-        let result = config::load(&self.files, &self.environment);
+        let Ok(result) = load(&self.files, &self.environment).await else { return };
         if let (Ok(loaded), true) = (&result, typed || servers.iter().any(|s| trusted.contains(s)))
         {
             let passed = self.gate.pass(loaded.clone(), &self.environment, self.running.as_ref());
@@ -364,7 +363,7 @@ impl Work {
         } else {
             self.take(config).await;
         }
-        self.tell();
+        self.publish();
     }
 
     fn texts(&self) -> Arc<[FileText]> {
@@ -384,8 +383,8 @@ impl Work {
         self.send(DeckEvent::Loaded(Arc::new(self.passed.config.clone()), self.texts()));
     }
 
-    /// Tells how things stand, and what is newly wanted of a person.
-    fn tell(&mut self) {
+    /// Sends how the configuration stands, and what is newly wanted of a person.
+    fn publish(&mut self) {
         self.revision += 1;
         let Passed { config, reviewed, .. } = &self.passed;
         // What runs, or would if it were let, with the origins of its values.
@@ -441,7 +440,7 @@ impl Work {
                 } else {
                     self.take(config).await;
                 }
-                self.tell();
+                self.publish();
             }
             Ok(loaded) => self.reject(loaded.diagnostics),
             Err(diagnostics) => self.reject(diagnostics),
@@ -486,6 +485,14 @@ impl Work {
     }
 }
 
+/// Loads the files away from the tasks of the runtime: a helper may have to ask the person.
+async fn load(files: &[PathBuf], env: &Environment) -> Result<LoadResult, Error> {
+    let (files, env) = (files.to_vec(), env.clone());
+    let loading = tokio::task::spawn_blocking(move || config::load(&files, &env));
+    let stopping = |e| Error::new(ErrorCode::Internal, format!("loading: {e}"));
+    loading.await.map_err(stopping)
+}
+
 /// The next state of the files; never, when there are none.
 async fn next_state(watch: &mut Option<Watch>) -> Option<LoadResult> {
     match watch {
@@ -512,8 +519,7 @@ async fn next_view(offers: &mut Option<watch::Receiver<Arc<HostView>>>) -> Optio
 }
 
 fn refusal(diagnostics: Vec<Diagnostic>) -> Error {
-    let first =
-        diagnostics.first().map_or_else(String::new, |d| format!("{}: {}", d.at, d.message));
+    let first = diagnostics.first().map(ToString::to_string).unwrap_or_default();
     let mut error = Error::new(ErrorCode::Configuration, first);
     error.diagnostics = diagnostics;
     error

@@ -68,15 +68,15 @@ impl Watch {
         let (sender, states) = mpsc::channel(1);
         let (environment, env) = watch::channel(Arc::new(env));
         let wake = Arc::new(Notify::new());
-        let eyes = Eyes::open(options.poll_only, Arc::clone(&wake));
-        let (mode_sender, mode) = watch::channel(eyes.watch.mode.clone());
+        let reports = Reports::open(options.poll_only, Arc::clone(&wake));
+        let (mode_sender, mode) = watch::channel(reports.watch.mode.clone());
         let task = WatchTask {
             files,
             env,
             patience: options.patience,
             known: options.known,
             wake: Arc::clone(&wake),
-            eyes,
+            reports,
             mode: mode_sender,
             seen: Vec::new(),
         };
@@ -107,13 +107,13 @@ impl Drop for Watch {
     }
 }
 
-/// What hears the file system.
-struct Eyes {
+/// What the file system reports.
+struct Reports {
     watch: FolderWatch,
     targets: Arc<Mutex<Targets>>,
 }
 
-impl Eyes {
+impl Reports {
     fn open(poll_only: bool, wake: Arc<Notify>) -> Self {
         let targets = Arc::new(Mutex::new(Targets::default()));
         let heard = Arc::clone(&targets);
@@ -152,7 +152,7 @@ struct WatchTask {
     patience: Duration,
     known: Option<LoadResult>,
     wake: Arc<Notify>,
-    eyes: Eyes,
+    reports: Reports,
     mode: watch::Sender<WatchMode>,
     seen: Vec<Fingerprint>,
 }
@@ -233,7 +233,7 @@ impl WatchTask {
         }
     }
 
-    /// Loads, with the fingerprints of before, and aims the eyes at what was read.
+    /// Loads, with the fingerprints of before, and watches the folders of what was read.
     async fn load(&mut self) -> Option<LoadResult> {
         let (files, env) = (self.files.clone(), Arc::clone(&self.env.borrow()));
         let mut paths: Vec<PathBuf> = files.iter().map(|file| env.absolute(file)).collect();
@@ -262,8 +262,8 @@ impl WatchTask {
         })
         .await?;
         self.seen = prints;
-        self.eyes.aim(wanted);
-        self.mode.send_replace(self.eyes.watch.mode.clone());
+        self.reports.aim(wanted);
+        self.mode.send_replace(self.reports.watch.mode.clone());
         Some(state)
     }
 }
