@@ -1,7 +1,6 @@
 //! Configuration: `mcp.json` as plain data, with positions, diagnostics and expansion.
 //!
-//! A leaf: it knows nothing of the engine, a terminal or a network. Reads files only in
-//! `discover`, `load` and `watch`.
+//! A leaf: it knows nothing of the engine, a terminal or a network. Writes files only in `edit`.
 
 pub mod change;
 pub mod diagnostics;
