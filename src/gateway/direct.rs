@@ -5,7 +5,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::body::{Bytes, to_bytes};
+use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -20,7 +20,7 @@ use rmcp::transport::streamable_http_server::session::{ServerSseMessage, Session
 use tokio_util::sync::CancellationToken;
 
 use super::BODY;
-use super::raw;
+use super::raw::{Whole, splice};
 use super::sessions::is_answer;
 use super::state::Gateway;
 
@@ -30,7 +30,11 @@ pub(crate) async fn direct(
     request: Request,
     next: Next,
 ) -> Response {
-    let passed_on = async |request| raw::splice(next.run(request).await, Arc::clone(&gateway.raws));
+    let passed_on = async |mut request: Request| {
+        let whole = Whole::default();
+        request.extensions_mut().insert(whole.clone());
+        splice(next.run(request).await, whole)
+    };
     let session = is_plain(&request).then(|| request.headers().get("mcp-session-id")).flatten();
     let session = session.and_then(|session| session.to_str().ok()).map(SessionId::from);
     let Some(session) = session.filter(|session| gateway.sessions.answers(session)) else {
@@ -52,12 +56,11 @@ pub(crate) async fn direct(
     if let [_, answer] = &first[..]
         && is_answer(answer)
     {
-        let body = serde_json::to_vec(&answer.message).unwrap_or_default().into();
-        let body: Bytes = gateway.raws.restore(&body).unwrap_or(body);
+        let body = serde_json::to_vec(&answer.message).unwrap_or_default();
         return ([(header::CONTENT_TYPE, "application/json")], body).into_response();
     }
     let sent = futures::stream::iter(first).chain(later).take_until(stop.cancelled_owned());
-    raw::splice(stream(sent), Arc::clone(&gateway.raws))
+    stream(sent)
 }
 
 /// Whether a request has nothing that only rmcp looks at.

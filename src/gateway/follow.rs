@@ -1,5 +1,5 @@
-//! What a client is told without asking: changed lists, updated resources it subscribed to, and what
-//! servers log.
+//! Notifications to clients: changed lists, updates of resources they subscribed to, and what servers
+//! log.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -16,27 +16,27 @@ use rmcp::service::SubscriptionSink;
 use rmcp::{Peer, RoleServer};
 use serde::Serialize;
 use serde_json::json;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::broadcast;
 
 use super::outside::Outside;
 use super::state::Gateway;
 use super::tokens::Client;
 use crate::base::{LogLevel, ServerName};
-use crate::host::policy::{InForce, TargetKind};
+use crate::host::policy::TargetKind;
 use crate::host::{Host, HostView};
 use crate::mcp::{CallId, Notice, NoticeKind};
 
 /// Most resources that one session is subscribed to.
 const SUBSCRIBED: usize = 1_000;
 
-/// What a client wants to hear of besides changed lists.
+/// The notifications that a client wants, and the lists it knows.
 #[derive(Default)]
-pub(super) struct Session {
+pub(super) struct Interest {
     /// The lowest level of log messages; none are wanted before it was set.
     level: Mutex<Option<LogLevel>>,
     subscriptions: Mutex<HashMap<String, Subscription>>,
-    /// What it has listed since its lists were looked at last.
-    listed: Mutex<[Option<u64>; 3]>,
+    /// Its lists: as it fetched them last, or as they were when it was last notified.
+    known: Mutex<Lists>,
 }
 
 /// A subscription at a server, which ends when this is dropped.
@@ -55,7 +55,7 @@ impl Drop for Subscription {
     }
 }
 
-impl Session {
+impl Interest {
     /// The lowest level of log messages that is wanted.
     pub fn level(&self) -> Option<LogLevel> {
         *self.level.lock()
@@ -73,11 +73,14 @@ impl Session {
             TargetKind::Resource => 2,
             _ => 0,
         };
-        let listed = visible(gateway, client, view)[at];
-        self.listed.lock()[at] = Some(listed);
+        let principal = client.principal();
+        let listed = lists(view, |server, what| {
+            what.0 == of && gateway.host.is_visible(&principal, server, what)
+        });
+        self.known.lock()[at] = listed[at];
     }
 
-    /// The client wants to hear of a resource that it may read.
+    /// Subscribes the client to a resource that it may read.
     pub async fn subscribe(
         &self,
         gateway: &Gateway,
@@ -103,7 +106,7 @@ impl Session {
         drop(ended);
     }
 
-    /// What the client is told because of a notice, when it is told anything.
+    /// The notification that a notice of a server causes, if any.
     fn notification(
         &self,
         gateway: &Gateway,
@@ -117,10 +120,10 @@ impl Session {
                 let server = &subscriptions.get(&**uri)?.server;
                 // It may have lost the right since.
                 let what = (TargetKind::Resource, &**uri);
-                let is_told =
+                let is_visible =
                     *server == notice.server && gateway.host.is_visible(&principal, server, what);
                 let param = ResourceUpdatedNotificationParam::new(&**uri);
-                is_told.then(|| ResourceUpdatedNotification::new(param).into())
+                is_visible.then(|| ResourceUpdatedNotification::new(param).into())
             }
             NoticeKind::Logged { .. } => {
                 let logged = logged_during(notice, None, self.level())?;
@@ -147,7 +150,7 @@ pub(super) fn log_level(level: impl Serialize) -> LogLevel {
     serde_json::from_value(json!(level)).unwrap_or(LogLevel::Info)
 }
 
-/// Where a client is told.
+/// Where notifications go.
 pub(super) enum Recipient {
     /// Its session (up to 2025-11-25).
     Session(Peer<RoleServer>),
@@ -156,7 +159,7 @@ pub(super) enum Recipient {
 }
 
 impl Recipient {
-    async fn tell(&self, notification: impl Into<ServerNotification>) {
+    async fn notify(&self, notification: impl Into<ServerNotification>) {
         match self {
             Self::Session(peer) => _ = peer.send_notification(notification.into()).await,
             Self::Listener(sink) => _ = sink.send(notification.into()).await,
@@ -164,34 +167,21 @@ impl Recipient {
     }
 }
 
-/// Tells a client what changes until the host is gone.
+/// Notifies a client of what changes until the host is gone.
 pub(super) async fn follow(
     gateway: Arc<Gateway>,
     client: Client,
-    session: Arc<Session>,
+    interest: Arc<Interest>,
     to: Recipient,
 ) {
     let mut notices = gateway.host.notices();
-    let mut changes = Changes::new(Arc::clone(&gateway), client.clone(), Arc::clone(&session));
-    let lists = async {
-        while let Some([tools, prompts, resources]) = changes.next().await {
-            if tools {
-                to.tell(ToolListChangedNotification::default()).await;
-            }
-            if prompts {
-                to.tell(PromptListChangedNotification::default()).await;
-            }
-            if resources {
-                to.tell(ResourceListChangedNotification::default()).await;
-            }
-        }
-    };
+    let lists = follow_lists(&gateway, &client, &interest, &to);
     let notices = async {
         loop {
             match notices.recv().await {
                 Ok(notice) => {
-                    if let Some(message) = session.notification(&gateway, &client, &notice) {
-                        to.tell(message).await;
+                    if let Some(message) = interest.notification(&gateway, &client, &notice) {
+                        to.notify(message).await;
                     }
                 }
                 Err(broadcast::error::RecvError::Lagged(_)) => {}
@@ -202,60 +192,56 @@ pub(super) async fn follow(
     tokio::join!(lists, notices);
 }
 
-/// Follows the lists that a client sees: what servers offer, and what the policy shows of it.
-struct Changes {
-    gateway: Arc<Gateway>,
-    client: Client,
-    session: Arc<Session>,
-    view: watch::Receiver<Arc<HostView>>,
-    policy: watch::Receiver<Arc<InForce>>,
-    offered: Lists,
-    seen: Lists,
-}
-
 /// A hash of all tools, one of prompts and one of resources, each of the addresses of their
 /// definitions, which are shared.
 type Lists = [u64; 3];
 
-/// Lists settle before clients are told: a server that starts fills several at once.
+/// Lists settle before clients are notified: a server that starts fills several at once.
 const SETTLE: Duration = Duration::from_millis(100);
 
-impl Changes {
-    fn new(gateway: Arc<Gateway>, client: Client, session: Arc<Session>) -> Self {
-        let (view, policy) = (gateway.host.view(), gateway.host.follow_policy());
-        let now = Arc::clone(&view.borrow());
-        let (offered, seen) = (lists(&now, |_, _| true), visible(&gateway, &client, &now));
-        Self { gateway, client, session, view, policy, offered, seen }
+/// Notifies a client of changes in its lists: in what servers offer, and in what the policy shows of
+/// it. Ends when the host is gone.
+async fn follow_lists(
+    gateway: &Gateway,
+    client: &Client,
+    interest: &Interest,
+    to: &Recipient,
+) -> Option<()> {
+    let (mut view, mut policy) = (gateway.host.view(), gateway.host.follow_policy());
+    let now = Arc::clone(&view.borrow());
+    let first = visible(gateway, client, &now);
+    {
+        let mut known = interest.known.lock();
+        *known = [0, 1, 2].map(|at| if known[at] == 0 { first[at] } else { known[at] });
     }
-
-    /// Which of tools, prompts and resources have changed; `None` when the host is gone.
-    async fn next(&mut self) -> Option<[bool; 3]> {
-        loop {
-            let mut decided_anew = false;
-            tokio::select! {
-                changed = self.view.changed() => changed.ok()?,
-                changed = self.policy.changed() => {
-                    changed.ok()?;
-                    decided_anew = true;
-                }
+    // What was compared last: what servers offered, and what the client knew of it.
+    let mut compared = (lists(&now, |_, _| true), first);
+    loop {
+        let mut decided_anew = false;
+        tokio::select! {
+            changed = view.changed() => changed.ok()?,
+            changed = policy.changed() => {
+                changed.ok()?;
+                decided_anew = true;
             }
-            tokio::time::sleep(SETTLE).await;
-            let view = Arc::clone(&self.view.borrow_and_update());
-            let offered = lists(&view, |_, _| true);
-            // It may have listed what came and went meanwhile.
-            let listed = std::mem::take(&mut *self.session.listed.lock());
-            if offered == self.offered && !decided_anew && listed == [None; 3] {
-                continue;
-            }
-            self.offered = offered;
-            let now = visible(&self.gateway, &self.client, &view);
-            let changed = [0, 1, 2].map(|at| {
-                now[at] != self.seen[at] || listed[at].is_some_and(|listed| listed != now[at])
-            });
-            self.seen = now;
-            if changed.contains(&true) {
-                return Some(changed);
-            }
+        }
+        tokio::time::sleep(SETTLE).await;
+        let now = Arc::clone(&view.borrow_and_update());
+        let (offered, known) = (lists(&now, |_, _| true), *interest.known.lock());
+        if compared == (offered, known) && !decided_anew {
+            continue;
+        }
+        let now = visible(gateway, client, &now);
+        *interest.known.lock() = now;
+        compared = (offered, now);
+        if known[0] != now[0] {
+            to.notify(ToolListChangedNotification::default()).await;
+        }
+        if known[1] != now[1] {
+            to.notify(PromptListChangedNotification::default()).await;
+        }
+        if known[2] != now[2] {
+            to.notify(ResourceListChangedNotification::default()).await;
         }
     }
 }

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
 
 use super::outside::Outside;
-use super::state::{Gateway, Owner};
+use super::state::Gateway;
 use super::tokens::Client;
 use crate::host::policy::OutsideCode;
 
@@ -50,48 +50,36 @@ pub(crate) async fn guard(
         }
         client.profile = profile.into();
     }
-    let session = session_of(request.headers()).map(str::to_owned);
-    let mut place = None;
+    let session = session_of(request.headers()).filter(|_| is_mcp).map(Arc::<str>::from);
     if let Some(session) = &session {
-        // The same answer as for a session that never was: an id tells nothing about others.
-        if is_mcp {
-            match gateway.owns(&client.id, session).await {
-                Ok(true) => {}
-                Ok(false) => {
-                    return (StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
-                }
-                Err(refused) => return refused.into_response(),
+        match gateway.owns(&client.id, session).await {
+            Ok(true) => client.session = Some(Arc::clone(session)),
+            // The same answer as for a session that never was: an id reveals nothing about others.
+            Ok(false) => {
+                return (StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
             }
+            Err(refused) => return refused.into_response(),
         }
-        client.session = Some(session.as_str().into()).filter(|_| is_mcp);
-    } else if is_mcp && may_open(&request) {
-        place = gateway.place();
-        if place.is_none() {
-            return Outside::crowded().into_response();
-        }
+    } else if is_mcp && may_open(&request) && !gateway.sessions.has_room() {
+        return Outside::crowded().into_response();
     }
     let is_delete = request.method() == Method::DELETE;
     request.extensions_mut().insert(client.clone());
-    let mut response = next.run(request).await;
-    if is_mcp {
-        response = until_cut(response, &client);
-        let opened = session_of(response.headers()).map(str::to_owned);
-        if is_delete && response.status() == StatusCode::ACCEPTED {
-            // What the official Python client takes for a session that was ended.
-            *response.status_mut() = StatusCode::NO_CONTENT;
-        }
-        let is_gone = is_delete || response.status() == StatusCode::NOT_FOUND;
-        match (session, opened, place) {
-            (Some(used), ..) if is_gone => _ = gateway.owners.lock().remove(&used),
-            (None, Some(opened), Some(place)) => {
-                let client = Arc::clone(&client.id);
-                if let Some(store) = &gateway.options.store {
-                    store.own(&opened, &client).await;
-                }
-                gateway.owners.lock().insert(opened, Owner { client, _place: place });
-            }
-            _ => {}
-        }
+    let response = next.run(request).await;
+    if !is_mcp {
+        return response;
+    }
+    let mut response = until_cut(response, &client);
+    if is_delete && response.status() == StatusCode::ACCEPTED {
+        // What the official Python client takes for a session that was ended.
+        *response.status_mut() = StatusCode::NO_CONTENT;
+    }
+    let opened = session_of(response.headers());
+    if let (Some(opened), Some(store)) = (opened, &gateway.options.store) {
+        store.own(opened, &client.id).await;
+    }
+    if let Some(session) = opened.or(session.as_deref()) {
+        gateway.sessions.own(session, &client.id);
     }
     response
 }

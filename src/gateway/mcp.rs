@@ -2,7 +2,7 @@
 //! same upstream sessions for everybody.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
@@ -13,7 +13,7 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientNotification, ClientRequest,
     CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, ErrorCode as RpcCode,
     ErrorData, Extensions, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
-    Implementation, InputRequiredResult, InputResponses, ListPromptsResult,
+    Implementation, InitializeRequestParams, InitializeResult, InputResponses, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
     ReadResourceResult, Reference, ServerCapabilities, ServerConfig, ServerRequest, ServerResult,
@@ -23,15 +23,16 @@ use rmcp::service::{
     NotificationContext, OriginatingRequestId, RequestContext, SubscriptionContext,
 };
 use rmcp::{RoleServer, ServerHandler, Service};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::bridge::{Ask, Parked};
 use super::catalog::{Catalog, Entry};
-use super::follow::{Recipient, Session, follow, log_level, logged_during};
+use super::follow::{Interest, Recipient, follow, log_level, logged_during};
 use super::outside::Outside;
+use super::raw::Whole;
+use super::sessions::{Answering, Session};
 use super::state::Gateway;
 use super::store::Waiting;
 use super::tokens::Client;
@@ -52,24 +53,18 @@ const HOPS: u64 = 4;
 /// Most bytes of a call's answers that travel in its `requestState`.
 const GIVEN: usize = 32 << 10;
 
-/// Longest time, in milliseconds, for which a client is told that it may keep a result: what it may read
-/// can change.
+/// Longest time, in milliseconds, for which a client may keep a result: what it may read can change.
 const LONGEST_TTL: u64 = 3_600_000;
 
 /// One client's view of all servers.
+#[derive(Clone)]
 pub(crate) struct Face {
     gateway: Arc<Gateway>,
     /// Who is at the other end, where no token says it.
     client: Option<Client>,
-    session: Arc<Session>,
-    /// Fires when the session is over.
-    over: CancellationToken,
-}
-
-impl Drop for Face {
-    fn drop(&mut self) {
-        self.over.cancel();
-    }
+    interest: Arc<Interest>,
+    /// Notifies the client; ends with the last copy.
+    following: Arc<OnceLock<AbortOnDropHandle<()>>>,
 }
 
 /// What is called, and how: a tool, a prompt, or a resource by its URI.
@@ -82,7 +77,28 @@ pub(super) struct Operation {
 
 impl Face {
     pub fn new(gateway: Arc<Gateway>, client: Option<Client>) -> Self {
-        Self { gateway, client, session: Arc::default(), over: CancellationToken::new() }
+        Self { gateway, client, interest: Arc::default(), following: Arc::default() }
+    }
+
+    /// Answers a request with the result as the server sent it.
+    async fn answer(
+        &self,
+        request: ClientRequest,
+        mut context: RequestContext<RoleServer>,
+    ) -> Result<ServerResult, ErrorData> {
+        let whole = Whole::default();
+        context.extensions.insert(whole.clone());
+        let result = Service::handle_request(self, request, context).await?;
+        Ok(whole.take().map_or(result, |whole| CustomResult(whole).into()))
+    }
+
+    /// What answers the requests of a session.
+    fn answering(&self) -> Answering {
+        let face = Arc::new(self.clone());
+        Box::new(move |request, context| {
+            let face = Arc::clone(&face);
+            async move { face.answer(request, context).await }.boxed()
+        })
     }
 
     fn client(&self, extensions: &Extensions) -> Result<Client, ErrorData> {
@@ -106,8 +122,8 @@ impl Face {
     async fn known(&self, context: &RequestContext<RoleServer>) -> Result<Client, ErrorData> {
         let client = self.client(&context.extensions)?;
         let info = context.client_info();
-        // Another deck may be waited for here; it hears of what comes later.
-        if info.as_ref().is_none_or(|info| info.name != era::NAME) {
+        // Another deck may be waiting for this one; it is notified of what comes later.
+        if !info.as_ref().is_some_and(is_deck) {
             self.gateway.started().await;
         }
         if let (Some(info), Some(version)) = (info, context.protocol_version()) {
@@ -133,8 +149,8 @@ impl Face {
         self.gateway.catalogs.of(&self.gateway.host.snapshot())
     }
 
-    /// A list as it leaves: what the client may see, as the servers defined it.
-    async fn list<T: DeserializeOwned>(
+    /// Answers with a list: what the client may see, as the servers defined it.
+    async fn list<T: Default>(
         &self,
         context: &RequestContext<RoleServer>,
         (key, scope, kind): (&str, Scope, TargetKind),
@@ -144,7 +160,7 @@ impl Face {
         let view = self.gateway.host.snapshot();
         let catalog = self.gateway.catalogs.of(&view);
         if !is_modern(context) {
-            self.session.lists(&self.gateway, &client, &view, kind);
+            self.interest.lists(&self.gateway, &client, &view, kind);
         }
         // A list never fails: what the token is not for is not there.
         let entries = if client.may(scope) { of(&catalog) } else { &[] };
@@ -152,7 +168,7 @@ impl Face {
         let entries = self.gateway.seen_by(&client, kind, entries);
         // Of one URI on two servers the first that the client may see.
         let entries = entries.filter(|entry| known.insert(entry.name.as_str()));
-        let mut list = if context.client_info().is_some_and(|info| info.name == era::NAME) {
+        let entries: Vec<Value> = if context.client_info().as_ref().is_some_and(is_deck) {
             // What decks have of each other would otherwise come back, longer each time.
             let near = entries.filter_map(|entry| {
                 let hops = entry.raw["_meta"][era::HOPS].as_u64().unwrap_or(0);
@@ -161,61 +177,30 @@ impl Face {
                 meta.as_object_mut()?.insert(era::HOPS.to_owned(), json!(hops + 1));
                 Some(raw)
             });
-            json!({ key: near.collect::<Vec<_>>() })
+            near.collect()
         } else {
-            json!({ key: entries.map(|entry| &entry.raw).collect::<Vec<_>>() })
+            entries.map(|entry| entry.raw.clone()).collect()
         };
+        let mut list = json!({});
+        list[key] = entries.into();
         if is_modern(context) {
             list["resultType"] = json!("complete");
             list["ttlMs"] = json!(0);
             list["cacheScope"] = json!("private");
         }
-        self.placeholder(&list)
+        Whole::leave(&context.extensions, list);
+        Ok(T::default())
     }
 
-    /// A result as it leaves: as the server sent it, in the shape of the client's era.
-    fn result<T: DeserializeOwned>(
-        &self,
-        context: &RequestContext<RoleServer>,
-        outcome: CallOutcome,
-        is_cacheable: bool,
-    ) -> Result<T, ErrorData> {
-        let mut value = outcome.result.into_value();
-        if let Some(object) = value.as_object_mut() {
-            if is_modern(context) {
-                object.insert("resultType".to_owned(), json!("complete"));
-                if is_cacheable {
-                    let ttl = object.get("ttlMs").and_then(Value::as_u64).unwrap_or(0);
-                    object.insert("ttlMs".to_owned(), json!(ttl.min(LONGEST_TTL)));
-                    // What one client was answered is nobody else's.
-                    object.insert("cacheScope".to_owned(), json!("private"));
-                }
-            } else {
-                object.shift_remove("resultType");
-            }
-        }
-        self.placeholder(&value)
-    }
-
-    /// What stands for a result until it leaves: whatever a result must have, and nothing in it.
-    fn placeholder<T: DeserializeOwned>(&self, result: &Value) -> Result<T, ErrorData> {
-        let placeholder = json!({
-            "_meta": self.gateway.raws.keep(result.to_string())?,
-            "tools": [], "prompts": [], "resources": [], "resourceTemplates": [],
-            "content": [], "messages": [], "contents": [], "completion": {"values": []},
-        });
-        let failed = |error: serde_json::Error| ErrorData::internal_error(error.to_string(), None);
-        serde_json::from_value(placeholder).map_err(failed)
-    }
-
-    /// Runs an operation, or goes on with one that waited for input.
-    async fn run<T: DeserializeOwned, R: From<T> + From<InputRequiredResult>>(
+    /// Answers with the result of an operation, or of one that waited for input, or with what the
+    /// server asks the client meanwhile.
+    async fn run(
         &self,
         context: &RequestContext<RoleServer>,
         client: &Client,
         (target, operation): (String, Operation),
         (state, given): (Option<String>, Option<InputResponses>),
-    ) -> Result<R, ErrorData> {
+    ) -> Result<(), ErrorData> {
         let is_cacheable = operation.kind == TargetKind::Resource;
         let (progress, mut progressed) = mpsc::channel(PROGRESS);
         let level = match context.meta.log_level() {
@@ -224,7 +209,7 @@ impl Face {
                 self.gateway.log_from(client, level).await;
                 Some(level)
             }
-            _ => self.session.level(),
+            _ => self.interest.level(),
         };
         let mut notices = level.map(|_| self.gateway.host.notices());
         let mut given = given.unwrap_or_default();
@@ -239,7 +224,7 @@ impl Face {
                     call.respond(&key, response);
                 }
                 if !call.waiting.is_empty() {
-                    return self.park(call).map(R::from);
+                    return self.park(context, call);
                 }
                 call
             }
@@ -270,7 +255,8 @@ impl Face {
                 outcome = &mut call.outcome => {
                     let outcome =
                         outcome.map_err(|error| Outside::about(&error, &call.target, client))?;
-                    return self.result::<T>(context, outcome, is_cacheable).map(R::from);
+                    reply(context, outcome, is_cacheable);
+                    return Ok(());
                 }
                 Some(ask) = call.line.asks.recv() => {
                     if !is_modern(context) {
@@ -294,7 +280,7 @@ impl Face {
                     };
                     let _ = tokio::time::timeout(ROUND, round).await;
                     if !call.waiting.is_empty() {
-                        return self.park(call).map(R::from);
+                        return self.park(context, call);
                     }
                 }
                 Some(()) = asked.next(), if !asked.is_empty() => {}
@@ -334,15 +320,15 @@ impl Face {
         Ok(Parked { client, target, line, outcome, is_detached, cancel, waiting, asked: 0, given })
     }
 
-    /// Puts a call aside until its client has fetched what the server asks for.
-    fn park(&self, call: Parked) -> Result<InputRequiredResult, ErrorData> {
+    /// Puts a call aside, and answers with what the server asks for, until the client has fetched it.
+    fn park(&self, context: &RequestContext<RoleServer>, call: Parked) -> Result<(), ErrorData> {
         let asked = |ask: &Ask| {
             let request = &ask.request;
             json!({"method": request.kind.method(), "params": &*request.params})
         };
         let requests = call.waiting.iter().map(|(key, ask)| (key.clone(), asked(ask)));
         let requests: serde_json::Map<String, Value> = requests.collect();
-        let context = about(&call.client, &call.target);
+        let good_for = about(&call.client, &call.target);
         let mut given = call.given.clone();
         let state = self.gateway.parked.park(call);
         let full = || ErrorData::internal_error("too many calls wait for input", None);
@@ -351,14 +337,13 @@ impl Face {
             if json!(given).to_string().len() > GIVEN {
                 given.clear();
             }
-            state = store.seal(&Waiting { call: state, given }, &context).ok_or_else(full)?;
+            state = store.seal(&Waiting { call: state, given }, &good_for).ok_or_else(full)?;
         }
         let result = json!({
             "resultType": "input_required", "inputRequests": requests, "requestState": state,
         });
-        let mut placeholder = InputRequiredResult::new(None, Some(state));
-        placeholder.meta = Some(self.gateway.raws.keep(result.to_string())?);
-        Ok(placeholder)
+        Whole::leave(&context.extensions, result);
+        Ok(())
     }
 }
 
@@ -461,6 +446,30 @@ fn is_modern(context: &RequestContext<RoleServer>) -> bool {
     context
         .protocol_version()
         .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
+}
+
+/// Whether a client is another deck.
+fn is_deck(client: &Implementation) -> bool {
+    client.name == era::NAME
+}
+
+/// Answers with the result of an operation as the server sent it, in the shape of the client's era.
+fn reply(context: &RequestContext<RoleServer>, outcome: CallOutcome, is_cacheable: bool) {
+    let mut result = outcome.result.into_value();
+    if let Some(object) = result.as_object_mut() {
+        if is_modern(context) {
+            object.insert("resultType".to_owned(), json!("complete"));
+            if is_cacheable {
+                let ttl = object.get("ttlMs").and_then(Value::as_u64).unwrap_or(0);
+                object.insert("ttlMs".to_owned(), json!(ttl.min(LONGEST_TTL)));
+                // What one client was answered is nobody else's.
+                object.insert("cacheScope".to_owned(), json!("private"));
+            }
+        } else {
+            object.shift_remove("resultType");
+        }
+    }
+    Whole::leave(&context.extensions, result);
 }
 
 /// What a server asks, when the client can answer it; otherwise it goes to the operator.
@@ -569,7 +578,8 @@ impl ServerHandler for Face {
         let operation = Operation { kind: what.1, server: Some(server), name, arguments };
         let called = (request.name.into_owned(), operation);
         let resumed = (request.request_state, request.input_responses);
-        self.run::<CallToolResult, _>(&context, &client, called, resumed).await
+        self.run(&context, &client, called, resumed).await?;
+        Ok(CallToolResult::default().into())
     }
 
     async fn get_prompt(
@@ -584,7 +594,8 @@ impl ServerHandler for Face {
         let operation = Operation { kind: what.1, server: Some(server), name, arguments };
         let called = (request.name, operation);
         let resumed = (request.request_state, request.input_responses);
-        self.run::<GetPromptResult, _>(&context, &client, called, resumed).await
+        self.run(&context, &client, called, resumed).await?;
+        Ok(GetPromptResult::default().into())
     }
 
     async fn read_resource(
@@ -598,8 +609,7 @@ impl ServerHandler for Face {
         let (kind, name) = (TargetKind::Resource, uri.as_str().into());
         let called = (uri.clone(), Operation { kind, server, name, arguments: Value::Null });
         let resumed = (request.request_state, request.input_responses);
-        let read = self.run::<ReadResourceResult, _>(&context, &client, called, resumed).await;
-        read.map_err(|mut error| {
+        self.run(&context, &client, called, resumed).await.map_err(|mut error| {
             // Which one there is not (2026-07-28, resources, error handling).
             if error.code == RpcCode::INVALID_PARAMS
                 && let Some(Value::Object(data)) = &mut error.data
@@ -607,7 +617,8 @@ impl ServerHandler for Face {
                 data.entry("uri").or_insert_with(|| json!(uri));
             }
             error
-        })
+        })?;
+        Ok(ReadResourceResult::new(Vec::new()).into())
     }
 
     async fn complete(
@@ -637,7 +648,8 @@ impl ServerHandler for Face {
             params.shift_remove("_meta");
         }
         let outcome = self.gateway.host.complete(&server, params, client.options()).await;
-        self.result(&context, outcome.map_err(|error| Outside::from(&error))?, false)
+        reply(&context, outcome.map_err(|error| Outside::from(&error))?, false);
+        Ok(CompleteResult::default())
     }
 
     /// The schema that mirrored parameters in headers are checked against (2026-07-28).
@@ -652,7 +664,7 @@ impl ServerHandler for Face {
     ) -> Result<(), ErrorData> {
         let client = self.known(&context).await?;
         let level = log_level(request.level);
-        self.session.logged_from(level);
+        self.interest.logged_from(level);
         self.gateway.log_from(&client, level).await;
         Ok(())
     }
@@ -663,7 +675,7 @@ impl ServerHandler for Face {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let client = self.allowed(&context, Scope::ResourcesRead).await?;
-        self.session.subscribe(&self.gateway, &client, &request.uri).await
+        self.interest.subscribe(&self.gateway, &client, &request.uri).await
     }
 
     async fn unsubscribe(
@@ -671,7 +683,7 @@ impl ServerHandler for Face {
         request: UnsubscribeRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.session.unsubscribe(&request.uri);
+        self.interest.unsubscribe(&request.uri);
         Ok(())
     }
 
@@ -684,42 +696,42 @@ impl ServerHandler for Face {
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let client = self.client(&context.request_context().extensions)?;
-        let session = Arc::<Session>::default();
+        let interest = Arc::<Interest>::default();
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
-            // What may not be read, or does not exist, is never heard of.
-            let _ = session.subscribe(&self.gateway, &client, uri).await;
+            // A resource that may not be read, or does not exist, causes no notifications.
+            let _ = interest.subscribe(&self.gateway, &client, uri).await;
         }
         let sink = Recipient::Listener(context.sink().clone());
         tokio::select! {
             () = context.cancelled() => {}
-            () = follow(Arc::clone(&self.gateway), client, session, sink) => {}
+            () = follow(Arc::clone(&self.gateway), client, interest, sink) => {}
         }
         Ok(())
     }
 
-    /// From now on the client hears of what changes (protocol up to 2025-11-25).
+    /// Begins a session, whose requests are answered here from now on (protocol up to 2025-11-25).
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        context.peer.set_peer_info(request.clone());
+        if let Some(session) = context.extensions.get::<Arc<Session>>() {
+            session.answered_by(context.peer, self.answering());
+        }
+        self.negotiate_initialize(&request)
+    }
+
+    /// Notifies the client of what changes from now on (protocol up to 2025-11-25).
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let Ok(client) = self.client(&context.extensions) else { return };
-        if let Some(id) = &client.session {
-            let face = Arc::new(Self {
-                gateway: Arc::clone(&self.gateway),
-                client: self.client.clone(),
-                session: Arc::clone(&self.session),
-                over: CancellationToken::new(),
-            });
-            let answering = move |request, context| {
-                let face = Arc::clone(&face);
-                async move { Service::handle_request(&*face, request, context).await }.boxed()
-            };
-            self.gateway.sessions.answer(id, context.peer.clone(), Box::new(answering));
-        }
-        let peer = Recipient::Session(context.peer);
-        let following = follow(Arc::clone(&self.gateway), client, Arc::clone(&self.session), peer);
-        tokio::spawn(self.over.clone().run_until_cancelled_owned(following));
+        let (gateway, interest) = (Arc::clone(&self.gateway), Arc::clone(&self.interest));
+        let following = follow(gateway, client, interest, Recipient::Session(context.peer));
+        let _ = self.following.set(AbortOnDropHandle::new(tokio::spawn(following)));
     }
 }
 
-/// The MCP server over a pipe, where results can be sent as they are.
+/// The MCP server over a pipe.
 pub(crate) struct OverPipe(pub Face);
 
 impl Service<RoleServer> for OverPipe {
@@ -728,13 +740,7 @@ impl Service<RoleServer> for OverPipe {
         request: ClientRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<ServerResult, ErrorData> {
-        let result = Service::handle_request(&self.0, request, context).await?;
-        let bytes = serde_json::to_vec(&result).unwrap_or_default();
-        let text = self.0.gateway.raws.of(&bytes).map(|(_, text)| text);
-        match text.and_then(|text| serde_json::from_str(&text).ok()) {
-            Some(value) => Ok(ServerResult::CustomResult(CustomResult(value))),
-            None => Ok(result),
-        }
+        self.0.answer(request, context).await
     }
 
     async fn handle_notification(

@@ -14,8 +14,9 @@ use futures::future::BoxFuture;
 use futures::{FutureExt as _, Stream, StreamExt as _, stream};
 use parking_lot::Mutex;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, GetExtensions as _,
-    GetMeta as _, ProgressToken, RequestId, ServerJsonRpcMessage, ServerNotification, ServerResult,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, CustomResult, ErrorData,
+    GetExtensions as _, GetMeta as _, ProgressToken, RequestId, ServerJsonRpcMessage,
+    ServerNotification, ServerResult,
 };
 use rmcp::service::{OriginatingRequestId, RequestContext};
 use rmcp::transport::Transport;
@@ -24,11 +25,11 @@ use rmcp::transport::streamable_http_server::session::{
 };
 use rmcp::{Peer, RoleServer};
 use serde::{Deserialize, Serialize};
-use tokio::sync::{mpsc, oneshot};
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::raw::Raws;
 use super::store::Shared;
 use crate::base::file::random_hex;
 
@@ -48,8 +49,11 @@ const IDLE: Duration = Duration::from_secs(300);
 const WAITING: usize = 16;
 /// Events of a stream that wait for a client which comes back.
 const KEPT: usize = 16;
-/// Answers of a session whose clients were gone.
-const UNCLAIMED: usize = 64;
+/// Bytes of answers of all sessions that wait for clients which left; the call of one that finds no
+/// room is made again by its client.
+const UNCLAIMED: usize = 64 << 20;
+/// What such an answer counts at least, in bytes.
+const LEAST: usize = 4 << 10;
 /// Connections at once that wait for what belongs to no request; the first of them gets it.
 const LISTENERS: usize = 8;
 /// An answer that is there within this time leaves together with the head of its response.
@@ -72,23 +76,30 @@ pub(super) type Answering = Box<
 type Reader = mpsc::Sender<ServerSseMessage>;
 type Events = mpsc::Receiver<ServerSseMessage>;
 
+/// Most sessions at once, over all clients.
+const SESSIONS: usize = 1_000;
+
 /// All sessions that are open here.
 pub(crate) struct Sessions {
     open: Mutex<HashMap<SessionId, Open>>,
-    kept: Option<Arc<Store>>,
+    kept: Option<Arc<dyn Shared>>,
+    /// Room for answers that nobody has claimed, in bytes.
+    room: Arc<Semaphore>,
 }
 
 #[derive(Clone)]
 struct Open {
     inbox: mpsc::Sender<Box<ClientJsonRpcMessage>>,
     session: Arc<Session>,
+    /// The id of the token that it belongs to: an id of a session alone opens nothing.
+    owner: Option<Arc<str>>,
 }
 
 /// One client: what it is sent, stream by stream.
-struct Session {
+pub(super) struct Session {
     sent: Mutex<Sent>,
-    kept: Option<Arc<Store>>,
-    /// What answers its requests, once its handshake is over.
+    kept: Option<Arc<dyn Shared>>,
+    /// What answers its requests, as soon as its handshake has begun.
     server: OnceLock<(Peer<RoleServer>, Answering)>,
     /// Its requests in flight, and what ends them with the session.
     calls: TaskTracker,
@@ -104,6 +115,7 @@ struct Sent {
     made: u64,
     /// When the client was last heard.
     used: Instant,
+    room: Arc<Semaphore>,
 }
 
 /// A stream of events to a client.
@@ -126,6 +138,8 @@ struct Outgoing {
     heard: u64,
     /// When its request was answered without a connection to send that on, or cancelled.
     over: Option<Instant>,
+    /// The room of that answer.
+    room: Option<OwnedSemaphorePermit>,
 }
 
 /// The session as its server sees it.
@@ -136,19 +150,10 @@ pub(crate) struct Pipe {
 
 /// An event as it is kept in the store.
 #[derive(Default, Serialize, Deserialize)]
-struct Kept {
-    message: Option<ServerJsonRpcMessage>,
-    /// The result that stands in place of the message's own, and its placeholder.
-    raw: Option<(String, String)>,
+struct Kept<M> {
+    message: Option<M>,
     /// When to come back, in milliseconds.
     retry: Option<u64>,
-}
-
-/// The events of all sessions, in the store.
-#[derive(Clone)]
-struct Store {
-    store: Arc<dyn Shared>,
-    raws: Arc<Raws>,
 }
 
 /// Whether a request is answered with it, which ends its stream.
@@ -189,6 +194,11 @@ impl Outgoing {
 }
 
 impl Sent {
+    fn new(name: String, room: Arc<Semaphore>) -> Self {
+        let streams = vec![Outgoing { name, ..Outgoing::default() }];
+        Self { hello: None, streams, made: 0, used: Instant::now(), room }
+    }
+
     /// The stream on which a message belongs.
     fn stream_of(&self, message: &ServerJsonRpcMessage) -> usize {
         let of = |request: &RequestId| {
@@ -236,8 +246,16 @@ impl Sent {
                 Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => None,
             };
         }
+        if is_last {
+            let size = serde_json::to_vec(&event.message).map_or(0, |text| text.len()).max(LEAST);
+            stream.room = Arc::clone(&self.room).try_acquire_many_owned(size as u32).ok();
+            if stream.room.is_none() {
+                self.streams.remove(at);
+                return None;
+            }
+            stream.over = Some(Instant::now());
+        }
         stream.keep(event);
-        stream.over = is_last.then(Instant::now);
         None
     }
 
@@ -248,12 +266,6 @@ impl Sent {
         (name, cancel): (String, CancellationToken),
     ) -> (u64, Events) {
         self.streams.retain(|stream| stream.over.is_none_or(|over| over.elapsed() < ANSWERED));
-        let mut unclaimed = self.streams.iter().filter(|stream| stream.over.is_some()).count();
-        self.streams.retain(|stream| {
-            let goes = unclaimed > UNCLAIMED && stream.over.is_some();
-            unclaimed -= usize::from(goes);
-            !goes
-        });
         self.made += 1;
         let (reader, events) = mpsc::channel(WAITING);
         let mut stream = Outgoing { number: self.made, name, cancel, ..Outgoing::default() };
@@ -301,6 +313,11 @@ impl Sent {
 }
 
 impl Session {
+    /// From now on its requests are answered by this.
+    pub fn answered_by(&self, peer: Peer<RoleServer>, answering: Answering) {
+        let _ = self.server.set((peer, answering));
+    }
+
     /// An event of a message; `None` for the answer to `initialize`, whose sender waits for it.
     fn event(&self, message: ServerJsonRpcMessage) -> Option<ServerSseMessage> {
         match self.sent.lock().hello.take() {
@@ -329,7 +346,7 @@ impl Session {
                 let at = sent.stream_of(event.message.as_deref()?);
                 sent.streams[at].name.clone()
             };
-            event.event_id = Some(kept.append(&name, &event).await);
+            event.event_id = Some(append(&**kept, &name, &event).await);
         }
         self.sent.lock().push(event)
     }
@@ -374,17 +391,29 @@ impl Transport<RoleServer> for Pipe {
 }
 
 impl Sessions {
-    pub fn new(store: Option<Arc<dyn Shared>>, raws: &Arc<Raws>) -> Self {
-        let kept = store.map(|store| Arc::new(Store { store, raws: Arc::clone(raws) }));
-        Self { open: Mutex::default(), kept }
+    pub fn new(kept: Option<Arc<dyn Shared>>) -> Self {
+        Self { open: Mutex::default(), kept, room: Arc::new(Semaphore::new(UNCLAIMED)) }
     }
 
     pub fn ids(&self) -> Vec<String> {
         self.open.lock().keys().map(ToString::to_string).collect()
     }
 
-    pub fn is_open(&self, id: &str) -> bool {
-        self.open.lock().contains_key(id)
+    /// Whose a session is that is open here.
+    pub fn owner(&self, id: &str) -> Option<Arc<str>> {
+        self.open.lock().get(id)?.owner.clone()
+    }
+
+    /// A session that is open here belongs to this client, unless it has an owner already.
+    pub fn own(&self, id: &str, client: &Arc<str>) {
+        if let Some(open) = self.open.lock().get_mut(id) {
+            open.owner.get_or_insert_with(|| Arc::clone(client));
+        }
+    }
+
+    /// Whether another session may be opened.
+    pub fn has_room(&self) -> bool {
+        self.open.lock().len() < SESSIONS
     }
 
     /// Ends the sessions that nobody uses.
@@ -392,14 +421,9 @@ impl Sessions {
         self.open.lock().retain(|_, open| !open.session.sent.lock().is_idle());
     }
 
-    fn open(&self, id: SessionId) -> Pipe {
+    fn open(&self, id: SessionId) -> Result<Pipe, Error> {
         let (sender, inbox) = mpsc::channel(WAITING);
-        let sent = Sent {
-            hello: None,
-            streams: vec![Outgoing { name: format!("{id}:common"), ..Outgoing::default() }],
-            made: 0,
-            used: Instant::now(),
-        };
+        let sent = Sent::new(format!("{id}:common"), Arc::clone(&self.room));
         let session = Arc::new(Session {
             sent: Mutex::new(sent),
             kept: self.kept.clone(),
@@ -407,22 +431,18 @@ impl Sessions {
             calls: TaskTracker::new(),
             over: CancellationToken::new(),
         });
-        let open = Open { inbox: sender, session: Arc::clone(&session) };
-        self.open.lock().insert(id, open);
-        Pipe { inbox, session }
+        let mut open = self.open.lock();
+        if open.len() >= SESSIONS {
+            return Err(Error::new(ErrorKind::QuotaExceeded, "too many sessions are open"));
+        }
+        open.insert(id, Open { inbox: sender, session: Arc::clone(&session), owner: None });
+        Ok(Pipe { inbox, session })
     }
 
     /// Whether the requests of a session can be answered here, and their answers are kept nowhere.
     pub fn answers(&self, id: &str) -> bool {
         let open = self.open.lock();
         self.kept.is_none() && open.get(id).is_some_and(|open| open.session.server.get().is_some())
-    }
-
-    /// From now on the requests of a session are answered by this.
-    pub fn answer(&self, id: &str, peer: Peer<RoleServer>, answering: Answering) {
-        if let Some(open) = self.open.lock().get(id) {
-            let _ = open.session.server.set((peer, answering));
-        }
     }
 
     /// Begins the stream of events of a request; gives the first event, with the second when that
@@ -444,7 +464,7 @@ impl Sessions {
         let named = (stream_name.clone(), cancel.clone());
         let (number, mut sent) = open.session.sent.lock().begin(&message, named);
         let first = match &self.kept {
-            Some(kept) => kept.append(&stream_name, &priming(String::new())).await,
+            Some(kept) => append(&**kept, &stream_name, &priming(String::new())).await,
             None => format!("0/{number}"),
         };
         let mut asked = open.ask(message, cancel).await?;
@@ -532,15 +552,16 @@ impl SessionManager for Sessions {
 
     async fn create_session(&self) -> Result<(SessionId, Pipe), Error> {
         let id = SessionId::from(random_hex::<16>()?);
-        Ok((Arc::clone(&id), self.open(id)))
+        Ok((Arc::clone(&id), self.open(id)?))
     }
 
     async fn initialize_session(
         &self,
         id: &SessionId,
-        message: ClientJsonRpcMessage,
+        mut message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, Error> {
         let open = self.find(id)?;
+        message.insert_extension(Arc::clone(&open.session));
         let (hello, answer) = oneshot::channel();
         open.session.sent.lock().hello = Some(hello);
         open.give(message).await?;
@@ -548,7 +569,7 @@ impl SessionManager for Sessions {
     }
 
     async fn has_session(&self, id: &SessionId) -> Result<bool, Error> {
-        Ok(self.is_open(id))
+        Ok(self.open.lock().contains_key(id))
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), Error> {
@@ -603,11 +624,11 @@ impl SessionManager for Sessions {
         let open = self.find(id)?;
         let (event, stream) = last.split_once('/').unwrap_or((&last, "0"));
         if let (Some(kept), true) = (&self.kept, last.contains('/')) {
-            return Ok(events(kept.follow(last)));
+            return Ok(events(follow(Arc::clone(kept), last)));
         }
         let unknown = |_| Error::new(ErrorKind::InvalidInput, "no event has this id");
         let (event, stream) = (event.parse().map_err(unknown)?, stream.parse().map_err(unknown)?);
-        // With a store the events of this stream have other ids: nothing was heard of it.
+        // With a store the events of this stream have other ids: the client has none of them.
         let after = self.kept.is_none().then_some(event);
         let sent = open.session.sent.lock().go_on(stream, after);
         let gone = || Error::new(ErrorKind::NotFound, "nothing is kept of its stream");
@@ -615,69 +636,91 @@ impl SessionManager for Sessions {
     }
 
     async fn restore_session(&self, id: SessionId) -> Result<RestoreOutcome<Pipe>, Error> {
-        if self.is_open(&id) {
+        if self.has_session(&id).await? {
             return Ok(RestoreOutcome::AlreadyPresent);
         }
-        Ok(RestoreOutcome::Restored(self.open(id)))
+        self.open(id).map(RestoreOutcome::Restored)
     }
 }
 
-impl Store {
-    fn kept(&self, event: &ServerSseMessage) -> Option<String> {
-        let message = event.message.as_deref();
-        let raw = message.and_then(|message| self.raws.of(&serde_json::to_vec(message).ok()?));
-        let kept = Kept {
-            message: message.cloned(),
-            raw: raw.map(|(token, text)| (token, text.to_string())),
-            retry: event.retry.map(|retry| retry.as_millis() as u64),
-        };
-        serde_json::to_string(&kept).ok()
-    }
+/// Keeps an event in the store; gives its id. One that cannot be kept is sent all the same.
+async fn append(store: &dyn Shared, stream: &str, event: &ServerSseMessage) -> String {
+    let retry = event.retry.map(|retry| retry.as_millis() as u64);
+    let kept = serde_json::to_string(&Kept { message: event.message.as_deref(), retry });
+    let kept = kept.ok().filter(|kept| kept.len() <= LARGEST).unwrap_or_default();
+    let keep = if is_answer(event) { ANSWERED } else { OPEN };
+    store.append(stream, kept, keep).await.unwrap_or_else(|error| {
+        tracing::warn!(target: "mcpdeck::gateway", "an event is not shared: {error}");
+        format!("{stream}/0-0")
+    })
+}
 
-    fn sent(&self, id: String, kept: &str) -> ServerSseMessage {
-        let kept: Kept = serde_json::from_str(kept).unwrap_or_default();
-        if let Some((token, text)) = kept.raw {
-            self.raws.put(token, text);
-        }
-        let mut event = ServerSseMessage::default();
-        event.event_id = Some(id);
-        event.message = kept.message.map(Arc::new);
-        event.retry = kept.retry.map(Duration::from_millis);
-        event
-    }
-
-    /// Keeps an event; gives its id. One that cannot be kept is sent all the same.
-    async fn append(&self, stream: &str, event: &ServerSseMessage) -> String {
-        let kept = self.kept(event).filter(|kept| kept.len() <= LARGEST).unwrap_or_default();
-        let keep = if is_answer(event) { ANSWERED } else { OPEN };
-        self.store.append(stream, kept, keep).await.unwrap_or_else(|error| {
-            tracing::warn!(target: "mcpdeck::gateway", "an event is not shared: {error}");
-            format!("{stream}/0-0")
-        })
-    }
-
-    /// What follows an event, until the answer is there, which is the end of the stream of a
-    /// request, or nothing is kept of the stream any more.
-    fn follow(&self, mut last: String) -> Events {
-        let me = self.clone();
-        let (sender, events) = mpsc::channel(WAITING);
-        tokio::spawn(async move {
-            while let Ok(Some(found)) = me.store.events_after(&last).await {
-                for (id, kept) in found {
-                    last.clone_from(&id);
-                    let event = me.sent(id, &kept);
-                    // One that was too large to keep may have been the answer.
-                    let is_last = kept.is_empty() || is_answer(&event);
-                    if sender.send(event).await.is_err() || is_last {
-                        return;
-                    }
-                }
-                tokio::select! {
-                    () = sender.closed() => return,
-                    () = tokio::time::sleep(LOOK) => {}
+/// What follows an event, until the answer is there, which is the end of the stream of a request, or
+/// nothing is kept of the stream any more.
+fn follow(store: Arc<dyn Shared>, mut last: String) -> Events {
+    let (sender, events) = mpsc::channel(WAITING);
+    tokio::spawn(async move {
+        while let Ok(Some(found)) = store.events_after(&last).await {
+            for (id, kept) in found {
+                last.clone_from(&id);
+                let event = sent_before(id, &kept);
+                // One that was too large to keep may have been the answer.
+                let is_last = kept.is_empty() || is_answer(&event);
+                if sender.send(event).await.is_err() || is_last {
+                    return;
                 }
             }
-        });
-        events
+            tokio::select! {
+                () = sender.closed() => return,
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    });
+    events
+}
+
+/// An event from the store.
+fn sent_before(id: String, kept: &str) -> ServerSseMessage {
+    let kept: Kept<Value> = serde_json::from_str(kept).unwrap_or_default();
+    let mut event = ServerSseMessage::default();
+    event.event_id = Some(id);
+    event.message = kept.message.and_then(message_of).map(Arc::new);
+    event.retry = kept.retry.map(Duration::from_millis);
+    event
+}
+
+/// A message, of which a result stays as the server sent it.
+fn message_of(mut message: Value) -> Option<ServerJsonRpcMessage> {
+    let Some(result) = message.get_mut("result").map(Value::take) else {
+        return serde_json::from_value(message).ok();
+    };
+    let id = serde_json::from_value(message["id"].take()).ok()?;
+    Some(ServerJsonRpcMessage::response(CustomResult(result).into(), id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn answers_that_nobody_claims_take_so_much_room_and_no_more() {
+        let room = Arc::new(Semaphore::new(2 * LEAST));
+        let mut sent = Sent::new(String::new(), Arc::clone(&room));
+        let mut answer = |id: u32| {
+            let request = json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
+            let request = serde_json::from_value(request).expect("a request");
+            let (number, connection) =
+                sent.begin(&request, (String::new(), CancellationToken::new()));
+            drop(connection);
+            let answer = message_of(json!({"id": id, "result": {"text": "x".repeat(5_000)}}));
+            assert!(sent.push(ServerSseMessage::from_message(answer.expect("one"))).is_none());
+            let claimed = sent.go_on(number, None);
+            claimed.and_then(|mut events| events.try_recv().ok()).is_some()
+        };
+        assert!(answer(1) && !answer(2), "the second finds no room");
+        assert!(room.available_permits() < LEAST);
+        drop(sent);
+        assert_eq!(room.available_permits(), 2 * LEAST);
     }
 }

@@ -1,17 +1,14 @@
 //! What all requests of a service share, and whose a token is.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OnceCell;
 
 use super::bridge::{Bridge, Parking};
 use super::catalog::{Catalogs, Entry};
 use super::metrics::Metrics;
 use super::outside::Outside;
-use super::raw::Raws;
 use super::sessions::Sessions;
 use super::store::Shared;
 use super::tokens::{Client, OwnerToken, TokenStore};
@@ -71,24 +68,10 @@ pub(crate) struct Gateway {
     pub parked: Parking,
     pub catalogs: Catalogs,
     pub metrics: Metrics,
-    pub raws: Arc<Raws>,
     pub sessions: Arc<Sessions>,
     /// The first start of all servers is over, or took too long.
     started: OnceCell<()>,
-    /// Whose a legacy session is: an id alone opens nothing.
-    pub owners: Mutex<HashMap<String, Owner>>,
-    places: Arc<Semaphore>,
 }
-
-/// Whose a session is, and its place among the open ones.
-pub(crate) struct Owner {
-    /// The id of its token.
-    pub client: Arc<str>,
-    pub _place: OwnedSemaphorePermit,
-}
-
-/// Most sessions at once, over all clients (protocol up to 2025-11-25).
-const SESSIONS: usize = 1_000;
 
 impl Gateway {
     pub fn new(host: Host, bridge: Bridge, mut options: Options, port: u16) -> Arc<Self> {
@@ -102,25 +85,20 @@ impl Gateway {
         if let Some(store) = &options.store {
             host.share_limits(Arc::clone(store) as _);
         }
-        let raws = Arc::<Raws>::default();
-        let sessions = Sessions::new(options.store.clone(), &raws);
         Arc::new(Self {
             metrics: Metrics::new(host.clone()),
             host,
-            options,
             bridge,
             parked: Parking::default(),
             catalogs: Catalogs::default(),
-            raws,
-            sessions: Arc::new(sessions),
+            sessions: Arc::new(Sessions::new(options.store.clone())),
             started: OnceCell::new(),
-            owners: Mutex::default(),
-            places: Arc::new(Semaphore::new(SESSIONS)),
+            options,
         })
     }
 
     /// Waits, once, until every server has started or failed to: what is listed before would be a
-    /// part of it. Servers that come later are told by `list_changed`.
+    /// part of it. Servers that come later are announced by `list_changed`.
     pub async fn started(&self) {
         let waiting = || async {
             let mut view = self.host.view();
@@ -228,23 +206,21 @@ impl Gateway {
         Outside::unlisted(name, &format!("is {}", server.state.as_str()))
     }
 
-    /// Whether a session belongs to a client; one that another replica opened is taken over.
+    /// Whether a session belongs to a client; among replicas, one that another opened too.
     ///
     /// # Errors
-    /// When the store cannot say it, or too many sessions are open.
-    pub async fn owns(&self, client: &Arc<str>, session: &str) -> Result<bool, Outside> {
-        if let Some(owner) = self.owners.lock().get(session) {
-            return Ok(owner.client == *client);
+    /// When the store cannot say it, or too many sessions are open to take that one over.
+    pub async fn owns(&self, client: &str, session: &str) -> Result<bool, Outside> {
+        if let Some(owner) = self.sessions.owner(session) {
+            return Ok(*owner == *client);
         }
         let Some(store) = &self.options.store else { return Ok(false) };
         let owner = store.owner(session).await.map_err(|_| Outside::away())?;
-        if owner.as_deref() != Some(&**client) {
-            return Ok(false);
+        let is_own = owner.as_deref() == Some(client);
+        if is_own && !self.sessions.has_room() {
+            return Err(Outside::crowded());
         }
-        let place = self.place().ok_or_else(Outside::crowded)?;
-        let owner = Owner { client: Arc::clone(client), _place: place };
-        self.owners.lock().insert(session.to_owned(), owner);
-        Ok(true)
+        Ok(is_own)
     }
 
     /// Whether what replicas share is known here.
@@ -260,16 +236,6 @@ impl Gateway {
         for call in store.exchange(open, self.parked.states()).await {
             self.parked.forget(&call);
         }
-    }
-
-    /// A place for one more session; none when too many are open.
-    pub fn place(&self) -> Option<OwnedSemaphorePermit> {
-        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
-            return Some(place);
-        }
-        // Sessions that ended by themselves have not given theirs back.
-        self.owners.lock().retain(|id, _| self.sessions.is_open(id));
-        Arc::clone(&self.places).try_acquire_owned().ok()
     }
 }
 
