@@ -1,7 +1,7 @@
 //! `GET /metrics` for Prometheus. Counters of calls are kept here; states are read from the view at
 //! each scrape. Labels are names the host knows, never words of a request.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -13,7 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::tokens::Client;
 use crate::base::ServerName;
-use crate::error::Error;
+use crate::error::{Error, ErrorCode};
 use crate::host::{CallOutcome, Host, ServerState};
 
 /// Upper bounds of the latency buckets, in seconds: from a local answer to the longest call.
@@ -91,11 +91,8 @@ impl Metrics {
 impl Counted<'_> {
     /// The call is over.
     pub fn end(self, outcome: &Result<CallOutcome, Error>) {
-        let took = match outcome {
-            Ok(outcome) => outcome.duration,
-            Err(_) => self.began.elapsed(),
-        };
         let metrics = self.metrics;
+        let took = took(outcome, self.began.elapsed());
         metrics.duration.get_or_create(&self.labels).observe(took.as_secs_f64());
         let code = match outcome {
             Ok(outcome) if outcome.is_error => "toolError",
@@ -104,6 +101,20 @@ impl Counted<'_> {
         };
         let [server, tool] = self.labels.clone();
         metrics.failures.get_or_create(&[server, tool, ("code", code.to_owned())]).inc();
+    }
+}
+
+/// The time of a call without that of a person; `elapsed` is both.
+fn took(outcome: &Result<CallOutcome, Error>, elapsed: Duration) -> Duration {
+    match outcome {
+        Ok(outcome) => outcome.duration,
+        // Nothing was done but wait for somebody who refused it.
+        Err(error)
+            if matches!(error.code, ErrorCode::PermissionDenied | ErrorCode::PolicyBlocked) =>
+        {
+            Duration::ZERO
+        }
+        Err(_) => elapsed,
     }
 }
 
@@ -146,5 +157,19 @@ impl Collector for Servers {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_person_who_refuses_a_call_is_not_that_of_the_tool() {
+        let waited = Duration::from_secs(600);
+        let failed = |code| took(&Err(Error::new(code, "")), waited);
+        assert_eq!(failed(ErrorCode::PermissionDenied), Duration::ZERO);
+        assert_eq!(failed(ErrorCode::PolicyBlocked), Duration::ZERO);
+        assert_eq!(failed(ErrorCode::Timeout), waited);
     }
 }

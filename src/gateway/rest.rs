@@ -80,7 +80,7 @@ pub(crate) async fn tools(
     if tools.is_empty()
         && let Some(tool) = catalog.tools.first()
     {
-        // Nothing is to be seen: where that is because nothing was granted, it is said.
+        // An empty list because nothing was granted is an error that says so.
         let what = (TargetKind::Tool, &*tool.original);
         let decided = gateway.host.check(&client.principal(), Action::List, &tool.server, what);
         let refused = decided.err().filter(|error| error.code == ErrorCode::PermissionDenied);

@@ -23,7 +23,7 @@ pub use valkey::Valkey;
 /// From one exchange with the store to the next.
 pub(super) const EXCHANGE: Duration = Duration::from_millis(250);
 
-/// A call that waits for its client, as its `requestState` tells it to any replica.
+/// A call that waits for its client, as its `requestState` describes it to any replica.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Waiting {
     /// Names it at the replica where it waits.

@@ -25,7 +25,7 @@ const VERSION: u32 = 1;
 /// Largest token file that is read, in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// What a token carries when nothing is said. What it carries is the most it can do; what it may do
+/// The scopes of a token that is made without `--scope`. They are the most it can do; what it may do
 /// is granted.
 pub const DEFAULT_SCOPES: [Scope; 4] =
     [Scope::ToolsList, Scope::ToolsCall, Scope::ResourcesRead, Scope::PromptsGet];
@@ -213,14 +213,14 @@ impl TokenStore {
         now: Timestamp,
     ) -> Result<(Secret, TokenRecord), String> {
         let token = fresh()?;
-        let expires = lifetime.map(|lifetime| Timestamp(now.0 + lifetime.as_micros() as u64));
+        let expires = lifetime.map(|lifetime| now.plus(lifetime));
         let hash = hex(&digest(&token));
         let id = hash.chars().take(8).collect();
         let record =
             TokenRecord { id, hash, profile: profile.to_owned(), scopes, created: now, expires };
         self.change(|tokens| {
             // What has expired is gone for good.
-            tokens.retain(|kept| kept.expires.is_none_or(|end| end > now));
+            tokens.retain(|kept| !kept.is_over(now));
             tokens.push(record.clone());
         })?;
         Ok((Secret::new(token), record))

@@ -97,7 +97,7 @@ impl Traces {
 }
 
 impl Span {
-    /// As the server is told of it.
+    /// The `traceparent` for the server.
     pub fn context(&self) -> Arc<str> {
         format!("00-{}-{}-01", self.trace, self.id).into()
     }
