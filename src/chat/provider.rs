@@ -27,8 +27,9 @@ use crate::chat::llm::{
     Answering, Delta, LlmError, LlmErrorKind, Message, Model, OnDelta, Prompt, Reply, Stop,
 };
 use crate::config::TlsConfig;
+use crate::mcp::transport::events::Events;
 use crate::mcp::transport::remote;
-use wire::{Fault, Frames, Outgoing, Reader};
+use wire::{Fault, Outgoing, Reader};
 pub use wire::{Provider, RemoteConfig};
 
 /// A model of a provider.
@@ -46,6 +47,8 @@ impl Remote {
     const ATTEMPTS: u32 = 4;
     /// Most bytes of an error's body that are read.
     const ERROR_BYTES: usize = 64 << 10;
+    /// Largest event of an answer, in bytes.
+    const EVENT_BYTES: usize = 8 << 20;
 
     /// A model at an address.
     ///
@@ -137,27 +140,27 @@ impl Remote {
 
     /// One attempt.
     async fn once(&self, outgoing: &Outgoing, on: OnDelta<'_>) -> Result<Reply, Fault> {
-        let mut body = self.send(outgoing).await?.bytes_stream();
-        let mut frames = Frames::default();
+        let mut events = Events::new(self.send(outgoing).await?, Self::EVENT_BYTES);
         let mut reader = self.reader();
         // What is text of the answer, where blocks in it are calls.
         let mut fenced = self.config.fenced.then(|| (Fence::default(), String::new()));
         let mut reply = Reply::default();
+        let malformed = |message: String| Fault::new(LlmErrorKind::Malformed, message);
         loop {
             let silent = |_| Fault::new(LlmErrorKind::Timeout, "the answer stopped coming");
-            let next = tokio::time::timeout(self.config.idle, body.next()).await.map_err(silent)?;
+            let more = tokio::time::timeout(self.config.idle, events.fill()).await;
             // How the connection ended matters only when the answer was not complete.
-            let Some(Ok(chunk)) = next else { break };
-            frames.push(&chunk)?;
-            while let Some(data) = frames.next() {
-                let data: Value = match serde_json::from_str(&data) {
-                    Ok(data) => data,
-                    Err(_) if data.trim() == "[DONE]" => continue,
-                    Err(error) => {
-                        let message = format!("an event of the answer is not JSON: {error}");
-                        return Err(Fault::new(LlmErrorKind::Malformed, message));
-                    }
-                };
+            let Ok(1..) = more.map_err(silent)? else { break };
+            while let Some(event) = events.next_complete() {
+                if event.over.is_some() {
+                    return Err(malformed("one event of the answer is too large".to_owned()));
+                }
+                if event.data.is_empty() || event.data.trim_ascii() == b"[DONE]" {
+                    continue;
+                }
+                let data: Value = serde_json::from_slice(&event.data).map_err(|error| {
+                    malformed(format!("an event of the answer is not JSON: {error}"))
+                })?;
                 if let Some(error) = data.get("error").filter(|error| !error.is_null()) {
                     return Err(Fault::reported(None, error));
                 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-mod events;
+pub(crate) mod events;
 pub mod http;
 pub mod pipe;
 pub(crate) mod remote;

@@ -16,20 +16,20 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 
 /// One event.
 #[derive(Debug, Default)]
-pub(super) struct Event {
+pub(crate) struct Event {
     /// Its type; empty when it names none.
-    pub(super) kind: String,
+    pub(crate) kind: String,
     /// Its data on one line; of an event that is over the limit the beginning.
-    pub(super) data: Vec<u8>,
+    pub(crate) data: Vec<u8>,
     /// How long the data of an event over the limit is.
-    pub(super) over: Option<u64>,
-    pub(super) id: Option<String>,
+    pub(crate) over: Option<u64>,
+    pub(crate) id: Option<String>,
     /// The pause the server asks for.
-    pub(super) retry: Option<Duration>,
+    pub(crate) retry: Option<Duration>,
 }
 
 /// The events of one response.
-pub(super) struct Events {
+pub(crate) struct Events {
     lines: Lines<Box<dyn AsyncRead + Send + Unpin>>,
     limit: usize,
     event: Event,
@@ -38,7 +38,7 @@ pub(super) struct Events {
 
 impl Events {
     /// Events with data of at most `limit` bytes.
-    pub(super) fn new(response: reqwest::Response, limit: usize) -> Self {
+    pub(crate) fn new(response: reqwest::Response, limit: usize) -> Self {
         let mut returned = false;
         let bytes = response.bytes_stream().map_err(io::Error::other);
         let bytes = bytes.map_ok(move |chunk| line_feeds(chunk, &mut returned)).boxed();
@@ -50,7 +50,7 @@ impl Events {
     }
 
     /// The next event; `None` at the end. One without its empty line is incomplete and left out.
-    pub(super) async fn next(&mut self) -> io::Result<Option<Event>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Event>> {
         loop {
             if let Some(event) = self.next_complete() {
                 return Ok(Some(event));
@@ -62,18 +62,18 @@ impl Events {
     }
 
     /// Reads more; 0 at the end of the stream.
-    pub(super) async fn fill(&mut self) -> io::Result<usize> {
+    pub(crate) async fn fill(&mut self) -> io::Result<usize> {
         self.lines.fill().await
     }
 
     /// Bytes of an event that is not complete yet and may still be within the limit.
-    pub(super) fn unfinished(&self) -> usize {
+    pub(crate) fn unfinished(&self) -> usize {
         let over = self.event.over.is_some() || self.lines.is_skipping();
         if over { 0 } else { self.lines.unfinished() + self.event.data.len() }
     }
 
     /// The next event that is complete already.
-    pub(super) fn next_complete(&mut self) -> Option<Event> {
+    pub(crate) fn next_complete(&mut self) -> Option<Event> {
         while let Some(line) = self.lines.next_line() {
             let event = &mut self.event;
             let range = match line {
