@@ -1,14 +1,14 @@
 //! The tools a chat may see, under the names that models take, and the way back. What a caller may
 //! not have is as if it were not there.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::chat::llm::ToolSpec;
 use crate::host::Host;
-use crate::host::naming::{exposed, hashed};
+use crate::host::naming::{canonical, exposed, hashed};
 use crate::host::policy::Principal;
 use crate::mcp::Tool;
 
@@ -48,35 +48,29 @@ impl Entry {
 pub struct Catalog {
     /// In the order of the servers.
     pub tools: Vec<Entry>,
-    names: HashMap<String, usize>,
 }
 
 impl Catalog {
     /// What a caller may see now.
     pub fn of(host: &Host, who: &Principal) -> Self {
-        let mut out = Self::default();
+        let (mut tools, mut names) = (Vec::new(), HashSet::new());
         for (server, all) in host.offers(who) {
             for tool in &all.tools {
                 let mut name = exposed(Some(&server), &tool.name);
-                if out.names.contains_key(&name) {
+                if !names.insert(name.clone()) {
                     name = hashed(&name, &format!("{server}\0{}", tool.name));
                 }
-                out.names.insert(name.clone(), out.tools.len());
-                out.tools.push(Entry { name, server: server.clone(), tool: Arc::clone(tool) });
+                tools.push(Entry { name, server: server.clone(), tool: Arc::clone(tool) });
             }
         }
-        out
+        Self { tools }
     }
 
     /// The tool that a model means: by its name here, or as `server.tool`.
     pub fn find(&self, name: &str) -> Option<&Entry> {
-        let dotted = || {
-            self.tools.iter().find(|entry| {
-                let rest = name.strip_prefix(entry.server.as_str());
-                rest.and_then(|rest| rest.strip_prefix('.')) == Some(&*entry.tool.name)
-            })
-        };
-        self.names.get(name).map(|at| &self.tools[*at]).or_else(dotted)
+        self.tools
+            .iter()
+            .find(|entry| entry.name == name || canonical(&entry.server, &entry.tool.name) == name)
     }
 
     /// The three names nearest to one that does not exist.

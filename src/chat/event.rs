@@ -99,7 +99,7 @@ pub(crate) fn word(kind: &impl Serialize) -> String {
     word.as_str().unwrap_or_default().to_owned()
 }
 
-/// What a status tells.
+/// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StatusKind {

@@ -187,6 +187,54 @@ async fn the_same_conversation_with_three_calls_goes_over_every_wire_format() {
 }
 
 #[tokio::test]
+async fn a_turn_is_aborted_while_its_history_is_summarised() {
+    let provider = Provider::new(vec![text("Fine."), Answer::Stalled(vec![])]);
+    let mut config = remote(Format::OpenAi, &provider);
+    config.context = 4_000;
+    let model: Arc<dyn Model> = Arc::new(Remote::new(config).unwrap());
+    let (scene, mut talk) = (Scene::new().await, Conversation::default());
+    scene.turn(Arc::clone(&model), &mut talk, &"Listen to this. ".repeat(500)).await;
+    let cancel = CancellationToken::new();
+    let long = "And to that. ".repeat(400);
+    let turn = scene.turn_until(model, &mut talk, &long, &cancel);
+    let aborting = async {
+        while provider.requests().len() < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        cancel.cancel();
+    };
+    let both = async { tokio::join!(turn, aborting).0 };
+    let reason = tokio::time::timeout(Duration::from_secs(30), both).await.expect("it ends");
+    assert_eq!(reason, DoneReason::Aborted);
+    assert_eq!(talk.messages.len(), 3, "nothing that was said is gone");
+}
+
+#[tokio::test]
+async fn a_turn_is_aborted_while_a_server_is_slow_to_describe_its_tools() {
+    let provider = Provider::new(vec![text("Hi.")]);
+    let scene = Scene::new().await;
+    let server = scene.world.server("a");
+    server.lists(ListKind::Prompts, &[json!({"name": "tool-descriptions"})]);
+    scene.host.refresh(&fake::name("a")).await.unwrap();
+    let asked = Arc::new(tokio::sync::Notify::new());
+    let notify = Arc::clone(&asked);
+    server.answers(move |_, _| {
+        notify.notify_one();
+        std::future::pending()
+    });
+    let (mut talk, cancel) = (Conversation::default(), CancellationToken::new());
+    let turn = scene.turn_until(model(Format::OpenAi, &provider), &mut talk, "go", &cancel);
+    let aborting = async {
+        asked.notified().await;
+        cancel.cancel();
+    };
+    let both = async { tokio::join!(turn, aborting).0 };
+    let reason = tokio::time::timeout(Duration::from_secs(10), both).await.expect("it ends");
+    assert_eq!(reason, DoneReason::Aborted);
+    assert!(provider.requests().is_empty());
+}
+
+#[tokio::test]
 async fn fenced_blocks_call_tools_where_the_model_has_no_calls() {
     let provider = Provider::new(vec![
         text("Look:\n```tool\n{\"name\": \"a__read\", \"arguments\": {\"n\": 1}}\n```\n"),
