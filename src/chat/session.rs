@@ -91,8 +91,8 @@ pub enum Refusal {
 }
 
 impl Session {
-    /// Begins a turn. `at` replaces that message of the person, counted from 0, and what followed. The
-    /// model may be given more than is `shown`: the text of files.
+    /// Begins a turn, which `cancel` aborts. `at` replaces that message of the person, counted from 0,
+    /// and what followed. The model may be given more than is `shown`: the text of files.
     ///
     /// # Errors
     /// Why it is not taken.
@@ -101,8 +101,8 @@ impl Session {
         shown: &str,
         text: String,
         at: Option<usize>,
+        cancel: CancellationToken,
     ) -> Result<(), Refusal> {
-        let cancel = CancellationToken::new();
         let mut turn = self.turn.lock();
         if turn.is_some() {
             return Err(Refusal::Busy);

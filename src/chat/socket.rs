@@ -2,7 +2,6 @@
 //! the page at `/`. Who a token belongs to is asked of whoever serves.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -15,14 +14,20 @@ use base64::Engine as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::chat::prompt::SystemPrompt;
 use crate::chat::session::{Refusal, Session, Sessions};
 use crate::host::policy::Principal;
 
-/// Who a token belongs to; nothing for one that opens no chat.
-pub type Authenticate = Arc<dyn Fn(&str) -> Option<Principal> + Send + Sync>;
+/// Who a token belongs to, and what is cancelled when that token ends; nothing for a token that opens no
+/// chat.
+pub type Authenticate = Arc<dyn Fn(&str) -> Option<Caller> + Send + Sync>;
+
+/// A caller, until its token ends.
+pub type Caller = (Principal, CancellationToken);
 
 /// Bounds of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +64,8 @@ struct Service {
     sessions: Arc<Sessions>,
     who: Authenticate,
     limits: SocketLimits,
-    open: AtomicUsize,
+    /// Places for connections.
+    places: Arc<Semaphore>,
 }
 
 /// What a client sends.
@@ -93,7 +99,8 @@ enum ClientMessage {
 
 /// The routes `/ws` and `/`.
 pub fn routes(sessions: Arc<Sessions>, who: Authenticate, limits: SocketLimits) -> Router {
-    let service = Arc::new(Service { sessions, who, limits, open: AtomicUsize::new(0) });
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let service = Arc::new(Service { sessions, who, limits, places });
     Router::new().route("/ws", get(upgrade)).route("/", get(page)).with_state(service)
 }
 
@@ -134,19 +141,19 @@ async fn upgrade(
     if given.is_some() && who.is_none() {
         return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")]).into_response();
     }
-    if service.open.fetch_add(1, Ordering::SeqCst) >= service.limits.connections {
-        service.open.fetch_sub(1, Ordering::SeqCst);
+    // Given back with the connection, also when it ends before it is a WebSocket.
+    let Ok(place) = Arc::clone(&service.places).try_acquire_owned() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "too many connections").into_response();
-    }
+    };
     let bytes = service.limits.bytes;
     let upgrade = upgrade.max_message_size(bytes).max_frame_size(bytes).read_buffer_size(BUFFER);
     upgrade.on_upgrade(move |socket| async move {
-        let mut connection = Connection { service: Arc::clone(&service), socket };
+        let mut connection = Connection { service, socket };
         if let Err((code, reason)) = connection.run(who).await {
             let frame = CloseFrame { code, reason: reason.into() };
             connection.send_frame(Frame::Close(Some(frame))).await.ok();
         }
-        service.open.fetch_sub(1, Ordering::SeqCst);
+        drop(place);
     })
 }
 
@@ -163,9 +170,9 @@ struct Connection {
 }
 
 impl Connection {
-    async fn run(&mut self, who: Option<Principal>) -> Result<(), End> {
-        let who = match who {
-            Some(who) => who,
+    async fn run(&mut self, caller: Option<Caller>) -> Result<(), End> {
+        let (who, cut) = match caller {
+            Some(caller) => caller,
             None => self.token().await?,
         };
         let full = (close_code::AGAIN, "too many sessions");
@@ -217,9 +224,10 @@ impl Connection {
                         self.connected(&here.session, true).await?;
                         self.catch_up(&here.session, &mut seen).await?;
                     } else {
-                        self.handle(&here.session, message).await?;
+                        self.handle(&here.session, message, &cut).await?;
                     }
                 }
+                () = cut.cancelled() => return Err((close_code::POLICY, "the token has ended")),
                 _ = newest.changed() => self.catch_up(&here.session, &mut seen).await?,
                 _ = beat.tick() => {
                     if heard.elapsed() > limits.heartbeat * 3 {
@@ -232,7 +240,7 @@ impl Connection {
     }
 
     /// Waits for the token as the first message.
-    async fn token(&mut self) -> Result<Principal, End> {
+    async fn token(&mut self) -> Result<Caller, End> {
         let refused = (close_code::POLICY, "the first message is the token");
         let first = tokio::time::timeout(self.service.limits.token, self.socket.recv()).await;
         let Ok(Some(Ok(Frame::Text(text)))) = first else { return Err(refused) };
@@ -244,16 +252,23 @@ impl Connection {
         }
     }
 
-    async fn handle(&mut self, session: &Arc<Session>, message: ClientMessage) -> Result<(), End> {
+    async fn handle(
+        &mut self,
+        session: &Arc<Session>,
+        message: ClientMessage,
+        cut: &CancellationToken,
+    ) -> Result<(), End> {
         let (code, why) = match message {
             ClientMessage::Message { text, .. } if text.trim().is_empty() => {
                 ("invalid", "the message is empty")
             }
-            ClientMessage::Message { text, at } => match session.begin(&text.clone(), text, at) {
-                Ok(()) => return Ok(()),
-                Err(Refusal::Busy) => ("busy", "a turn is under way: abort it first"),
-                Err(Refusal::NoSuchMessage) => ("invalid", "there is no such message"),
-            },
+            ClientMessage::Message { text, at } => {
+                match session.begin(&text.clone(), text, at, cut.child_token()) {
+                    Ok(()) => return Ok(()),
+                    Err(Refusal::Busy) => ("busy", "a turn is under way: abort it first"),
+                    Err(Refusal::NoSuchMessage) => ("invalid", "there is no such message"),
+                }
+            }
             ClientMessage::Abort if session.abort() => return Ok(()),
             ClientMessage::Abort => ("idle", "no turn is under way"),
             ClientMessage::AbortTool { id } if session.agent().cancel_call(&id) => return Ok(()),

@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::protocol::{Message as Frame, WebSocketConfig};
+use tokio_util::sync::CancellationToken;
 
 use crate::fake::{World, config, tool};
 use crate::provider::{Answer, Piece, Provider};
@@ -32,6 +33,8 @@ struct Service {
     sessions: Arc<Sessions>,
     provider: Provider,
     address: String,
+    /// Ends the tokens.
+    revoke: CancellationToken,
 }
 
 struct Options {
@@ -65,16 +68,18 @@ impl Service {
         (model.context, model.fenced) = (options.context, options.fenced);
         let model = Arc::new(Remote::new(model).unwrap());
         let sessions = Sessions::new(host.clone(), model, options.sessions, options.store);
-        let who = Arc::new(|token: &str| {
-            matches!(token, "token-1" | "token-2")
-                .then(|| Principal::new(Origin::Cli).with_profile(token))
+        let revoke = CancellationToken::new();
+        let cut = revoke.clone();
+        let who = Arc::new(move |token: &str| {
+            let who = Principal::new(Origin::Cli).with_profile(token);
+            matches!(token, "token-1" | "token-2").then(|| (who, cut.clone()))
         });
         let router = routes(Arc::clone(&sessions), who, options.socket);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { world, _host: host, sessions, provider, address }
+        Self { world, _host: host, sessions, provider, address, revoke }
     }
 
     /// A connection without a token yet.
@@ -467,6 +472,30 @@ async fn a_connection_needs_a_token_and_its_messages_are_checked() {
     let large = Frame::Text("x".repeat(300 << 10).into());
     let _ = client.socket.send(large).await;
     client.next().await.expect_err("too large");
+}
+
+#[tokio::test]
+async fn a_token_that_ends_ends_its_connections_and_turns() {
+    let service =
+        Service::new(usual(vec![Answer::Stalled(vec![Piece::Text("Once upon a")])])).await;
+    let mut client = service.connect().await;
+    client.send(json!({"type": "message", "text": "a story"})).await;
+    client.until("text").await;
+    let who = Principal::new(Origin::Cli).with_profile("token-1");
+    let session = service.sessions.find(&client.id, &who).await.unwrap();
+    assert!(session.is_busy());
+    service.revoke.cancel();
+    let closed = loop {
+        if let Err(why) = client.next().await {
+            break why;
+        }
+    };
+    assert_eq!(closed, "the token has ended");
+    let begun = tokio::time::Instant::now();
+    while session.is_busy() {
+        assert!(begun.elapsed() < PATIENCE, "the turn goes on");
+        tokio::task::yield_now().await;
+    }
 }
 
 /// A page in a headless browser, driven by its debugging protocol.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::ModelArgs;
 use crate::base::SafeText;
@@ -150,7 +151,8 @@ impl Talking {
                 let reading = move || with_files(&said, &folder);
                 let sent = tokio::task::spawn_blocking(reading).await;
                 let sent = sent.map_err(|error| error.to_string())??;
-                self.session.begin(&text, sent, at).map_err(|refusal| match refusal {
+                let cancel = CancellationToken::new();
+                self.session.begin(&text, sent, at, cancel).map_err(|refusal| match refusal {
                     Refusal::Busy => "the answer is not complete",
                     Refusal::NoSuchMessage => "there is no such message",
                 })?;

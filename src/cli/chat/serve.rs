@@ -58,7 +58,7 @@ pub fn serve(
     let clients = service.clients();
     let who = move |token: &str| {
         let client = clients(token)?;
-        client.may(Scope::ToolsCall).then(|| client.principal())
+        client.may(Scope::ToolsCall).then(|| (client.principal(), client.cut))
     };
     service.serve_beside(socket::routes(sessions, Arc::new(who), SocketLimits::default()));
     Ok(())
