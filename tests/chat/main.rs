@@ -203,7 +203,7 @@ async fn a_turn_is_aborted_while_its_history_is_summarised() {
         }
         cancel.cancel();
     };
-    let both = async { tokio::join!(turn, aborting).0 };
+    let both = Box::pin(async { tokio::join!(turn, aborting).0 });
     let reason = tokio::time::timeout(Duration::from_secs(30), both).await.expect("it ends");
     assert_eq!(reason, DoneReason::Aborted);
     assert_eq!(talk.messages.len(), 3, "nothing that was said is gone");
@@ -228,7 +228,7 @@ async fn a_turn_is_aborted_while_a_server_is_slow_to_describe_its_tools() {
         asked.notified().await;
         cancel.cancel();
     };
-    let both = async { tokio::join!(turn, aborting).0 };
+    let both = Box::pin(async { tokio::join!(turn, aborting).0 });
     let reason = tokio::time::timeout(Duration::from_secs(10), both).await.expect("it ends");
     assert_eq!(reason, DoneReason::Aborted);
     assert!(provider.requests().is_empty());
