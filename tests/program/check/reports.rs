@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{AT_MOST, bench, check, good, tool};
-use crate::support;
+use super::{AT_MOST, check, good, tool};
+use crate::support::{self, Bench};
 
 #[test]
 fn two_runs_print_the_same_bytes_times_aside() {
     let mut poisoned = tool("b");
     poisoned["description"] = json!("x\u{1b}[2J");
-    let bench = bench(&[
+    let bench = Bench::playing(&[
         ("good", good()),
         ("other", json!({"tools": [tool("a"), poisoned], "on": {"start": {"line": "banner"}}})),
         ("dying", json!({"on": {"start": {"exit": 1}}})),
@@ -27,7 +27,7 @@ fn two_runs_print_the_same_bytes_times_aside() {
 fn reports_in_every_format_and_in_files_tell_the_same() {
     let mut hostile = tool("x");
     hostile["description"] = json!("a\u{1b}]52;c;AAAA\u{7} ::error::b\u{202e}\n::warning::c");
-    let bench = bench(&[
+    let bench = Bench::playing(&[
         ("good", good()),
         ("hostile", json!({"tools": [hostile]})),
         ("dying", json!({"on": {"start": [{"stderr": "::add-mask::x"}, {"exit": 1}]}})),
@@ -124,7 +124,7 @@ fn eventful() -> (crate::support::Bench, Value) {
     let mut hostile = tool("x");
     hostile["description"] =
         json!("a <b> & \"c\" \u{1b}]0;t\u{7} \u{202e} ]]> \u{fffe} <IMPORTANT>x</IMPORTANT>");
-    let bench = bench(&[
+    let bench = Bench::playing(&[
         ("good", good()),
         ("hostile <&\">", json!({"tools": [hostile], "on": {"start": {"line": "ban<n>er"}}})),
         ("dying", json!({"on": {"start": [{"stderr": "<bye> & ]]>"}, {"exit": 1}]}})),
@@ -249,7 +249,7 @@ fn junit_problems(text: &str) -> Vec<String> {
 
 #[test]
 fn what_cannot_be_begun_is_told_in_every_report_that_was_asked_for() {
-    let bench = bench(&[("s", good())]);
+    let bench = Bench::playing(&[("s", good())]);
     bench.write("mcp.expect.json", r#"{"rules": {"no/such-rule": "off"}}"#);
     let formats = ["--format", "json", "--format", "junit=r.xml"];
     for (more, told) in [
