@@ -1,5 +1,5 @@
 //! The headless check (requirements, section 9): what is looked at, what is wrong, and how it is
-//! told.
+//! reported.
 //!
 //! Rules are functions over plain data ([`subject::Subject`]), reports are functions over
 //! [`model::Report`]; only [`run`] knows the engine.

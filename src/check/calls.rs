@@ -11,6 +11,7 @@ use crate::check::expect::{Expectations, ResultExpectation, SampleCall, Target};
 use crate::check::subject::brief;
 use crate::deck::{SavedCall, SavedCalls, SavedTarget};
 use crate::host::naming;
+use crate::mcp::ListKind;
 
 /// A call with everything it needs.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,15 +90,16 @@ pub fn plan(
 
 fn of_sample(sample: &SampleCall) -> Result<PlannedCall, String> {
     sample.is_one()?;
-    let target = match (&sample.tool, &sample.prompt, &sample.resource) {
-        (Some(name), _, _) => Target::Tool(name.clone()),
-        (_, Some(name), _) => Target::Prompt(name.clone()),
-        (_, _, Some(uri)) => Target::Resource(uri.clone()),
-        (None, None, None) => return Err("a sample call goes to nothing".to_owned()),
-    };
+    let targets = [
+        (ListKind::Tools, &sample.tool),
+        (ListKind::Prompts, &sample.prompt),
+        (ListKind::Resources, &sample.resource),
+    ];
+    let target = targets.into_iter().find_map(|(kind, name)| Some((kind, name.clone()?)));
+    let (kind, name) = target.ok_or("a sample call goes to nothing")?;
     Ok(PlannedCall {
-        label: brief(target.name(), 60),
-        target,
+        label: brief(&name, 60),
+        target: Target { kind, name },
         arguments: sample.arguments.clone(),
         timeout: None,
         // A call that is meant to fail may have arguments that do not fit.
@@ -130,22 +132,22 @@ fn of_saved(
 /// The server a saved call goes to, and the call.
 fn settle(name: &str, call: &SavedCall, known: &[String]) -> Result<(String, PlannedCall), String> {
     let name = name.strip_prefix('@').unwrap_or(name);
-    let (server, target) = match &call.target {
-        SavedTarget::Tool { tool } => owner(tool, known).map(|(s, n)| (s, Target::Tool(n))),
-        SavedTarget::Prompt { prompt } => owner(prompt, known).map(|(s, n)| (s, Target::Prompt(n))),
+    let (kind, found) = match &call.target {
+        SavedTarget::Tool { tool } => (ListKind::Tools, owner(tool, known)),
+        SavedTarget::Prompt { prompt } => (ListKind::Prompts, owner(prompt, known)),
         SavedTarget::Resource { resource, server } => {
-            let target = Target::Resource(resource.clone());
-            let server = server.clone().filter(|server| known.contains(server));
-            server.or_else(|| only(known)).map(|server| (server, target))
+            let server = server.as_ref().filter(|server| known.contains(server));
+            let server = server.or_else(|| only(known));
+            (ListKind::Resources, server.map(|server| (server.clone(), resource.clone())))
         }
-    }
-    .ok_or_else(|| {
+    };
+    let (server, target) = found.ok_or_else(|| {
         let name = brief(name, 60);
         format!("saved call `{name}` names no server of the configuration; write `server.name`")
     })?;
     let call = PlannedCall {
         label: brief(&format!("@{name}"), 60),
-        target,
+        target: Target { kind, name: target },
         arguments: call.arguments.clone(),
         timeout: call.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
         force: call.force,
@@ -158,17 +160,13 @@ fn settle(name: &str, call: &SavedCall, known: &[String]) -> Result<(String, Pla
 /// only server there is.
 fn owner(name: &str, known: &[String]) -> Option<(String, String)> {
     let (server, rest) = naming::owner(name, known.iter().map(String::as_str))
-        .or_else(|| Some((known.first().filter(|_| known.len() == 1)?.as_str(), name)))?;
+        .or_else(|| Some((only(known)?.as_str(), name)))?;
     Some((server.to_owned(), rest.to_owned()))
 }
 
-fn only(known: &[String]) -> Option<String> {
-    match known {
-        [only] => Some(only.clone()),
-        _ => None,
-    }
+fn only(known: &[String]) -> Option<&String> {
+    known.first().filter(|_| known.len() == 1)
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,7 +191,8 @@ mod tests {
         let none = planned("{}", false).expect("a plan");
         assert!(none.is_empty());
         let all = planned("{}", true).expect("a plan");
-        assert_eq!(all["notes.v2"][0].target, Target::Tool("list".into()), "the longest prefix");
+        let list = Target { kind: ListKind::Tools, name: "list".into() };
+        assert_eq!(all["notes.v2"][0].target, list, "the longest prefix");
         let text = r#"{"servers": {"weather": {"calls": [
             {"tool": "forecast"}, {"saved": "@oslo", "arguments": {"days": 3}, "expect": {"text": "sun"}}]}}}"#;
         let some = planned(text, true).expect("a plan");

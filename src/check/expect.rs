@@ -178,16 +178,6 @@ impl Expectations {
         if wrong.is_empty() { Ok(file) } else { Err(wrong.join("\n")) }
     }
 
-    /// The severities and budgets in it.
-    pub fn settings(&self, allowed: Vec<String>) -> Settings {
-        Settings {
-            levels: self.rules.clone(),
-            servers: self.servers.iter().map(|(n, s)| (n.clone(), s.rules.clone())).collect(),
-            allowed,
-            budgets: self.budgets.clone(),
-        }
-    }
-
     /// A first file: what the servers offer now must stay.
     pub fn init(subjects: &[Subject]) -> Self {
         let servers = subjects
@@ -198,13 +188,25 @@ impl Expectations {
         Self { servers, ..Self::default() }
     }
 
-    /// Findings by subject, in their order.
-    pub fn compare(&self, subjects: &[Subject]) -> Vec<Vec<Finding>> {
-        let judge = |subject: &Subject| match self.servers.get(&subject.name) {
+    /// What is wrong with a server.
+    pub fn compare(&self, subject: &Subject) -> Vec<Finding> {
+        match self.servers.get(&subject.name) {
             Some(expected) if subject.was_ready() => compare(expected, subject),
             _ => Vec::new(),
-        };
-        subjects.iter().map(judge).collect()
+        }
+    }
+
+    /// The finding with the severity it has here; `None` when its rule is off. Levels of the server
+    /// are stronger than levels of all servers.
+    pub fn weigh(&self, server: Option<&str>, mut finding: Finding) -> Option<Finding> {
+        let own = server.and_then(|name| self.servers.get(name));
+        let level = own
+            .and_then(|own| lookup(&own.rules, &finding.rule))
+            .or_else(|| lookup(&self.rules, &finding.rule));
+        if let Some(level) = level {
+            finding.severity = level.severity()?;
+        }
+        Some(finding)
     }
 
     /// Servers that are expected but not in `known`.
@@ -430,31 +432,17 @@ impl SampleCall {
 
 /// What a call goes to, on its own server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// `tools/call`
-    Tool(String),
-    /// `prompts/get`
-    Prompt(String),
-    /// `resources/read`
-    Resource(String),
+pub struct Target {
+    /// A tool, a prompt or a resource.
+    pub kind: ListKind,
+    /// Its name or URI.
+    pub name: String,
 }
 
 impl Target {
-    /// Its name or URI.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Tool(name) | Self::Prompt(name) | Self::Resource(name) => name,
-        }
-    }
-
     /// Where it stands: `tools/NAME`, safe to print.
     pub fn place(&self) -> String {
-        let list = match self {
-            Self::Tool(_) => "tools",
-            Self::Prompt(_) => "prompts",
-            Self::Resource(_) => "resources",
-        };
-        format!("{list}/{}", brief(self.name(), 80))
+        format!("{}/{}", self.kind.key(), brief(&self.name, 80))
     }
 }
 
@@ -641,36 +629,6 @@ impl Default for Budgets {
     }
 }
 
-/// Everything that weighs findings.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
-    /// Levels for all servers.
-    pub levels: Levels,
-    /// Levels for single servers; stronger.
-    pub servers: BTreeMap<String, Levels>,
-    /// Rules that are not reported in this run.
-    pub allowed: Vec<String>,
-    /// What definitions may cost.
-    pub budgets: Budgets,
-}
-
-impl Settings {
-    /// The finding as it weighs here; `None` when it is not to be reported.
-    pub fn weigh(&self, server: Option<&str>, mut finding: Finding) -> Option<Finding> {
-        if self.allowed.iter().any(|rule| *rule == finding.rule) {
-            return None;
-        }
-        let own = server.and_then(|name| self.servers.get(name));
-        let level = own
-            .and_then(|levels| lookup(levels, &finding.rule))
-            .or_else(|| lookup(&self.levels, &finding.rule));
-        if let Some(level) = level {
-            finding.severity = level.severity()?;
-        }
-        Some(finding)
-    }
-}
-
 fn lookup(levels: &Levels, rule: &str) -> Option<Level> {
     let group = rule.split_once('/').map_or(rule, |(group, _)| group);
     levels.get(rule).or_else(|| levels.get(group)).copied()
@@ -685,7 +643,7 @@ mod tests {
         let expect: ResultExpectation = serde_json::from_value(expect).expect("an expectation");
         let took = Duration::from_millis(20);
         expect
-            .judge(&Target::Tool("t".into()), &result, took)
+            .judge(&Target { kind: ListKind::Tools, name: "t".into() }, &result, took)
             .into_iter()
             .map(|f| f.message)
             .collect()
@@ -730,22 +688,21 @@ mod settings_tests {
     use super::*;
     use crate::check::rule;
 
-    fn level(settings: &Settings, server: &str) -> Option<Severity> {
-        settings.weigh(Some(server), rule::finding("describe/missing", "", "x")).map(|f| f.severity)
+    fn level(expected: &Expectations, server: &str) -> Option<Severity> {
+        expected.weigh(Some(server), rule::finding("describe/missing", "", "x")).map(|f| f.severity)
     }
 
     #[test]
     fn the_nearer_setting_wins_and_off_drops() {
-        let mut settings = Settings::default();
-        assert_eq!(level(&settings, "a"), Some(Severity::Note));
-        settings.levels.insert("describe".into(), Level::Warning);
-        assert_eq!(level(&settings, "a"), Some(Severity::Warning));
-        settings.levels.insert("describe/missing".into(), Level::Error);
-        assert_eq!(level(&settings, "a"), Some(Severity::Error));
-        settings.servers.entry("a".into()).or_default().insert("describe".into(), Level::Off);
-        assert_eq!(level(&settings, "a"), None);
-        assert_eq!(level(&settings, "b"), Some(Severity::Error));
-        settings.allowed.push("describe/missing".into());
-        assert_eq!(level(&settings, "b"), None);
+        let mut expected = Expectations::default();
+        assert_eq!(level(&expected, "a"), Some(Severity::Note));
+        expected.rules.insert("describe".into(), Level::Warning);
+        assert_eq!(level(&expected, "a"), Some(Severity::Warning));
+        expected.rules.insert("describe/missing".into(), Level::Error);
+        assert_eq!(level(&expected, "a"), Some(Severity::Error));
+        let own = expected.servers.entry("a".into()).or_default();
+        own.rules.insert("describe".into(), Level::Off);
+        assert_eq!(level(&expected, "a"), None);
+        assert_eq!(level(&expected, "b"), Some(Severity::Error));
     }
 }

@@ -17,7 +17,7 @@ use crate::host::validate::{Validator, Verdict};
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 16 << 20;
-/// Problems that are told of one file.
+/// Most problems reported of one file.
 const MOST: usize = 12;
 
 /// A text a person wrote, with the way back from a value to its line.

@@ -36,21 +36,17 @@ pub fn renewed(mut lock: Lock, subjects: &[Subject], is_known: impl Fn(&str) -> 
     lock
 }
 
-/// What differs: findings by subject, in their order.
-pub fn compare(lock: &Lock, subjects: &[Subject]) -> Vec<Vec<Finding>> {
-    let judge = |subject: &Subject| {
-        if !subject.was_ready() {
-            return Vec::new();
-        }
-        let Some(locked) = lock.servers.get(&subject.name) else {
-            let message = "the lock file does not have this server";
-            return vec![finding("lock/unlocked", "", message)];
-        };
-        let partial: Vec<_> = subject.partial.iter().map(|(list, _)| *list).collect();
-        let drift = locked.drift(&subject.locked(), &partial);
-        drift.iter().flat_map(|(place, drift)| findings(place, drift)).collect()
+/// What differs at one server.
+pub fn compare(lock: &Lock, subject: &Subject) -> Vec<Finding> {
+    if !subject.was_ready() {
+        return Vec::new();
+    }
+    let Some(locked) = lock.servers.get(&subject.name) else {
+        return vec![finding("lock/unlocked", "", "the lock file does not have this server")];
     };
-    subjects.iter().map(judge).collect()
+    let partial: Vec<_> = subject.partial.iter().map(|(list, _)| *list).collect();
+    let drift = locked.drift(&subject.locked(), &partial);
+    drift.iter().flat_map(|(place, drift)| findings(place, drift)).collect()
 }
 
 /// Entries of servers that `is_known` does not know.

@@ -1,4 +1,4 @@
-//! Reports: the same model told to people, to programs and to CI systems. Pure; writes nothing.
+//! Reports: one model, written for people, for programs and for CI systems. Pure; writes nothing.
 
 mod human;
 mod junit;

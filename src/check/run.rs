@@ -11,13 +11,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::ServerName;
 use crate::check::answers::Script;
-use crate::check::calls::PlannedCalls;
+use crate::check::calls::{PlannedCall, PlannedCalls};
 use crate::check::expect::Expectations;
 use crate::check::model::{ConfigReport, Counts, Exit, Finding, Report, ServerReport, Verdict};
 use crate::check::rule::finding;
 use crate::check::rules::{self, Measure};
-use crate::check::run::doctor::Moments;
-use crate::check::run::stage::Seen;
+use crate::check::run::stage::Run;
 use crate::check::subject::Subject;
 use crate::config::{McpConfig, Severity};
 use crate::deck::Deck;
@@ -39,7 +38,7 @@ pub const INTERRUPTED: u8 = 130;
 pub struct Plan {
     /// The servers to look at, with what they depend on.
     pub config: McpConfig,
-    /// What is said about the configuration.
+    /// What is reported of the configuration.
     pub config_report: ConfigReport,
     /// Every server of the configuration, also those left out of `config`.
     pub known: Vec<String>,
@@ -59,6 +58,12 @@ pub struct Plan {
     pub answers: Script,
     /// The new file that everything is recorded to.
     pub record: Option<std::path::PathBuf>,
+}
+
+impl Plan {
+    fn calls_of(&self, server: &ServerName) -> &[PlannedCall] {
+        self.calls.get(server.as_str()).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// What a run gives.
@@ -101,11 +106,11 @@ impl Signals {
     }
 }
 
-/// Runs the check. `watch` sees the view whenever it changes.
+/// Runs the check. `show` sees the view whenever it changes.
 pub async fn run(
     mut plan: Plan,
     signals: &Signals,
-    watch: &mut (dyn FnMut(&HostView) + Send),
+    show: &mut (dyn FnMut(&HostView) + Send),
 ) -> Outcome {
     let began = Instant::now();
     let began_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S").to_string();
@@ -137,7 +142,7 @@ pub async fn run(
             return refused(plan, &error, began.elapsed());
         }
     };
-    let seen = stage::play(&host, &plan, signals, watch).await;
+    let (runs, last) = stage::play(&host, &plan, signals, show).await;
     // A recording that could not be finished is still what was seen so far.
     if let Some(recorder) = recorder
         && let Err(error) = recorder.finish().await
@@ -148,25 +153,22 @@ pub async fn run(
     report.began = began_at;
     let mut subjects = Vec::new();
     let mut extra = Vec::new();
-    for name in plan.config.servers.keys() {
-        if let Some((mut subject, server)) = seen.record(&host, name) {
-            for (_, method) in plan.answers.denied().into_iter().filter(|(s, _)| *s == subject.name)
-            {
-                *subject.denied.entry(method).or_default() += 1;
-            }
-            let calls = seen.calls.get(name).into_iter().flatten();
-            extra.push(calls.flat_map(|call| call.findings.clone()).collect());
-            subjects.push(subject);
-            report.servers.push(server);
+    for (name, run) in &runs {
+        let Some(last) = last.servers.get(name) else { continue };
+        let (mut subject, server) = record(&host, last, run);
+        for (_, method) in plan.answers.denied().into_iter().filter(|(s, _)| *s == subject.name) {
+            *subject.denied.entry(method).or_default() += 1;
         }
+        extra.push(run.calls.iter().flat_map(|call| call.findings.clone()).collect());
+        subjects.push(subject);
+        report.servers.push(server);
     }
     // What the engine holds (traffic, logs, sessions) is not needed for the judgement.
-    drop((seen, host, deck));
-    let expectations = plan.expectations.clone().unwrap_or_default();
-    let settings = expectations.settings(plan.allowed.clone());
+    drop((runs, last, host, deck));
+    let expectations = plan.expectations.unwrap_or_default();
     let measure = Measure {
-        settings: &settings,
-        expectations: plan.expectations.as_ref(),
+        expectations: &expectations,
+        allowed: &plan.allowed,
         lock: plan.lock.as_ref(),
         known: &plan.known,
     };
@@ -176,8 +178,7 @@ pub async fn run(
         server.findings = findings;
     }
     report.findings = assessment.overall;
-    report.config.findings =
-        report.config.findings.into_iter().filter_map(|f| settings.weigh(None, f)).collect();
+    report.config.findings = measure.weigh(None, report.config.findings);
     report.took = began.elapsed();
     report.settle();
     let interrupted = signals.stop.is_cancelled();
@@ -216,26 +217,18 @@ pub fn unusable(config: ConfigReport, fail_on: Severity) -> Report {
 
 // From the engine's view to a subject for the rules and the skeleton of a report.
 
-impl Seen {
-    /// What is known of a server.
-    fn record(&self, host: &Host, name: &ServerName) -> Option<(Subject, ServerReport)> {
-        let last = self.last.servers.get(name)?;
-        let settled = self.settled.get(name).unwrap_or(last);
-        let moments = Moments::of(host, name);
-        let mut subject = Subject::from_view(last);
-        subject.state = settled.state;
-        subject.help = settled.help.as_ref().map(ToString::to_string);
-        subject.reason = settled.reason.as_ref().map(ToString::to_string);
-        subject.instructions = instructions_as_sent(host, name).or(subject.instructions);
-        subject.authorization = self.authorizations.get(name).cloned().unwrap_or_default();
-        subject.interrupted = self.cut.get(name).cloned();
-        let mut report = report(host, settled, last, &subject, &moments);
-        if subject.interrupted.is_some() {
-            report.verdict = Verdict::Incomplete;
-        }
-        doctor::add_calls(&mut report.steps, self.calls.get(name).map_or(&[], Vec::as_slice));
-        Some((subject, report))
-    }
+/// What is known of a server.
+fn record(host: &Host, last: &ServerView, run: &Run) -> (Subject, ServerReport) {
+    let settled = run.settled.as_deref().unwrap_or(last);
+    let mut subject = Subject::from_view(last);
+    subject.state = settled.state;
+    subject.help = settled.help.as_ref().map(ToString::to_string);
+    subject.reason = settled.reason.as_ref().map(ToString::to_string);
+    subject.instructions = instructions_as_sent(host, &last.name).or(subject.instructions);
+    subject.authorization.clone_from(&run.authorization);
+    subject.interrupted.clone_from(&run.cut);
+    let report = report(host, settled, last, &subject, run);
+    (subject, report)
 }
 
 fn report(
@@ -243,7 +236,7 @@ fn report(
     settled: &ServerView,
     last: &ServerView,
     subject: &Subject,
-    moments: &Moments,
+    run: &Run,
 ) -> ServerReport {
     let session = last.session.as_deref();
     let failed = settled.state != ServerState::Ready && settled.state != ServerState::Disabled;
@@ -252,7 +245,7 @@ fn report(
     ServerReport {
         name: subject.name.clone(),
         // Before its findings are weighed.
-        verdict: if failed { Verdict::Incomplete } else { Verdict::Ok },
+        verdict: if failed || run.cut.is_some() { Verdict::Incomplete } else { Verdict::Ok },
         state: settled.state.as_str(),
         transport: last.transport.as_str(),
         protocol_version: session.map(|s| s.protocol_version.to_string()),
@@ -261,8 +254,8 @@ fn report(
             crate::mcp::Era::Modern => "modern",
         }),
         server_info: session.map(|s| s.server_info.as_ref().clone()),
-        took: moments.whole(),
-        steps: doctor::steps(settled, last, subject, moments),
+        took: run.took(),
+        steps: doctor::steps(settled, last, subject, (&run.calls, run.stop)),
         counts: Counts {
             tools: subject.tools.len(),
             prompts: subject.prompts.len(),

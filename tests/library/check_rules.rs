@@ -11,6 +11,7 @@ use mcpdeck::check::rules::{Measure, assess};
 use mcpdeck::check::subject::Subject;
 use mcpdeck::check::{Finding, rule};
 use mcpdeck::deck::lock::Lock;
+use mcpdeck::mcp::ListKind;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -58,19 +59,19 @@ fn run(fixture: &Fixture) -> Vec<(String, Finding)> {
     let subjects: Vec<Subject> = fixture.servers.iter().map(subject).collect();
     let expectations =
         fixture.expectations.as_ref().map(|v| Expectations::parse(&v.to_string()).expect("valid"));
-    let settings = expectations.clone().unwrap_or_default().settings(Vec::new());
     let known: Vec<String> = subjects.iter().map(|s| s.name.clone()).collect();
     let mut extra = vec![Vec::new(); subjects.len()];
     for sampled in &fixture.results {
         let expectations = expectations.as_ref().expect("results need expectations");
         let call = &expectations.servers[&subjects[0].name].calls[0];
         let took = Duration::from_millis(sampled.duration_ms);
-        let target = Target::Tool(call.tool.clone().expect("a tool"));
+        let name = call.tool.clone().expect("a tool");
+        let target = Target { kind: ListKind::Tools, name };
         extra[0].extend(call.expect.judge(&target, &sampled.result, took));
     }
     let measure = Measure {
-        settings: &settings,
-        expectations: expectations.as_ref(),
+        expectations: &expectations.unwrap_or_default(),
+        allowed: &[],
         lock: fixture.lock.as_ref(),
         known: &known,
     };

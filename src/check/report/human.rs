@@ -13,11 +13,11 @@ use crate::config::diagnostics::summary;
 pub struct Style {
     /// Whether escape sequences for colour are wanted.
     pub colour: bool,
-    /// Whether everything is told, or only what is wrong.
+    /// How much is shown.
     pub detail: Detail,
 }
 
-/// How much is told.
+/// How much is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
     /// What weighs, and no table; nothing at all when all is well.
@@ -127,7 +127,7 @@ fn write_steps(out: &mut String, style: Style, server: &ServerReport) {
     let width = widths.max().unwrap_or(0).max(18);
     for step in &server.steps {
         let (word, colour) = match step.status {
-            // What is worth a note only is told by its note.
+            // A step that is worth only a note is not a failure.
             StepStatus::Failed if server.verdict == Verdict::Ok => ("noted", YELLOW),
             StepStatus::Ok => ("ok", GREEN),
             StepStatus::Failed => ("FAILED", RED),

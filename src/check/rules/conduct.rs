@@ -87,10 +87,10 @@ fn start(subject: &Subject) -> Option<Finding> {
     Some(found)
 }
 
+/// Whether the engine says that time ran out; what a server says of its runtime is none of this.
 fn is_timeout(reason: &str, detail: Option<&str>) -> bool {
-    let says = |text: &str| {
-        ["time", "no answer", "no byte", "deadline"].iter().any(|word| text.contains(word))
-    };
+    let words = ["timed out", "timeout", "no answer ", "no byte", "did not arrive within"];
+    let says = |text: &str| words.iter().any(|word| text.contains(word));
     says(reason) || detail.is_some_and(says)
 }
 
@@ -152,7 +152,7 @@ const fn rule_of(kind: FindingKind) -> Option<&'static str> {
 }
 
 fn lists(subject: &Subject, findings: &mut Vec<Finding>) {
-    // A name that is taken is told by `name/duplicate`.
+    // `name/duplicate` reports a name that is taken.
     for entry in subject.rejected.iter().filter(|entry| !entry.is_repeated()) {
         let name = entry.raw.get("name").or_else(|| entry.raw.get("uri")).and_then(Value::as_str);
         let named = name.map(|n| format!(" `{}`", brief(n, 60))).unwrap_or_default();

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use crate::base::{ServerName, Timestamp};
 use crate::check::calls::Called;
 use crate::check::model::{Step, StepStatus};
 use crate::check::subject::{Subject, brief};
 use crate::config::TransportKind;
 use crate::host::view::StepStatus as Seen;
-use crate::host::{Fact, Host, ServerState, ServerView, StartStep, StepView};
+use crate::host::{ServerState, ServerView, StartStep, StepView};
 use crate::mcp::FindingKind;
 use crate::mcp::auth::{AuthStep, StepKind};
 
@@ -25,59 +24,12 @@ const ENGINE: [(StartStep, &str); 9] = [
     (StartStep::ResourceTemplates, "resourceTemplates"),
 ];
 
-/// Moments of one server, from the journal.
-#[derive(Default)]
-pub(super) struct Moments {
-    began: Option<Timestamp>,
-    stop_began: Option<Timestamp>,
-    ended: Option<Timestamp>,
-}
-
-impl Moments {
-    pub(super) fn of(host: &Host, name: &ServerName) -> Self {
-        let mut moments = Self::default();
-        // A server that failed is over: that the host stops later is no part of its time.
-        let mut over = false;
-        for record in host.journal() {
-            if record.server.as_ref() != Some(name) {
-                continue;
-            }
-            match &record.fact {
-                Fact::StateChanged { state: ServerState::Starting, .. } => {
-                    moments.began.get_or_insert(record.at);
-                    over = false;
-                    continue;
-                }
-                Fact::StateChanged { state: ServerState::Shutdown, .. } if !over => {
-                    moments.stop_began.get_or_insert(record.at);
-                }
-                Fact::StateChanged { state: ServerState::Unavailable, .. } => over = true,
-                Fact::Exited { .. } => {}
-                _ => continue,
-            }
-            moments.ended = moments.ended.max(Some(record.at));
-        }
-        moments
-    }
-
-    pub(super) fn whole(&self) -> Duration {
-        match (self.began, self.ended) {
-            (Some(began), Some(ended)) => ended.since(began),
-            _ => Duration::ZERO,
-        }
-    }
-
-    fn stop(&self) -> Option<Duration> {
-        Some(self.ended?.since(self.stop_began?))
-    }
-}
-
-/// All steps of one server.
+/// All steps of one server, which made these sample calls and took so long to stop.
 pub(super) fn steps(
     settled: &ServerView,
     last: &ServerView,
     subject: &Subject,
-    moments: &Moments,
+    (calls, stop): (&[Called], Option<Duration>),
 ) -> Vec<Step> {
     let disabled = settled.state == ServerState::Disabled;
     let first = if disabled { StepStatus::Skipped } else { StepStatus::Ok };
@@ -93,7 +45,13 @@ pub(super) fn steps(
             _ => {}
         }
     }
-    steps.push(shutdown(settled, last, moments));
+    steps.extend(calls.iter().map(|call| Step {
+        name: format!("call {}", call.label).into(),
+        status: if call.findings.is_empty() { StepStatus::Ok } else { StepStatus::Failed },
+        took: Some(call.took),
+        detail: call.findings.first().map(|f| brief(&f.message, 200)).unwrap_or_default(),
+    }));
+    steps.push(shutdown(settled, last, stop));
     steps.push(leftovers(settled, last));
     steps
 }
@@ -101,18 +59,6 @@ pub(super) fn steps(
 /// The name of a step of the engine in reports.
 pub(super) fn name_of(step: StartStep) -> &'static str {
     ENGINE.iter().find(|(which, _)| *which == step).map_or("start", |(_, name)| name)
-}
-
-/// Puts the sample calls between the lists and the shutdown.
-pub(super) fn add_calls(steps: &mut Vec<Step>, calls: &[Called]) {
-    let end = steps.iter().position(|s| s.name == "shutdown").unwrap_or(steps.len());
-    let calls = calls.iter().map(|call| Step {
-        name: format!("call {}", call.label).into(),
-        status: if call.findings.is_empty() { StepStatus::Ok } else { StepStatus::Failed },
-        took: Some(call.took),
-        detail: call.findings.first().map(|f| brief(&f.message, 200)).unwrap_or_default(),
-    });
-    steps.splice(end..end, calls);
 }
 
 fn step(name: &'static str, status: StepStatus) -> Step {
@@ -199,7 +145,7 @@ fn junk(subject: &Subject, failed: bool) -> Step {
     timed("junk", StepStatus::Failed, None, detail)
 }
 
-fn shutdown(settled: &ServerView, last: &ServerView, moments: &Moments) -> Step {
+fn shutdown(settled: &ServerView, last: &ServerView, took: Option<Duration>) -> Step {
     if settled.state != ServerState::Ready {
         let status = match settled.state {
             ServerState::Disabled => StepStatus::Skipped,
@@ -208,10 +154,10 @@ fn shutdown(settled: &ServerView, last: &ServerView, moments: &Moments) -> Step 
         return step("shutdown", status);
     }
     if last.transport != TransportKind::Stdio {
-        return timed("shutdown", StepStatus::Ok, moments.stop(), "session closed".to_owned());
+        return timed("shutdown", StepStatus::Ok, took, "session closed".to_owned());
     }
     let Some(exit) = &last.exit else {
-        return timed("shutdown", StepStatus::Failed, moments.stop(), "no end was seen".to_owned());
+        return timed("shutdown", StepStatus::Failed, took, "no end was seen".to_owned());
     };
     let rung = exit.ladder.as_deref().unwrap_or("stdin");
     let clean = exit.expected && !matches!(rung, "term" | "kill") && exit.code == Some(0);
@@ -222,7 +168,7 @@ fn shutdown(settled: &ServerView, last: &ServerView, moments: &Moments) -> Step 
         (true, _) => exit.describe(),
     };
     let status = if clean { StepStatus::Ok } else { StepStatus::Failed };
-    timed("shutdown", status, moments.stop(), detail)
+    timed("shutdown", status, took, detail)
 }
 
 fn leftovers(settled: &ServerView, last: &ServerView) -> Step {

@@ -1,12 +1,15 @@
-//! The run itself: waits for each server, calls, and stops it when nobody needs it any more.
+//! The run itself: every server is waited for, called, and stopped when no other needs it any more.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures::future::BoxFuture;
-use futures::stream::{FuturesUnordered, StreamExt};
+use futures::future::join_all;
+use indexmap::IndexMap;
+use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::doctor::name_of;
@@ -22,203 +25,157 @@ use crate::host::{
     CallOptions, CallOutcome, Host, HostView, Origin, ServerState, ServerView, StepStatus,
     Validation,
 };
+use crate::mcp::ListKind;
 
-/// What was seen while the servers ran.
+/// What was seen of one server while it ran.
 #[derive(Default)]
-pub(super) struct Seen {
-    /// Each server at the moment it was settled: ready, or failed.
-    pub(super) settled: BTreeMap<ServerName, Arc<ServerView>>,
+pub(super) struct Run {
+    /// The server at the moment it was settled: ready, or failed.
+    pub(super) settled: Option<Arc<ServerView>>,
     /// Sample calls that were made, in their order.
-    pub(super) calls: BTreeMap<ServerName, Vec<Called>>,
-    /// Where servers send those who sign in.
-    pub(super) authorizations: BTreeMap<ServerName, Value>,
-    /// What a server was at when the run was cut short.
-    pub(super) cut: BTreeMap<ServerName, String>,
-    /// The view after everything was stopped.
-    pub(super) last: Arc<HostView>,
+    pub(super) calls: Vec<Called>,
+    /// Where it sends those who sign in.
+    pub(super) authorization: Value,
+    /// What it was at when the run was cut short.
+    pub(super) cut: Option<String>,
+    /// How long its stop took.
+    pub(super) stop: Option<Duration>,
+    began: Option<Instant>,
+    ended: Option<Instant>,
 }
 
-enum Done {
-    Called(ServerName, Called),
-    Stopped(ServerName, Value),
+impl Run {
+    /// Time from the beginning of its start to the end of its stop.
+    pub(super) fn took(&self) -> Duration {
+        let ended = self.ended.unwrap_or_else(Instant::now);
+        self.began.map_or(Duration::ZERO, |began| ended - began)
+    }
 }
 
-/// Which servers are where.
-#[derive(Default)]
-struct Board {
-    /// Calls that are still to be made; they may build on each other.
-    queues: BTreeMap<ServerName, VecDeque<PlannedCall>>,
-    calling: BTreeSet<ServerName>,
-    stopping: BTreeSet<ServerName>,
-    stopped: BTreeSet<ServerName>,
-}
+/// The runs of all servers, in the order of the configuration.
+pub(super) type Runs = IndexMap<ServerName, Run>;
 
-/// Runs until every server is stopped, or the person has enough.
+/// Runs until every server is stopped, or the person has enough. Gives what was seen, and the view
+/// after everything was stopped.
 pub(super) async fn play(
     host: &Host,
     plan: &Plan,
     signals: &Signals,
-    watch: &mut (dyn FnMut(&HostView) + Send),
-) -> Seen {
-    let mut seen = Seen::default();
+    show: &mut (dyn FnMut(&HostView) + Send),
+) -> (Runs, Arc<HostView>) {
+    let servers = &plan.config.servers;
+    let runs: IndexMap<&ServerName, Mutex<Run>> =
+        servers.keys().map(|name| (name, Mutex::default())).collect();
+    let over = watch::Sender::new(BTreeSet::new());
+    let mut all = Box::pin(join_all(servers.values().map(async |server| {
+        one(host, plan, server, (&runs[&server.name], &over)).await;
+        over.send_modify(|over| _ = over.insert(&server.name));
+    })));
     let mut view = host.view();
-    let mut board = Board::new(plan);
     let mut tick = tokio::time::interval(TICK);
-    let mut work: FuturesUnordered<BoxFuture<'static, Done>> = FuturesUnordered::new();
     loop {
         let now = Arc::clone(&view.borrow_and_update());
-        watch(&now);
-        settle(&now, plan, &mut seen);
-        for task in board.next(host, plan, &seen) {
-            work.push(task);
-        }
-        if board.stopped.len() + idle(plan, &seen) >= plan.config.servers.len() {
-            break;
-        }
+        show(&now);
         tokio::select! {
             biased;
             () = signals.stop.cancelled() => {
-                let now = Arc::clone(&view.borrow());
-                board.cut(&now, &mut seen);
+                for (name, server) in &now.servers {
+                    if let Some(run) = runs.get(name) {
+                        cut(&mut run.lock(), server, plan.calls_of(name));
+                    }
+                }
                 break;
             }
+            _ = &mut all => break,
             changed = view.changed() => if changed.is_err() { break },
-            Some(done) = work.next() => match done {
-                Done::Called(name, called) => {
-                    board.calling.remove(&name);
-                    seen.calls.entry(name).or_default().push(called);
-                }
-                Done::Stopped(name, authorization) => {
-                    seen.authorizations.insert(name.clone(), authorization);
-                    board.stopped.insert(name);
-                }
-            },
             _ = tick.tick() => {}
         }
     }
     // Whatever runs still is given up before the servers go.
-    drop(work);
+    drop(all);
     let each = || {
         let now = Arc::clone(&view.borrow());
-        watch(&now);
+        show(&now);
     };
     signals.shut_down(host, each).await;
-    let now = Arc::clone(&view.borrow_and_update());
-    settle(&now, plan, &mut seen);
-    seen.last = now;
-    seen
+    let runs = runs.into_iter().map(|(name, run)| (name.clone(), run.into_inner()));
+    (runs.collect(), Arc::clone(&view.borrow()))
 }
 
-/// Notes the servers that became ready or failed, once, as they were at that moment.
-fn settle(view: &HostView, plan: &Plan, seen: &mut Seen) {
-    for name in plan.config.servers.keys() {
-        let Some(server) = view.servers.get(name) else { continue };
-        let needs = |name: &ServerName| -> Vec<&ServerName> {
-            plan.config.servers.get(name).into_iter().flat_map(|s| &s.dependencies).collect()
-        };
-        let settled = is_settled(view, name, &needs);
-        if settled && !seen.settled.contains_key(name) {
-            seen.settled.insert(name.clone(), Arc::clone(server));
-        }
-    }
-}
-
-impl Board {
-    fn new(plan: &Plan) -> Self {
-        let queue = |name: &ServerName| plan.calls.get(name.as_str()).cloned().unwrap_or_default();
-        let names = plan.config.servers.keys();
-        let queues = names.map(|name| (name.clone(), queue(name).into())).collect();
-        Self { queues, ..Self::default() }
-    }
-
-    /// Notes what every server was at that had not come to its end.
-    fn cut(&self, view: &HostView, seen: &mut Seen) {
-        for (name, server) in &view.servers {
-            let at = match server.state {
-                ServerState::Starting | ServerState::Waiting => {
-                    let step = server.steps.iter().rev().find(|s| s.status == StepStatus::Running);
-                    match step {
-                        Some(step) => format!("while it was starting ({})", name_of(step.step)),
-                        None => "before it was started".to_owned(),
-                    }
-                }
-                ServerState::Ready if !self.is_called(name) => {
-                    "before all of its sample calls were made".to_owned()
-                }
-                _ => continue,
-            };
-            seen.settled.entry(name.clone()).or_insert_with(|| Arc::clone(server));
-            seen.cut.insert(name.clone(), at);
-        }
-    }
-
-    fn is_called(&self, name: &ServerName) -> bool {
-        !self.calling.contains(name) && self.queues.get(name).is_none_or(VecDeque::is_empty)
-    }
-
-    /// What can be begun now.
-    fn next(&mut self, host: &Host, plan: &Plan, seen: &Seen) -> Vec<BoxFuture<'static, Done>> {
-        let mut tasks: Vec<BoxFuture<'static, Done>> = Vec::new();
-        for name in plan.config.servers.keys() {
-            let Some(server) = seen.settled.get(name) else { continue };
-            if server.state != ServerState::Ready {
-                continue;
-            }
-            if !self.calling.contains(name)
-                && let Some(call) = self.queues.get_mut(name).and_then(VecDeque::pop_front)
-            {
-                self.calling.insert(name.clone());
-                let (host, name) = (host.clone(), name.clone());
-                tasks.push(Box::pin(async move {
-                    let called = make(&host, &name, &call).await;
-                    Done::Called(name, called)
-                }));
-            }
-            if self.is_called(name)
-                && !self.is_needed(plan, seen, name)
-                && self.stopping.insert(name.clone())
-            {
-                tasks.push(Box::pin(stop(host.clone(), name.clone())));
-            }
-        }
-        tasks
-    }
-
-    /// Whether a server that depends on this one is still to run.
-    fn is_needed(&self, plan: &Plan, seen: &Seen, name: &ServerName) -> bool {
-        let over = |other: &ServerConfig| match seen.settled.get(&other.name) {
-            Some(view) => view.state != ServerState::Ready || self.stopped.contains(&other.name),
-            None => other.disabled,
-        };
-        let mut servers = plan.config.servers.values();
-        servers.any(|other| other.dependencies.contains(name) && !over(other))
-    }
-}
-
-/// How many servers never became ready and need no stop.
-fn idle(plan: &Plan, seen: &Seen) -> usize {
-    let failed = |name: &&ServerName| {
-        seen.settled.get(*name).is_some_and(|view| view.state != ServerState::Ready)
+/// Waits for one server, calls it, and stops it when those that depend on it are over.
+async fn one<'p>(
+    host: &Host,
+    plan: &'p Plan,
+    config: &'p ServerConfig,
+    (run, over): (&Mutex<Run>, &watch::Sender<BTreeSet<&'p ServerName>>),
+) {
+    let (name, servers) = (&config.name, &plan.config.servers);
+    let needs = |name: &ServerName| -> Vec<&ServerName> {
+        servers.get(name).into_iter().flat_map(|server| &server.dependencies).collect()
     };
-    plan.config.servers.keys().filter(failed).count()
+    let mut view = host.view();
+    let settled = view.wait_for(|view| {
+        let state = view.servers.get(name).map(|server| server.state);
+        if !matches!(state, None | Some(ServerState::Waiting | ServerState::Disabled)) {
+            run.lock().began.get_or_insert_with(Instant::now);
+        }
+        is_settled(view, name, &needs)
+    });
+    let settled = settled.await.ok().and_then(|view| view.servers.get(name).cloned());
+    run.lock().settled.clone_from(&settled);
+    if settled.is_some_and(|server| server.state == ServerState::Ready) {
+        for call in plan.calls_of(name) {
+            let called = make(host, name, call).await;
+            run.lock().calls.push(called);
+        }
+        let dependents = servers.values().filter(|other| other.dependencies.contains(name));
+        let dependents: Vec<_> = dependents.map(|other| &other.name).collect();
+        let are_over = |over: &BTreeSet<_>| dependents.iter().all(|other| over.contains(other));
+        let _ = over.subscribe().wait_for(are_over).await;
+        let authorization = authorization(host, name).await;
+        let began = Instant::now();
+        // What went wrong with the stop is in the view: exit, findings, leftovers.
+        let _ = host.stop(name).await;
+        let mut run = run.lock();
+        (run.authorization, run.stop) = (authorization, Some(began.elapsed()));
+    }
+    run.lock().ended = Some(Instant::now());
 }
 
-async fn stop(host: Host, name: ServerName) -> Done {
-    // Asked also where the token is good: a server that moved would tell nobody until it ends.
-    let signed_in = host.view().borrow().servers.get(&name).is_some_and(|s| s.account.is_some());
-    let mut authorization = Value::Null;
-    if signed_in && let Ok(found) = host.authorization(&name).await {
-        authorization = serde_json::to_value(found).unwrap_or_default();
+/// Where a server sends those who sign in. Asked also where the token is good: a server that moved
+/// would tell nobody until it ends.
+async fn authorization(host: &Host, name: &ServerName) -> Value {
+    let signed_in = host.view().borrow().servers.get(name).is_some_and(|s| s.account.is_some());
+    if !signed_in {
+        return Value::Null;
     }
-    // What went wrong with the stop is in the view: exit, findings, leftovers.
-    let _ = host.stop(&name).await;
-    Done::Stopped(name, authorization)
+    let found = host.authorization(name).await.ok();
+    found.and_then(|found| serde_json::to_value(found).ok()).unwrap_or_default()
+}
+
+/// Notes what a server was at that had not come to its end.
+fn cut(run: &mut Run, server: &Arc<ServerView>, calls: &[PlannedCall]) {
+    run.settled.get_or_insert_with(|| Arc::clone(server));
+    let at = match server.state {
+        ServerState::Starting | ServerState::Waiting => {
+            let step = server.steps.iter().rev().find(|s| s.status == StepStatus::Running);
+            match step {
+                Some(step) => format!("while it was starting ({})", name_of(step.step)),
+                None => "before it was started".to_owned(),
+            }
+        }
+        ServerState::Ready if run.calls.len() < calls.len() => {
+            "before all of its sample calls were made".to_owned()
+        }
+        _ => return,
+    };
+    run.cut = Some(at);
 }
 
 // One sample call: made through the engine and judged.
 
 /// Makes a call of a server that is ready.
-pub(super) async fn make(host: &Host, server: &ServerName, call: &PlannedCall) -> Called {
+async fn make(host: &Host, server: &ServerName, call: &PlannedCall) -> Called {
     let began = Instant::now();
     let options = CallOptions {
         timeout: call.timeout,
@@ -229,14 +186,15 @@ pub(super) async fn make(host: &Host, server: &ServerName, call: &PlannedCall) -
         ..CallOptions::default()
     };
     let arguments = Value::Object(call.arguments.clone());
-    let outcome = match &call.target {
-        Target::Tool(name) => {
+    let Target { kind, name } = &call.target;
+    let outcome = match kind {
+        ListKind::Tools => {
             host.call_tool_with(&format!("{server}.{name}"), arguments, options).await
         }
-        Target::Prompt(name) => {
+        ListKind::Prompts => {
             host.get_prompt_with(&format!("{server}.{name}"), arguments, options).await
         }
-        Target::Resource(uri) => host.get_resource_with(uri, options).await,
+        _ => host.get_resource_with(name, options).await,
     };
     let took = outcome.as_ref().map_or_else(|_| began.elapsed(), |outcome| outcome.duration);
     Called { label: call.label.clone(), took, findings: judge(call, outcome) }
