@@ -38,11 +38,11 @@ use output::Exit;
 
 /// Runs the program; gives its exit code.
 pub fn main() -> std::process::ExitCode {
-    // A shell that asks how a word goes on wants an answer in a moment, and nothing else.
+    // A shell that asks for completions wants them at once, and nothing else.
     if let Some(exit) = complete::answer() {
         return exit.into();
     }
-    let cli = match Cli::try_parse() {
+    let mut cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => return mistake(error).into(),
         Err(error) => {
@@ -52,10 +52,17 @@ pub fn main() -> std::process::ExitCode {
         }
     };
     // Servers own their standard streams and start in a moment: no logging of ours for them.
-    let mut cli = match serve(cli) {
-        Ok(code) => return code,
-        Err(cli) => *cli,
-    };
+    match cli.verb {
+        #[cfg(feature = "mock")]
+        Some(Verb::Mock(options)) if options.schema => {
+            return output::json(&crate::mock::script::Script::json_schema(), Exit::Ok).into();
+        }
+        #[cfg(feature = "mock")]
+        Some(Verb::Mock(options)) => return crate::mock::run(options),
+        #[cfg(feature = "demo")]
+        Some(Verb::DemoServer { name }) => return crate::demo::run(&name),
+        _ => {}
+    }
     let no_command = std::env::args_os().next_back().is_some_and(|last| last == "--");
     let settled = match load::settle(&mut cli) {
         Ok(()) if no_command => Err("no command follows the two dashes".to_owned()),
@@ -79,7 +86,7 @@ pub fn main() -> std::process::ExitCode {
     exit
 }
 
-/// Arguments that are not understood: what was meant perhaps, else what clap says.
+/// Reports arguments that are not understood: what may have been meant, else what clap says.
 fn mistake(mut error: clap::Error) -> Exit {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     let args: Vec<String> = std::env::args_os().filter_map(|a| a.into_string().ok()).collect();
@@ -100,36 +107,6 @@ fn mistake(mut error: clap::Error) -> Exit {
     }
     let _ = error.print();
     Exit::Usage
-}
-
-/// Plays a server, when that is what was asked for.
-fn serve(cli: Cli) -> Result<std::process::ExitCode, Box<Cli>> {
-    match cli.verb {
-        #[cfg(feature = "mock")]
-        Some(Verb::Mock(args)) if args.schema => {
-            let schema = crate::mock::script::Script::json_schema();
-            Ok(output::print(&format!("{schema:#}\n"), Exit::Ok).into())
-        }
-        #[cfg(feature = "mock")]
-        Some(Verb::Mock(args)) => Ok(crate::mock::run(crate::mock::MockOptions {
-            file: args.file,
-            script: args.script,
-            recording: crate::mock::recorded::PlayOptions {
-                server: args.server,
-                speed: args.speed,
-                scrubbed: args.scrubbed,
-                delay: args.delay.unwrap_or_default(),
-                drop: args.drop,
-                junk: args.junk,
-                die: args.die,
-            },
-            listen: args.listen,
-            args: args.args,
-        })),
-        #[cfg(feature = "demo")]
-        Some(Verb::DemoServer { name }) => Ok(crate::demo::run(&name)),
-        verb => Err(Box::new(Cli { verb, ..cli })),
-    }
 }
 
 fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {

@@ -21,8 +21,8 @@
 //! reaction: one action or a list of them. The most particular one is played: `calls.greet`
 //! before `on["tools/call"]` before the polite answer; `on["*"]` is for methods nobody knows.
 //! Events are `start` (before stdin is read; reading begins when it is over), `stdinClosed`
-//! (without it the server exits with 0), `SIGTERM`, `SIGINT` (without them it dies) and `answer`; over HTTP also `POST`, `GET`, `DELETE` and any path, which come first and may
-//! answer instead. An empty list means: do nothing, say nothing.
+//! (without it the server exits with 0), `SIGTERM`, `SIGINT` (without them it dies) and `answer`;
+//! over HTTP also `POST`, `GET`, `DELETE` and any path, which come first and may answer instead. An empty list means: do nothing, say nothing.
 //!
 //! Actions: [`Action`](script::Action). Reactions run side by side; a reaction's own actions run
 //! one after the other.
@@ -44,6 +44,7 @@
 //! | `{"$map": {"key": "k${i}", "of": …, "times": 9}}` | an object; keys may be equal |
 //! | `{"$nest": {"open": "[", "close": "]", "depth": 9, "inner": …}}` | nesting |
 //! | `{"$raw": "1e999"}` | this text as it is, JSON or not |
+//! | `{"$json": …}` | the JSON of a value, as a string |
 
 mod answers;
 mod http;
@@ -62,6 +63,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::{Args, ValueHint};
+
 use crate::base::text::path::spelled;
 use crate::deck::recording::Recording;
 use crate::mock::recorded::{PlayOptions, Recorded};
@@ -69,18 +72,41 @@ use crate::mock::script::Script;
 use crate::mock::stage::Stage;
 
 /// What to play, and how.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct MockOptions {
-    /// A script or a recording.
+    /// The script (`mcpdeck mock --schema` prints its JSON Schema), or a recording (`--record`).
+    #[arg(value_hint = ValueHint::FilePath, required_unless_present_any = ["script", "schema"])]
     pub file: Option<PathBuf>,
-    /// The text of a script, instead of a file.
+
+    /// The script itself, instead of a file.
+    #[arg(long, value_name = "JSON", conflicts_with = "file")]
     pub script: Option<String>,
-    /// How a recording is played.
-    pub recording: PlayOptions,
-    /// Serve HTTP at this loopback address (port 0 picks one) instead of the standard streams.
+
+    /// Serve Streamable HTTP at this address of loopback (port 0 picks one) instead of stdin and
+    /// stdout.
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_loopback)]
     pub listen: Option<SocketAddr>,
-    /// Further arguments: `${argv.N}`.
+
+    /// How a recording is played.
+    #[command(flatten, next_help_heading = "Recordings")]
+    pub recording: PlayOptions,
+
+    /// Print the JSON Schema of scripts.
+    #[arg(long)]
+    pub schema: bool,
+
+    /// Arguments the script can use as ${argv.N}.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARG")]
     pub args: Vec<String>,
+}
+
+fn parse_loopback(text: &str) -> Result<SocketAddr, String> {
+    let address = match text.parse::<u16>() {
+        Ok(port) => Some((Ipv4Addr::LOCALHOST, port).into()),
+        Err(_) => text.parse::<SocketAddr>().ok(),
+    };
+    let address = address.filter(|address| address.ip().is_loopback());
+    address.ok_or_else(|| "write a port, or an address of loopback: 127.0.0.1:0".to_owned())
 }
 
 /// Plays a script or a recording in this process; gives its exit code (2 when it cannot be played).

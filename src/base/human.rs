@@ -25,6 +25,22 @@ impl fmt::Display for Dur {
     }
 }
 
+/// Seconds, fractions allowed, or a number with `ms`, `s`, `m` or `h`.
+///
+/// # Errors
+/// Says what was expected.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|s: f64| Duration::try_from_secs_f64(s).ok());
+    let span = || Duration::try_from(text.parse::<jiff::SignedDuration>().ok()?).ok();
+    match seconds.or_else(span) {
+        Some(Duration::ZERO) => Err("a time span must be longer than zero".to_owned()),
+        Some(span) => Ok(span),
+        None => {
+            Err(format!("`{text}` is not a time span: write seconds (1.5) or a unit (500ms, 2m)"))
+        }
+    }
+}
+
 /// A size: `812 B`, `4.2 kB`, `92 MB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub u64);
@@ -79,6 +95,16 @@ impl fmt::Display for Count {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_span_is_seconds_unless_it_has_a_unit() {
+        assert_eq!(parse_duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        for wrong in ["", "x", "-1", "1d", "nan", "inf", "0", "1e400"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn durations_sizes_and_counts_read_like_people_say_them() {

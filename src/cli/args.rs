@@ -9,6 +9,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, ValueEnum, ValueHint};
 
 pub use self::verbs::*;
+use crate::base::human::parse_duration;
 use crate::check::{
     Severity,
     rule::{self, Rule},
@@ -274,22 +275,6 @@ pub enum ColorChoice {
     Never,
 }
 
-/// Seconds, fractions allowed, or a number with `ms`, `s`, `m` or `h`.
-///
-/// # Errors
-/// Says what was expected.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().and_then(|s: f64| Duration::try_from_secs_f64(s).ok());
-    let span = || Duration::try_from(text.parse::<jiff::SignedDuration>().ok()?).ok();
-    match seconds.or_else(span) {
-        Some(Duration::ZERO) => Err("a time span must be longer than zero".to_owned()),
-        Some(span) => Ok(span),
-        None => {
-            Err(format!("`{text}` is not a time span: write seconds (1.5) or a unit (500ms, 2m)"))
-        }
-    }
-}
-
 fn severity() -> impl TypedValueParser<Value = Severity> {
     let names = PossibleValuesParser::new(["note", "warning", "error"]);
     names.try_map(|name| name.parse::<Severity>().map_err(|_| "there is no such severity"))
@@ -303,16 +288,6 @@ mod tests {
     #[test]
     fn the_declaration_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn a_time_span_is_seconds_unless_it_has_a_unit() {
-        assert_eq!(parse_duration("1.5"), Ok(Duration::from_millis(1500)));
-        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
-        for wrong in ["", "x", "-1", "1d", "nan", "inf", "0", "1e400"] {
-            assert!(parse_duration(wrong).is_err(), "{wrong}");
-        }
     }
 
     #[test]

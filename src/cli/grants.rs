@@ -8,9 +8,10 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::args::{Common, parse_duration};
+use super::args::Common;
 use super::output::{Done, Exit};
 use super::{load, output};
+use crate::base::human::{Dur, parse_duration};
 use crate::base::text::json as safe;
 use crate::base::{Clock, SafeText, Timestamp};
 use crate::deck::policy::GrantStore;
@@ -160,7 +161,7 @@ fn line(grant: &Grant, now: Timestamp) -> String {
     let tools = all("all tools", grant.allowed_tools.clone());
     let how = match &grant.effect {
         GrantKind::Once { until: Some(until), .. } => {
-            format!("for {} s more", until.since(now).as_secs())
+            format!("for {} more", Dur(until.since(now)))
         }
         GrantKind::Once { .. } => "for a session".to_owned(),
         GrantKind::Always if grant.covers.is_empty() => {

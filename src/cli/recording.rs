@@ -8,11 +8,11 @@ use std::time::Duration;
 use clap::{Args, ValueHint};
 use serde_json::{Value, json};
 
-use super::args::{Common, OneServer, parse_duration};
+use super::args::{Common, OneServer};
 use super::deck::{self, Job, Need};
 use super::output::{self, Done, Exit};
 use crate::base::SafeText;
-use crate::base::human::count;
+use crate::base::human::{count, parse_duration};
 use crate::deck::recording::{Format, Line, Part, Recorder, Recording, Scrubber, export};
 use crate::host::{CallOptions, Host, Origin};
 use crate::mcp::capabilities::diff::every_difference;

@@ -9,9 +9,10 @@ use clap::{Args, Subcommand, ValueHint};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::args::{Common, OneServer, parse_duration};
+use super::args::{Common, OneServer};
 use super::output::{Done, Exit, problems};
 use super::{deck, load, output, signals};
+use crate::base::human::parse_duration;
 use crate::base::{Clock, SafeText, Timestamp};
 use crate::config::Environment;
 use crate::deck::clients::Clients;
@@ -221,7 +222,7 @@ async fn settled(host: &Host, keeper: &PolicyKeeper, before: &[String]) -> Vec<S
     }
 }
 
-/// Tells the operator what became of a changed configuration.
+/// Reports to the operator what became of a changed configuration.
 fn tell(event: &DeckEvent) {
     match event {
         DeckEvent::Reloaded(plan) if !plan.is_empty() => {
@@ -306,7 +307,7 @@ fn local(_: &Host, _: &PolicyKeeper, _: &Clients) -> Option<()> {
     None
 }
 
-/// What is shared with other replicas. The operator is told when it goes away and comes back.
+/// What is shared with other replicas. Reports when it goes away and when it comes back.
 fn store(
     args: &ServeArgs,
     env: &Environment,

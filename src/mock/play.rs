@@ -61,41 +61,6 @@ async fn perform(cx: &Cx, action: &Action) -> Flow {
         Action::Switch(switch) => return self::switch(cx, switch).await,
         Action::Background(reaction) => background(cx, reaction),
         Action::Flood(flood) => return self::flood(cx, flood).await,
-        other => {
-            if let Sink::Http(exchange) = &cx.sink {
-                on_http(cx, exchange, other).await;
-            }
-            return on_process(cx, other).await;
-        }
-    }
-    GO_ON
-}
-
-/// Actions that concern the HTTP answer; over stdio nothing happens.
-async fn on_http(cx: &Cx, exchange: &super::http::Exchange, action: &Action) {
-    match action {
-        Action::Respond(respond) => {
-            let body = respond.body.as_ref().map(|body| template::text(body, cx));
-            if respond.body.as_ref().is_some_and(|body| !body.is_string()) {
-                exchange.header("content-type", "application/json");
-            }
-            exchange.respond(respond, body.unwrap_or_default());
-        }
-        Action::Headers(headers) => {
-            for (name, value) in headers {
-                exchange.header(name, &cx.text(value));
-            }
-        }
-        Action::Sse(text) => exchange.event_text(&cx.text(text)).await,
-        Action::EndStream => exchange.end(),
-        Action::Disconnect => exchange.disconnect(),
-        _ => {}
-    }
-}
-
-/// Actions that concern the process rather than the protocol.
-async fn on_process(cx: &Cx, action: &Action) -> Flow {
-    match action {
         Action::Close(stream) => cx.sink.close(*stream).await,
         Action::StopReading => {
             cx.stage.reading.send_replace(false);
@@ -123,9 +88,36 @@ async fn on_process(cx: &Cx, action: &Action) -> Flow {
             }
         }
         Action::Burn(millis) => os::burn(Duration::from_millis(*millis)),
-        _ => {}
+        Action::Respond(_)
+        | Action::Headers(_)
+        | Action::Sse(_)
+        | Action::EndStream
+        | Action::Disconnect => on_http(cx, action).await,
     }
     GO_ON
+}
+
+/// Actions that concern the HTTP answer; over stdio nothing happens.
+async fn on_http(cx: &Cx, action: &Action) {
+    let Sink::Http(exchange) = &cx.sink else { return };
+    match action {
+        Action::Respond(respond) => {
+            let body = respond.body.as_ref().map(|body| template::text(body, cx));
+            if respond.body.as_ref().is_some_and(|body| !body.is_string()) {
+                exchange.header("content-type", "application/json");
+            }
+            exchange.respond(respond, body.unwrap_or_default());
+        }
+        Action::Headers(headers) => {
+            for (name, value) in headers {
+                exchange.header(name, &cx.text(value));
+            }
+        }
+        Action::Sse(text) => exchange.event_text(&cx.text(text)).await,
+        Action::EndStream => exchange.end(),
+        Action::Disconnect => exchange.disconnect(),
+        _ => {}
+    }
 }
 
 async fn complain(cx: &Cx, text: &str) {
@@ -357,7 +349,7 @@ pub(crate) async fn replay(cx: &Cx, recorded: &Recorded, request: &Value) {
     if faults.junk == step {
         cx.line(Stream::Stdout, "this line is no message").await;
     }
-    tokio::time::sleep(faults.delay).await;
+    tokio::time::sleep(faults.delay.unwrap_or_default()).await;
     let Some(exchange) = recorded.find(request) else {
         return cx.sink.answer(recorded.unknown(request).to_string()).await;
     };

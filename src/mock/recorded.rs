@@ -11,8 +11,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use clap::Args;
 use serde_json::{Value, json};
 
+use crate::base::human::parse_duration;
 use crate::base::text::nearest;
 use crate::base::{LogSource, SafeText, ServerName, Timestamp};
 use crate::deck::recording::{Line, Recording};
@@ -20,22 +22,40 @@ use crate::host::Fact;
 use crate::mcp::{Direction, MessageKind};
 
 /// How a recording is played.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct PlayOptions {
-    /// The server to play, when several were recorded.
+    /// The server of the recording to play, when it holds several.
+    #[arg(long, value_name = "NAME")]
     pub server: Option<String>,
-    /// Times the recorded speed; `None` answers at once.
+
+    /// Answer this many times as fast as it was recorded; at once when left out.
+    #[arg(long, value_name = "TIMES", value_parser = parse_speed)]
     pub speed: Option<f64>,
-    /// Plays although the recording was scrubbed.
+
+    /// Play the recording although it was scrubbed.
+    #[arg(long)]
     pub scrubbed: bool,
+
     /// Fault: every answer comes this much later.
-    pub delay: Duration,
-    /// Fault: no answer to this request; requests of the client count from 1.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub delay: Option<Duration>,
+
+    /// Fault: the Nth request gets no answer.
+    #[arg(long, value_name = "N")]
     pub drop: Option<u64>,
-    /// Fault: a line that is no message before the answer to this request.
+
+    /// Fault: a line that is no message comes before the Nth answer.
+    #[arg(long, value_name = "N")]
     pub junk: Option<u64>,
-    /// Fault: the program ends instead of answering this request.
+
+    /// Fault: the program ends instead of answering the Nth request.
+    #[arg(long, value_name = "N")]
     pub die: Option<u64>,
+}
+
+fn parse_speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse::<f64>().ok().filter(|speed| (1e-6..=1e6).contains(speed));
+    speed.ok_or_else(|| "write a number above 0, for example 2 or 0.5".to_owned())
 }
 
 /// What the server did.
@@ -151,7 +171,7 @@ impl Recorded {
                         (Direction::Out, _) => continue,
                         (_, MessageKind::Response | MessageKind::Error) => {
                             let is_its = |at: &usize| exchanges[*at].id == message["id"];
-                            let found = open.iter().position(is_its);
+                            let found = open.iter().rposition(is_its);
                             found.map(|found| open.remove(found)).or(newest)
                         }
                         _ => {
@@ -226,7 +246,7 @@ fn push(exchanges: &mut [Exchange], to: Option<usize>, at: Timestamp, sent: Sent
 }
 
 /// Method and parameters, so that equal requests have equal keys: members in order, `_meta` left
-/// out. Handshakes differ by client and are told apart by their method alone.
+/// out. Handshakes differ by client and are matched by their method alone.
 fn key(request: &Value) -> String {
     let method = request["method"].as_str().unwrap_or_default();
     if matches!(method, "initialize" | "server/discover") {
@@ -238,4 +258,17 @@ fn key(request: &Value) -> String {
     }
     params.sort_all_objects();
     format!("{method} {params}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_speed;
+
+    #[test]
+    fn a_speed_is_a_number_that_a_wait_can_be_divided_by() {
+        assert_eq!(parse_speed("0.5"), Ok(0.5));
+        for text in ["0", "-1", "1e-300", "inf", "NaN", "fast"] {
+            assert!(parse_speed(text).is_err(), "{text}");
+        }
+    }
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
-use crate::cli::args::parse_duration;
 use crate::config::{Environment, single_command, single_url};
 use crate::deck::LoadResult;
 use crate::mcp::ListKind;
@@ -96,14 +95,15 @@ pub enum Verb {
     },
     /// Print the manual page.
     Man,
-    /// Explain a topic (configuration, calls, check, dev, trust, chat, keys, environment, protection)
-    /// or a command.
+    /// Explain a topic (configuration, calls, check, dev, trust, serve, chat, keys, environment,
+    /// protection) or a command.
     Help {
         /// The topic or command; all of them when left out.
         topic: Option<String>,
     },
     /// Play a scripted server, for testing hosts.
-    Mock(MockArgs),
+    #[cfg(feature = "mock")]
+    Mock(crate::mock::MockOptions),
     /// An embedded server of --demo, over stdio.
     #[command(hide = true, name = "demo-server")]
     DemoServer {
@@ -445,71 +445,4 @@ pub struct ImportArgs {
     /// Servers of yours that have the same name are replaced; without it they stay.
     #[arg(long, requires = "into")]
     pub replace: bool,
-}
-
-/// `mcpdeck mock`
-#[derive(Debug, Args)]
-pub struct MockArgs {
-    /// The script (`mcpdeck mock --schema` prints its JSON Schema), or a recording (`--record`).
-    #[arg(value_hint = ValueHint::FilePath, required_unless_present_any = ["script", "schema"])]
-    pub file: Option<PathBuf>,
-
-    /// The script itself, instead of a file.
-    #[arg(long, value_name = "JSON", conflicts_with = "file")]
-    pub script: Option<String>,
-
-    /// Serve Streamable HTTP at this address of loopback (port 0 picks one) instead of stdin and
-    /// stdout.
-    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_loopback)]
-    pub listen: Option<std::net::SocketAddr>,
-
-    /// The server of the recording to play, when it holds several.
-    #[arg(long, value_name = "NAME", help_heading = "Recordings")]
-    pub server: Option<String>,
-
-    /// Answer as slowly as it was recorded, times this; without it at once.
-    #[arg(long, value_name = "TIMES", help_heading = "Recordings", value_parser = parse_speed)]
-    pub speed: Option<f64>,
-
-    /// Play the recording although it was scrubbed.
-    #[arg(long, help_heading = "Recordings")]
-    pub scrubbed: bool,
-
-    /// Fault: every answer comes this much later.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Recordings")]
-    pub delay: Option<std::time::Duration>,
-
-    /// Fault: the Nth request gets no answer.
-    #[arg(long, value_name = "N", help_heading = "Recordings")]
-    pub drop: Option<u64>,
-
-    /// Fault: a line that is no message comes before the Nth answer.
-    #[arg(long, value_name = "N", help_heading = "Recordings")]
-    pub junk: Option<u64>,
-
-    /// Fault: the program ends instead of answering the Nth request.
-    #[arg(long, value_name = "N", help_heading = "Recordings")]
-    pub die: Option<u64>,
-
-    /// Print the JSON Schema of scripts.
-    #[arg(long)]
-    pub schema: bool,
-
-    /// Arguments the script can use as ${argv.N}.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARG")]
-    pub args: Vec<String>,
-}
-
-fn parse_loopback(text: &str) -> Result<std::net::SocketAddr, String> {
-    let address = match text.parse::<u16>() {
-        Ok(port) => Some((std::net::Ipv4Addr::LOCALHOST, port).into()),
-        Err(_) => text.parse::<std::net::SocketAddr>().ok(),
-    };
-    let address = address.filter(|address| address.ip().is_loopback());
-    address.ok_or_else(|| "write a port, or an address of loopback: 127.0.0.1:0".to_owned())
-}
-
-fn parse_speed(text: &str) -> Result<f64, String> {
-    let speed = text.parse::<f64>().ok().filter(|speed| *speed > 0.0 && speed.is_finite());
-    speed.ok_or_else(|| "write a number above 0, for example 2".to_owned())
 }
