@@ -4,7 +4,6 @@
 //! `clap_complete` splits a word at `:`, `=` and `@`, which URIs, `key=value` and saved calls are made
 //! of, and in zsh it ends every word with a space, also `key=`. Reads files, starts no server.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -41,10 +40,10 @@ const ASKED: &str = "MCPDECK_COMPLETE";
 const LINE: &str = "_MCPDECK_LINE";
 const BREAKS: &str = "_MCPDECK_BREAKS";
 
-/// Completes one argument.
-type Completer = fn(&OsStr) -> Vec<CompletionCandidate>;
+/// What an argument may be that begins with this.
+type Completer = fn(&Here<'_>, &str) -> Candidates;
 
-/// How the values of arguments go on: the command (none: before any), the argument, its words.
+/// What completes the values of arguments: the command (none: before any), the argument, and how.
 const VALUES: &[(&str, &str, Completer)] = &[
     ("", "format", formats),
     ("", "server", servers),
@@ -68,28 +67,32 @@ const VALUES: &[(&str, &str, Completer)] = &[
     ("trust revoke", "servers", servers),
 ];
 
-/// The arguments with their completers. Whoever wants an option types its dash.
-fn command() -> Command {
-    fn within(command: Command, path: &str, of: (&'static str, Completer)) -> Command {
+/// The arguments with their completers over these words, the last of which is the one to complete.
+/// Options are offered only to a word that begins with a dash.
+fn command(words: &[String]) -> Command {
+    fn within(command: Command, path: &str, name: &str, values: ArgValueCompleter) -> Command {
         if path.is_empty() {
             // Not `mut_arg`, which puts the argument behind the others.
-            return command.mut_args(|arg| {
-                let is_it = arg.get_id().as_str() == of.0;
-                if is_it { arg.add(ArgValueCompleter::new(of.1)) } else { arg }
-            });
+            return command
+                .mut_args(|arg| if arg.get_id() == name { arg.add(values.clone()) } else { arg });
         }
         let (verb, rest) = path.split_once(' ').unwrap_or((path, ""));
-        command.mut_subcommand(verb, |verb| within(verb, rest, of))
+        command.mut_subcommand(verb, |verb| within(verb, rest, name, values))
     }
     fn without_options(command: Command) -> Command {
         let hidden = |arg: clap::Arg| if arg.is_positional() { arg } else { arg.hide(true) };
         command.mut_args(hidden).mut_subcommands(without_options)
     }
-    let all = VALUES.iter();
-    let mut command =
-        all.fold(Cli::command(), |whole, (path, arg, words)| within(whole, path, (arg, *words)));
-    let wants_options = TYPED.with_borrow(|line| line.last().is_some_and(|w| w.starts_with('-')));
-    if wants_options {
+    let (last, typed) =
+        words.split_last().map_or(("", words), |(last, typed)| (last.as_str(), typed));
+    let mut command = Cli::command();
+    for (path, name, values) in VALUES {
+        let typed = typed.to_vec();
+        let completer =
+            move |current: &OsStr| values(&Here::look(&typed), &current.to_string_lossy());
+        command = within(command, path, name, ArgValueCompleter::new(completer));
+    }
+    if last.starts_with('-') {
         return command;
     }
     command.build();
@@ -111,10 +114,10 @@ pub fn script(shell: Shell) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Answers a shell that asks how the line goes on. What cannot be parsed goes on in no way.
+/// Answers a shell that asks for completions of a line; a line that cannot be parsed has none.
 pub fn answer() -> Option<Exit> {
     let shell = std::env::var(ASKED).ok().filter(|shell| !shell.is_empty())?;
-    // What stands after the two dashes; the last is the word that goes on.
+    // What stands after the two dashes; the last word is the one to complete.
     let words = std::env::args_os().skip_while(|word| word != "--").skip(1);
     // What is no text cannot name anything we know.
     let mut words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
@@ -126,10 +129,10 @@ pub fn answer() -> Option<Exit> {
     if words.is_empty() {
         words.push(String::new());
     }
-    TYPED.set(words.clone());
     let (here, last) = (std::env::current_dir().ok(), words.len() - 1);
+    let mut command = command(&words);
     let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
-    let candidates = |words| complete(&mut command(), words, last, here.as_deref());
+    let mut candidates = |words| complete(&mut command, words, last, here.as_deref());
     let text = match shell.as_str() {
         "bash" => for_bash(&candidates(words).unwrap_or_default(), &broken),
         "zsh" => for_zsh(&candidates(words).unwrap_or_default()),
@@ -138,7 +141,7 @@ pub fn answer() -> Option<Exit> {
                 return Some(output::refuse(&format!("{ASKED}: there is no shell `{other}`")));
             };
             let mut out = Vec::new();
-            let _ = shell.write_complete(&mut command(), words, here.as_deref(), &mut out);
+            let _ = shell.write_complete(&mut command, words, here.as_deref(), &mut out);
             String::from_utf8_lossy(&out).into_owned()
         }
     };
@@ -232,8 +235,7 @@ pub fn for_zsh(all: &[CompletionCandidate]) -> String {
     })
 }
 
-// The line that is being typed: its words up to the cursor, and which configuration it names. Pure,
-// but for the words of this process.
+// The line that is being typed: its words up to the cursor, and which configuration it names. Pure.
 
 /// Splits a line as a POSIX shell does, up to the cursor, in the middle of whose last word it may
 /// end. Gives its words without their quotes, and the part of the last one that bash takes for words
@@ -287,31 +289,25 @@ pub fn read(words: &[String]) -> (Common, Option<String>) {
 
 type Candidates = Vec<CompletionCandidate>;
 
-thread_local! {
-    /// The words of the line; the last is the one that goes on.
-    static TYPED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
-}
-
-/// A word that goes on from `current`, and what it is.
+/// A candidate and its description.
 fn word(value: impl Into<String>, says: &str) -> CompletionCandidate {
     let says = SafeText::line(says);
     let help = (!says.is_empty()).then(|| says.as_str().to_owned().into());
     CompletionCandidate::new(value.into()).help(help)
 }
 
-fn those(current: &OsStr, all: impl IntoIterator<Item = CompletionCandidate>) -> Candidates {
-    let begun = current.to_string_lossy();
-    let fits = |word: &CompletionCandidate| word.get_value().to_string_lossy().starts_with(&*begun);
-    let shows = |word: &CompletionCandidate| {
-        let value = word.get_value().to_string_lossy().into_owned();
-        SafeText::line(&value).as_str() == value
+/// Those that begin with `current` and can be shown as they are.
+fn those(current: &str, all: impl IntoIterator<Item = CompletionCandidate>) -> Candidates {
+    let fits = |candidate: &CompletionCandidate| {
+        let value = candidate.get_value().to_string_lossy();
+        value.starts_with(current) && SafeText::line(&value).as_str() == value
     };
-    all.into_iter().filter(|word| fits(word) && shows(word)).collect()
+    all.into_iter().filter(fits).collect()
 }
 
-/// The line, the configuration it names, and what is known of its servers.
-struct Here {
-    words: Vec<String>,
+/// The line before the word to complete, the configuration it names, and what is known of its servers.
+struct Here<'a> {
+    words: &'a [String],
     common: Common,
     /// The tool or prompt that is named.
     name: Option<String>,
@@ -319,11 +315,9 @@ struct Here {
     kept: Kept,
 }
 
-impl Here {
-    fn look() -> Self {
-        let mut words = TYPED.with_borrow(Clone::clone);
-        words.pop();
-        let (common, name) = read(&words);
+impl<'a> Here<'a> {
+    fn look(words: &'a [String]) -> Self {
+        let (common, name) = read(words);
         let env = load::environment(&common);
         let loaded = env.and_then(|env| load::load_files(&load::files(&common, &env), &env));
         let kept = Kept::of(&Environment::of_process());
@@ -340,8 +334,8 @@ impl Here {
         })
     }
 
-    /// Everything of one list as `server.name`; the bare name where only that goes on.
-    fn owned(&self, current: &OsStr, kind: ListKind) -> Candidates {
+    /// Everything of one list as `server.name`; by its bare name where only that matches.
+    fn owned(&self, current: &str, kind: ListKind) -> Candidates {
         let (mut full, mut bare) = (Vec::new(), Vec::new());
         for (server, lists) in self.servers() {
             let owner = server.name.as_str();
@@ -360,7 +354,7 @@ impl Here {
     }
 
     /// What the tool or prompt that was named on the line takes.
-    fn parameters(&self, current: &OsStr, kind: ListKind) -> Candidates {
+    fn parameters(&self, typed: &str, kind: ListKind) -> Candidates {
         let given: BTreeSet<&str> =
             self.words.iter().filter_map(|word| Some(word.split_once('=')?.0)).collect();
         let Some(name) = &self.name else { return Vec::new() };
@@ -375,7 +369,6 @@ impl Here {
             }
             lists.tools.iter().find(|t| is_it(&t.name)).map(|t| Value::clone(&t.input_schema))
         });
-        let typed = current.to_string_lossy();
         let mut out = Vec::new();
         for parameter in values::parameters(&schema.unwrap_or_default()) {
             let key = format!("{}=", parameter.name);
@@ -387,7 +380,7 @@ impl Here {
                 out.push(word(key, &format!("{needed}{}", values::first_line(parameter.says))));
             }
         }
-        those(current, out)
+        those(typed, out)
     }
 
     /// The tool or prompt behind a saved call.
@@ -405,21 +398,19 @@ impl Here {
 }
 
 /// Servers that are not on the line yet.
-pub fn servers(current: &OsStr) -> Candidates {
-    let here = Here::look();
-    let named = |name: &str| here.words.iter().any(|word| word == name);
+fn servers(here: &Here<'_>, current: &str) -> Candidates {
     let all = here.loaded.config.servers.values().map(|server| {
         let at = if server.disabled { "disabled".to_owned() } else { server.at.to_string() };
-        word(server.name.as_str(), &at)
+        (&server.name, at)
     });
-    let left_out = here.loaded.left_out.iter().map(|name| word(name.as_str(), "cannot be used"));
-    let all = all.chain(left_out);
-    those(current, all.filter(|word| !named(&word.get_value().to_string_lossy())))
+    let left_out = here.loaded.left_out.iter().map(|name| (name, "cannot be used".to_owned()));
+    let open =
+        all.chain(left_out).filter(|(name, _)| !here.words.iter().any(|w| w == name.as_str()));
+    those(current, open.map(|(name, says)| word(name.as_str(), &says)))
 }
 
 /// Tools, and the saved calls.
-pub fn calls(current: &OsStr) -> Candidates {
-    let here = Here::look();
+fn calls(here: &Here<'_>, current: &str) -> Candidates {
     let saved = operate::saved_calls(&here.common).calls.into_iter().map(|(name, call)| {
         let target = match call.target {
             SavedTarget::Tool { tool } => tool,
@@ -429,52 +420,51 @@ pub fn calls(current: &OsStr) -> Candidates {
         word(format!("@{name}"), &target)
     });
     let mut out = those(current, saved);
-    if !current.to_string_lossy().starts_with('@') {
+    if !current.starts_with('@') {
         out.extend(here.owned(current, ListKind::Tools));
     }
     out
 }
 
 /// Prompts.
-pub fn prompts(current: &OsStr) -> Candidates {
-    Here::look().owned(current, ListKind::Prompts)
+fn prompts(here: &Here<'_>, current: &str) -> Candidates {
+    here.owned(current, ListKind::Prompts)
 }
 
 /// Parameters of the tool on the line; a file after `@`.
-pub fn tool_arguments(current: &OsStr) -> Candidates {
-    arguments(current, ListKind::Tools)
+fn tool_arguments(here: &Here<'_>, current: &str) -> Candidates {
+    arguments(here, current, ListKind::Tools)
 }
 
 /// Parameters of the prompt on the line; a file after `@`.
-pub fn prompt_arguments(current: &OsStr) -> Candidates {
-    arguments(current, ListKind::Prompts)
+fn prompt_arguments(here: &Here<'_>, current: &str) -> Candidates {
+    arguments(here, current, ListKind::Prompts)
 }
 
-fn arguments(current: &OsStr, kind: ListKind) -> Candidates {
-    let typed = current.to_string_lossy();
-    if let Some(path) = typed.strip_prefix('@') {
-        let files = PathCompleter::file().complete(OsStr::new(path));
-        return files.into_iter().map(|file| file.add_prefix("@")).collect();
+fn arguments(here: &Here<'_>, current: &str, kind: ListKind) -> Candidates {
+    if let Some(path) = current.strip_prefix('@') {
+        return files_after("@", path, &PathCompleter::file());
     }
-    let here = Here::look();
     let parameters = here.parameters(current, kind);
-    match typed.split_once('=') {
+    match current.split_once('=') {
         // A value without suggestions may be a path.
-        Some((key, value)) if parameters.is_empty() => files_after(key, value),
+        Some((key, value)) if parameters.is_empty() => {
+            files_after(&format!("{key}="), value, &PathCompleter::any())
+        }
         _ => parameters,
     }
 }
 
-/// Files that go on from what is typed after `key=`.
-fn files_after(key: &str, typed: &str) -> Candidates {
-    let files = PathCompleter::any().complete(OsStr::new(typed));
-    files.into_iter().map(|file| file.add_prefix(format!("{key}="))).collect()
+/// Files that go on from what is typed after a prefix.
+fn files_after(prefix: &str, typed: &str, files: &PathCompleter) -> Candidates {
+    let files = files.complete(OsStr::new(typed));
+    files.into_iter().map(|file| file.add_prefix(prefix)).collect()
 }
 
 /// Resources; of a template what stands before its first variable.
-pub fn resources(current: &OsStr) -> Candidates {
+fn resources(here: &Here<'_>, current: &str) -> Candidates {
     let mut all = Vec::new();
-    for lists in Here::look().servers().filter_map(|(_, lists)| lists) {
+    for lists in here.servers().filter_map(|(_, lists)| lists) {
         all.extend(lists.resources.iter().map(|known| word(&*known.uri, &known.name)));
         all.extend(lists.templates.iter().filter_map(|known| {
             let start = known.uri.split('{').next().filter(|start| !start.is_empty())?;
@@ -485,12 +475,12 @@ pub fn resources(current: &OsStr) -> Candidates {
 }
 
 /// Rules of the check.
-pub fn rules(current: &OsStr) -> Candidates {
+fn rules(_: &Here<'_>, current: &str) -> Candidates {
     those(current, rule::all().map(|rule| word(rule.id, rule.summary)))
 }
 
 /// Topics of the help, and the commands.
-pub fn topics(current: &OsStr) -> Candidates {
+fn topics(_: &Here<'_>, current: &str) -> Candidates {
     let topics = TOPICS.iter().map(|topic| word(topic.name, topic.about));
     let command = Cli::command();
     let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
@@ -502,9 +492,9 @@ pub fn topics(current: &OsStr) -> Candidates {
 }
 
 /// Formats of the report; a file after `=`.
-pub fn formats(current: &OsStr) -> Candidates {
-    if let Some((format, file)) = current.to_string_lossy().split_once('=') {
-        return files_after(format, file);
+fn formats(_: &Here<'_>, current: &str) -> Candidates {
+    if let Some((format, file)) = current.split_once('=') {
+        return files_after(&format!("{format}="), file, &PathCompleter::any());
     }
     let all = [
         ("human", "for people"),
@@ -522,7 +512,7 @@ mod tests {
 
     #[test]
     fn every_completer_has_its_argument() {
-        let whole = command();
+        let whole = command(&[String::from("-")]);
         for (path, name, _) in VALUES {
             let verbs = path.split_whitespace();
             let found = verbs.fold(&whole, |on, verb| on.find_subcommand(verb).expect("a command"));
