@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::args::{Common, OneServer};
-use super::deck::{self, Job, Need};
+use super::deck::{self, Invocation, Need};
 use super::output::{Done, Exit};
 use super::{load, output};
 use crate::base::SafeText;
@@ -35,6 +35,7 @@ use crate::chat::event::word;
 use crate::chat::files::with_files;
 use crate::chat::llm::Usage;
 use crate::chat::{Agent, ChatEvent, ChatSettings, Conversation, Provider, StatusKind, TurnLimits};
+use crate::check::answers::Script;
 use crate::config::Environment;
 use crate::deck::policy::PolicyKeeper;
 use crate::host::policy::Principal;
@@ -76,7 +77,7 @@ impl ModelArgs {
     pub fn settings(&self, env: &Environment) -> Result<ChatSettings, String> {
         let mut settings = ChatSettings::read(env)?;
         if self.provider.is_some() && self.provider != settings.provider {
-            // What is said of the model of one provider holds for no other.
+            // Settings for the models of one provider hold for no other.
             let ChatSettings { keys, sessions, .. } = settings;
             let provider = self.provider;
             settings = ChatSettings { provider, keys, sessions, ..ChatSettings::default() };
@@ -146,13 +147,14 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> Done {
     let model = model.map_err(|message| output::refuse(&message))?;
     let limits =
         TurnLimits { rounds: args.max_rounds, calls: args.max_calls, ..TurnLimits::default() };
-    let job = Job::new(common, &args.one, telemetry, Need::Servers(Vec::new()));
+    let invocation = Invocation { common, one: &args.one, telemetry };
+    let (need, answers) = (Need::Servers(Vec::new()), Script::default());
     if let Some(file) = &args.replay {
         let (replay, source) = replay::read(file).map_err(|message| output::refuse(&message))?;
         let work = async |scene: &deck::Scene<'_>| {
             replay::ask(scene, replay, model, limits, args.json).await
         };
-        return deck::ended(deck::run_over(source, job, work));
+        return deck::ended(invocation.run_over(source, need, answers, work));
     }
     let work = async |scene: &deck::Scene<'_>| {
         // Who acts as somebody else has the rules of the files.
@@ -189,7 +191,7 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> Done {
     };
     let source = if args.demo { load::demo() } else { load::usable(common, &args.one) };
     let source = source.map_err(deck::refused);
-    deck::ended(source.and_then(|source| deck::run_over(source, job, work)))
+    deck::ended(source.and_then(|source| invocation.run_over(source, need, answers, work)))
 }
 
 /// One turn, printed as it goes.

@@ -29,30 +29,15 @@ pub enum Need {
     Owner(TargetKind, String),
 }
 
-/// A command over a host.
-pub struct Job<'a> {
+/// Where the servers of a command come from, and where it logs.
+#[derive(Clone, Copy)]
+pub struct Invocation<'a> {
     /// Options of every command.
     pub common: &'a Common,
     /// A server without a file.
     pub one: &'a OneServer,
-    /// Which servers it needs.
-    pub need: Need,
-    /// Answers to requests of the servers.
-    pub answers: Script,
     /// The log.
     pub telemetry: &'a Telemetry,
-}
-
-impl<'a> Job<'a> {
-    /// One that answers no request of the servers.
-    pub fn new(
-        common: &'a Common,
-        one: &'a OneServer,
-        telemetry: &'a Telemetry,
-        need: Need,
-    ) -> Self {
-        Self { common, one, need, answers: Script::default(), telemetry }
-    }
 }
 
 /// What a command works with.
@@ -84,53 +69,100 @@ impl Scene<'_> {
     }
 }
 
-/// Does `work` over a host with the servers of `job`.
-///
-/// # Errors
-/// [`ErrorCode::Configuration`] when nothing could be started; otherwise the exit is the work's.
-pub fn run(job: Job<'_>, work: impl AsyncFnOnce(&Scene<'_>) -> Exit) -> Result<Exit, Error> {
-    let source = load::source(job.common, job.one, job.common.startup_mode());
-    run_over(source.map_err(refused)?, job, work)
+impl Invocation<'_> {
+    /// Does `work` over a host with the servers that are needed; `answers` are those to requests of
+    /// the servers.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Configuration`] when nothing could be started; otherwise the exit is the work's.
+    pub fn run(
+        self,
+        need: Need,
+        answers: Script,
+        work: impl AsyncFnOnce(&Scene<'_>) -> Exit,
+    ) -> Result<Exit, Error> {
+        let source = load::source(self.common, self.one, self.common.startup_mode());
+        self.run_over(source.map_err(refused)?, need, answers, work)
+    }
+
+    /// As [`Self::run`], over what was loaded already.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_over(
+        self,
+        mut source: Source,
+        need: Need,
+        answers: Script,
+        work: impl AsyncFnOnce(&Scene<'_>) -> Exit,
+    ) -> Result<Exit, Error> {
+        let common = self.common;
+        source.config.answer_once(common.timeout);
+        let kept = Kept::of(&Environment::of_process());
+        let (names, spared) = needed(&source, need, &kept);
+        let rest = spared.then(|| source.config.clone());
+        let wrong = |message| Error::new(ErrorCode::Configuration, message);
+        source.narrow(&names).map_err(wrong)?;
+        let all = rest.as_ref().unwrap_or(&source.config);
+        self.telemetry.redactor().learn(load::secrets(all));
+        let done = signals::block_on(async |signals| {
+            let config = source.config.clone();
+            let engine = Host::builder()
+                .startup(common.startup_mode())
+                .handler(answers)
+                .accounts(crate::deck::tokens::accounts(&Environment::of_process()));
+            let deck = Deck::builder().config(source.config).host(engine);
+            let done = over(common, &signals, deck, async |deck, recorder| {
+                let (host, left_out) = (deck.host(), &source.left_out);
+                let scene = Scene { host, left_out, recorder, kept: &kept, rest: rest.as_ref() };
+                tokio::select! {
+                    exit = async {
+                        started(host, &config).await;
+                        kept.remember(&config, &host.snapshot());
+                        work(&scene).await
+                    } => exit,
+                    () = signals.stop.cancelled() => interrupted(),
+                }
+            });
+            Ok(done.await?.unwrap_or_else(interrupted))
+        });
+        done.map_err(|error| Error::new(ErrorCode::Internal, error.to_string()))?
+    }
+
+    // The command lines that ask the same servers something else: advice that can be pasted.
+
+    /// The check of a server, with every step.
+    pub fn check(self, server: &ServerName) -> String {
+        line(CHECK, (self.common, self.one), server)
+    }
+
+    /// The list of a server, with the parameters of its tools.
+    pub fn list(self, server: &ServerName) -> String {
+        line(LIST, (self.common, self.one), server)
+    }
 }
 
-/// As [`run`], over what was loaded already.
-///
-/// # Errors
-/// As [`run`].
-pub fn run_over(
-    mut source: Source,
-    job: Job<'_>,
-    work: impl AsyncFnOnce(&Scene<'_>) -> Exit,
-) -> Result<Exit, Error> {
-    source.config.answer_once(job.common.timeout);
-    let kept = Kept::of(&Environment::of_process());
-    let (names, spared) = needed(&source, job.need, &kept);
-    let rest = spared.then(|| source.config.clone());
-    let wrong = |message| Error::new(ErrorCode::Configuration, message);
-    source.narrow(&names).map_err(wrong)?;
-    job.telemetry.redactor().learn(load::secrets(rest.as_ref().unwrap_or(&source.config)));
-    let done = signals::block_on(async |signals| {
-        let config = source.config.clone();
-        let engine = Host::builder()
-            .startup(job.common.startup_mode())
-            .handler(job.answers)
-            .accounts(crate::deck::tokens::accounts(&Environment::of_process()));
-        let deck = Deck::builder().config(source.config).host(engine);
-        let done = over(job.common, &signals, deck, async |deck, recorder| {
-            let (host, left_out) = (deck.host(), &source.left_out);
-            let scene = Scene { host, left_out, recorder, kept: &kept, rest: rest.as_ref() };
-            tokio::select! {
-                exit = async {
-                    started(host, &config).await;
-                    kept.remember(&config, &host.snapshot());
-                    work(&scene).await
-                } => exit,
-                () = signals.stop.cancelled() => interrupted(),
-            }
-        });
-        Ok(done.await?.unwrap_or_else(interrupted))
-    });
-    done.map_err(|error| Error::new(ErrorCode::Internal, error.to_string()))?
+/// A command, and what stands there before a URL and before the name of a server.
+type Asking = (&'static str, &'static str, &'static str);
+const CHECK: Asking = ("--check -v", "", "--server ");
+const LIST: Asking = ("list --long", "--url ", "");
+
+fn line(
+    (verb, for_url, for_name): Asking,
+    (common, one): (&Common, &OneServer),
+    server: &ServerName,
+) -> String {
+    let mut line = format!("mcpdeck {verb}");
+    let _ = match (&one.url, one.command.is_empty()) {
+        (Some(url), _) => write!(line, " {for_url}{}", quoted(url)),
+        (None, true) => write!(line, " {for_name}{}", quoted(server.as_str())),
+        (None, false) => Ok(()),
+    };
+    for file in &common.config {
+        let _ = write!(line, " --config {}", quoted(&file.display().to_string()));
+    }
+    let words: Vec<_> = one.command.iter().map(|word| quoted(word)).collect();
+    if words.is_empty() { line } else { format!("{line} -- {}", words.join(" ")) }
 }
 
 /// Does `work` over a deck, recorded when that is wanted, then stops its servers. Nothing when a
@@ -235,7 +267,7 @@ pub fn refused(diagnostics: Vec<crate::config::Diagnostic>) -> Error {
 async fn started(host: &Host, config: &McpConfig) {
     let mut progress = Progress::new();
     let mut view = host.view();
-    // So that the time it shows goes on.
+    // Keeps the time it shows current.
     let mut tick = tokio::time::interval(TICK);
     loop {
         let now = view.borrow_and_update().clone();
@@ -276,7 +308,7 @@ pub fn ended<T>(done: Result<T, Error>) -> Result<T, Exit> {
     })
 }
 
-/// Tells an error on stderr: a configuration's problems with their lines, anything else as it is.
+/// Writes an error to stderr: a configuration's problems with their lines, anything else as it is.
 pub fn complain(error: &Error) {
     if error.diagnostics.is_empty() {
         let mut plain = error.clone();
@@ -295,7 +327,7 @@ pub fn complain(error: &Error) {
 }
 
 /// The servers of a view that are not ready, in words; what stands between a name and its tool.
-pub fn unready(view: &HostView, again: Again<'_>) -> Option<Error> {
+pub fn unready(view: &HostView, invocation: Invocation<'_>) -> Option<Error> {
     let down: Vec<_> = view
         .servers
         .values()
@@ -308,19 +340,19 @@ pub fn unready(view: &HostView, again: Again<'_>) -> Option<Error> {
     if let Some(line) = last.filter(|line| !reason.contains(line.trim())) {
         let _ = write!(message, " (stderr: {})", line.trim());
     }
-    let steps = format!("`{}` shows every step", again.check(&first.name));
+    let steps = format!("`{}` shows every step", invocation.check(&first.name));
     let help = first.help.as_ref().map_or_else(|| steps.clone(), |help| format!("{help}\n{steps}"));
     Some(Error::new(ErrorCode::ServerUnavailable, message).server(&first.name).help(help))
 }
 
-/// Most lines of stderr that are told of a server that died during a call.
+/// Most lines of stderr that are shown of a server that died during a call.
 const LAST_WORDS: usize = 8;
 
 /// How long the end of a process may take to be known.
 const END_FOLLOWS: Duration = Duration::from_millis(500);
 
 /// A server that died while it was asked for something: what to do, and its last lines of stderr.
-/// One that had not started is told already.
+/// The error of one that had not started has them already.
 pub async fn with_last_words(host: &Host, error: Error) -> Error {
     let Some(name) = error.server.clone().filter(|_| error.request.is_some()) else {
         return error;
@@ -343,43 +375,6 @@ pub async fn with_last_words(host: &Host, error: Error) -> Error {
     error.help(help)
 }
 
-// The command line that would ask the same servers something else: advice that can be pasted.
-
-/// Where the servers of this command come from.
-#[derive(Clone, Copy)]
-pub struct Again<'a> {
-    /// Options of every command.
-    pub common: &'a Common,
-    /// A server without a file.
-    pub one: &'a OneServer,
-}
-
-impl Again<'_> {
-    /// The check of a server, with every step.
-    pub fn check(self, server: &ServerName) -> String {
-        self.line("--check -v", ("", "--server "), server)
-    }
-
-    /// The list of a server, with the parameters of its tools.
-    pub fn list(self, server: &ServerName) -> String {
-        self.line("list --long", ("--url ", ""), server)
-    }
-
-    fn line(self, verb: &str, (for_url, for_name): (&str, &str), server: &ServerName) -> String {
-        let mut line = format!("mcpdeck {verb}");
-        let _ = match (&self.one.url, self.one.command.is_empty()) {
-            (Some(url), _) => write!(line, " {for_url}{}", quoted(url)),
-            (None, true) => write!(line, " {for_name}{}", quoted(server.as_str())),
-            (None, false) => Ok(()),
-        };
-        for file in &self.common.config {
-            let _ = write!(line, " --config {}", quoted(&file.display().to_string()));
-        }
-        let words: Vec<_> = self.one.command.iter().map(|word| quoted(word)).collect();
-        if words.is_empty() { line } else { format!("{line} -- {}", words.join(" ")) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -388,8 +383,7 @@ mod tests {
     fn advice_names_the_servers_as_the_command_did() {
         let name = ServerName::new("files");
         let said = |common: &Common, one: &OneServer| {
-            let again = Again { common, one };
-            (again.check(&name), again.list(&name))
+            (line(CHECK, (common, one), &name), line(LIST, (common, one), &name))
         };
         let (plain, none) = (Common::default(), OneServer::default());
         let (check, list) = said(&plain, &none);

@@ -193,7 +193,7 @@ pub fn manual() -> std::io::Result<String> {
         let name = verb.get_name().to_owned();
         out = out.replace(&format!("mcpdeck\\-{name}(1)"), &format!("mcpdeck {name}"));
         section(&mut out, &format!("MCPDECK {}", name.to_uppercase()));
-        // Those of every command are told once, above.
+        // Global options are described once, above.
         let own = |arg: clap::Arg| if arg.is_global_set() { arg.hide(true) } else { arg };
         verbatim(&mut out, &verb.clone().mut_args(own).render_long_help().to_string());
     }

@@ -1,5 +1,5 @@
 //! `import`: the servers of other programs, printed as one `mcp.json` or put into ours. A literal
-//! value that may be secret becomes a reference to a variable. Writes only when told to.
+//! value that may be secret becomes a reference to a variable. Writes only with `--write`.
 
 use std::fmt::{Display, Write as _};
 use std::path::{Path, PathBuf};

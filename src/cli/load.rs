@@ -100,7 +100,7 @@ pub fn load_files(files: &[PathBuf], env: &Environment) -> Result<Loaded, Vec<Di
     loaded
 }
 
-/// The file that was meant perhaps.
+/// A file of a similar name in the same folder.
 fn neighbour(file: &Path, env: &Environment) -> Option<String> {
     let file = env.absolute(file);
     let folder = file.parent()?;
@@ -260,7 +260,7 @@ pub fn masks(telemetry: &Telemetry) -> Masks {
 /// Makes the word what it is: a file joins the configurations, an address stays where it is.
 ///
 /// # Errors
-/// Says what was meant perhaps.
+/// Says what may have been meant.
 pub fn settle(cli: &mut Cli) -> Result<(), String> {
     if let Some(verb) = &mut cli.verb {
         return settle_verb(verb);

@@ -10,17 +10,18 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::args::{Common, LoadArgs};
-use super::deck::{self, Again, Job, Need};
+use super::deck::{Invocation, Need};
 use super::operate::{self, Prepared, Words};
 use super::outcome::{Format, Printer};
 use super::output::{self, Exit};
 use crate::base::SafeText;
+use crate::check::answers::Script;
 use crate::error::Error;
 use crate::host::policy::TargetKind;
 use crate::host::{CallOptions, CallOutcome, Host, Origin};
 use crate::telemetry::Telemetry;
 
-/// Longest latency that is told apart from longer ones, in microseconds: an hour.
+/// Longest latency that is recorded exactly, in microseconds: an hour.
 const LONGEST: u64 = 3_600_000_000;
 /// What is shown of the latencies.
 const QUANTILES: [(&str, f64); 7] = [
@@ -62,13 +63,14 @@ impl Tally {
 pub fn load_test(common: &Common, args: &LoadArgs, telemetry: &Telemetry) -> Exit {
     let format = Format::from(args.json);
     let printer = Printer { noun: "tool", target: &args.name, format, file: None };
-    let (one, need) = (&args.one, Need::Owner(TargetKind::Tool, args.name.clone()));
-    let job = Job::new(common, one, telemetry, need);
-    let again = Again { common, one };
+    let invocation = Invocation { common, one: &args.one, telemetry };
+    let need = Need::Owner(TargetKind::Tool, args.name.clone());
     let done = operate::words(&args.arguments).and_then(|words| {
-        deck::run(job, async |scene| match calls(scene.host, again, args, &words).await {
-            Ok((name, tally, took)) => print(args, &name, &tally, took),
-            Err(error) => printer.failure(&error),
+        invocation.run(need, Script::default(), async |scene| {
+            match calls(scene.host, invocation, args, &words).await {
+                Ok((name, tally, took)) => print(args, &name, &tally, took),
+                Err(error) => printer.failure(&error),
+            }
         })
     });
     done.unwrap_or_else(|error| printer.failure(&error))
@@ -77,11 +79,11 @@ pub fn load_test(common: &Common, args: &LoadArgs, telemetry: &Telemetry) -> Exi
 /// Makes the calls; gives the tool's whole name, what came of them, and how long all took.
 async fn calls(
     host: &Host,
-    again: Again<'_>,
+    invocation: Invocation<'_>,
     args: &LoadArgs,
     words: &Words,
 ) -> Result<(String, Tally, Duration), Error> {
-    let prepared = operate::prepare(host, again, (&args.name, words))?;
+    let prepared = operate::prepare(host, invocation, (&args.name, words))?;
     let Prepared { canonical, server, arguments, .. } = prepared;
     let options =
         CallOptions { origin: Origin::Cli, server: Some(server), ..CallOptions::default() };

@@ -7,16 +7,17 @@ use indexmap::IndexMap;
 use serde_json::{Value, json};
 
 use super::args::{Common, ListArgs, OneServer, StatusArgs};
-use super::deck::{Job, Need};
+use super::deck::{Invocation, Need};
 use super::load::LeftOut;
 use super::output::Exit;
 use super::{deck, load, login, outcome, output, values};
 use crate::base::{SafeText, ServerName};
+use crate::check::answers::Script;
 use crate::config::{Environment, TransportKind};
 use crate::deck::tokens;
 use crate::host::{HostView, ServerState, ServerView};
 use crate::mcp::auth::StoredToken;
-use crate::mcp::{FindingKind, ListKind};
+use crate::mcp::{FindingKind, ListKind, Prompt, Resource, Tool};
 use crate::process::containment;
 use crate::telemetry::Telemetry;
 
@@ -34,18 +35,19 @@ pub fn list(common: &Common, args: &ListArgs, telemetry: &Telemetry) -> Exit {
         text
     };
     let object = |view: &HostView| list_json(view, args);
-    show((common, &args.one, telemetry), (&args.servers, args.json), object, text)
+    let invocation = Invocation { common, one: &args.one, telemetry };
+    show(invocation, (&args.servers, args.json), object, text)
 }
 
 /// Starts the servers, and prints what `object` (for JSON) or `text` makes of how they stand.
 fn show(
-    (common, one, telemetry): (&Common, &OneServer, &Telemetry),
+    invocation: Invocation<'_>,
     (servers, as_json): (&[String], bool),
     object: impl Fn(&HostView) -> Value,
     text: impl Fn(&HostView, &LeftOut) -> String,
 ) -> Exit {
-    let job = Job::new(common, one, telemetry, Need::Servers(servers.to_vec()));
-    let done = deck::run(job, async |scene| {
+    let need = Need::Servers(servers.to_vec());
+    let done = invocation.run(need, Script::default(), async |scene| {
         let (view, left_out) = (scene.host.snapshot(), scene.left_out);
         complain_of_lists(&view);
         let exit = exit_of(&view, left_out);
@@ -90,8 +92,7 @@ fn exit_of(view: &HostView, left_out: &LeftOut) -> Exit {
     if view.servers.values().all(|s| whole(s)) { Exit::Ok } else { Exit::Failed }
 }
 
-/// Names on stderr what servers did wrong as they told their lists: an empty list reads like any
-/// other.
+/// Writes to stderr what servers did wrong in their lists: an empty list reads like any other.
 fn complain_of_lists(view: &HostView) {
     for server in view.servers.values() {
         for (list, why) in &server.capabilities.partial {
@@ -128,32 +129,13 @@ fn list_text(view: &HostView, args: &ListArgs) -> String {
         out.push('\n');
         let all = &server.capabilities;
         for kind in shown(args) {
-            let (title, rows): (_, Vec<Row>) = match kind {
-                ListKind::Tools => {
-                    let rows = all.tools.iter().map(|tool| {
-                        (&tool.label, tool.description.as_ref(), Arc::clone(&tool.input_schema))
-                    });
-                    ("tools", rows.collect())
-                }
-                ListKind::Prompts => {
-                    let rows = all.prompts.iter().map(|prompt| {
-                        let takes = Arc::new(values::of_prompt(prompt));
-                        (&prompt.label, prompt.description.as_ref(), takes)
-                    });
-                    ("prompts", rows.collect())
-                }
-                ListKind::Resources => {
-                    let rows =
-                        all.resources.iter().map(|r| (&r.label, Some(&r.name), Arc::default()));
-                    ("resources", rows.collect())
-                }
-                ListKind::ResourceTemplates => {
-                    let rows =
-                        all.templates.iter().map(|t| (&t.label, Some(&t.name), Arc::default()));
-                    ("resource templates", rows.collect())
-                }
+            let rows: Vec<Row> = match kind {
+                ListKind::Tools => all.tools.iter().map(tool_row).collect(),
+                ListKind::Prompts => all.prompts.iter().map(prompt_row).collect(),
+                ListKind::Resources => all.resources.iter().map(resource_row).collect(),
+                ListKind::ResourceTemplates => all.templates.iter().map(resource_row).collect(),
             };
-            section(&mut out, title, &rows, args.long);
+            section(&mut out, kind, &rows, args.long);
         }
         for entry in &all.rejected {
             let _ =
@@ -167,12 +149,24 @@ fn list_text(view: &HostView, args: &ListArgs) -> String {
 /// One entry of a list: its name, what it is, and the schema of what it takes.
 type Row<'a> = (&'a SafeText, Option<&'a SafeText>, Arc<Value>);
 
-fn section(out: &mut String, title: &str, rows: &[Row<'_>], long: bool) {
+fn tool_row(tool: &Arc<Tool>) -> Row<'_> {
+    (&tool.label, tool.description.as_ref(), Arc::clone(&tool.input_schema))
+}
+
+fn prompt_row(prompt: &Arc<Prompt>) -> Row<'_> {
+    (&prompt.label, prompt.description.as_ref(), Arc::new(values::of_prompt(prompt)))
+}
+
+fn resource_row(resource: &Arc<Resource>) -> Row<'_> {
+    (&resource.label, Some(&resource.name), Arc::default())
+}
+
+fn section(out: &mut String, kind: ListKind, rows: &[Row<'_>], long: bool) {
     if rows.is_empty() {
         return;
     }
     let width = rows.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or(0).min(40);
-    let _ = writeln!(out, "  {title}");
+    let _ = writeln!(out, "  {}s", kind.noun());
     for (name, says, schema) in rows {
         let says = says.map(|says| values::first_line(says)).unwrap_or_default();
         let line = format!("    {:width$}  {says}", name.as_str());
@@ -220,7 +214,8 @@ pub fn status(common: &Common, args: &StatusArgs, telemetry: &Telemetry) -> Exit
         }
         text
     };
-    show((common, &args.one, telemetry), (&args.servers, args.json), object, text)
+    let invocation = Invocation { common, one: &args.one, telemetry };
+    show(invocation, (&args.servers, args.json), object, text)
 }
 
 /// The tokens of the servers that are signed in to.

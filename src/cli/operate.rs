@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::args::{AskArgs, CallArgs, Common, PromptArgs, ReadArgs, RequestArgs};
-use super::deck::{Again, Job, Need, Scene};
+use super::deck::{Invocation, Need, Scene};
 use super::outcome::{Aside, Format, Printer};
 use super::output::{Done, Exit};
 use super::{deck, output, values};
@@ -23,8 +23,7 @@ use crate::telemetry::Telemetry;
 
 /// What every operation has.
 struct Operation<'a> {
-    again: Again<'a>,
-    telemetry: &'a Telemetry,
+    invocation: Invocation<'a>,
     printer: Printer<'a>,
     answers: Script,
     options: CallOptions,
@@ -48,7 +47,7 @@ pub fn call(common: &Common, args: &CallArgs, telemetry: &Telemetry) -> Done {
 /// Makes a saved call; the words of the command line replace its arguments key by key.
 fn again(mut operation: Operation<'_>, name: &str, mut words: Words) -> Done {
     let printer = operation.printer;
-    let call = printer.need(find(operation.again.common, name))?;
+    let call = printer.need(find(operation.invocation.common, name))?;
     let mut base = call.arguments;
     match words.base.take() {
         None => {}
@@ -57,8 +56,8 @@ fn again(mut operation: Operation<'_>, name: &str, mut words: Words) -> Done {
     }
     let empty = base.is_empty() && words.pairs.is_empty();
     words.base = Some(Value::Object(base));
-    // What is said on the command line goes before what was saved.
-    let seconds = call.timeout.filter(|_| operation.again.common.timeout.is_none());
+    // The command line goes before what was saved.
+    let seconds = call.timeout.filter(|_| operation.invocation.common.timeout.is_none());
     operation.options.timeout = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
     if call.force {
         operation.options.validation = Validation::Force;
@@ -76,10 +75,10 @@ fn again(mut operation: Operation<'_>, name: &str, mut words: Words) -> Done {
 }
 
 fn tool(operation: Operation<'_>, words: Words) -> Exit {
-    let (name, options, again) =
-        (operation.printer.target, operation.options.clone(), operation.again);
+    let (name, options, invocation) =
+        (operation.printer.target, operation.options.clone(), operation.invocation);
     operation.run(Need::Owner(TargetKind::Tool, name.to_owned()), async |host| {
-        let prepared = prepare(host, again, (name, &words))?;
+        let prepared = prepare(host, invocation, (name, &words))?;
         let Prepared { canonical, server, arguments, takes } = prepared;
         let options = CallOptions { server: Some(server), ..options.clone() };
         let outcome = host.call_tool_with(&canonical, arguments, options).await;
@@ -98,12 +97,12 @@ impl<'a> Operation<'a> {
         telemetry: &'a Telemetry,
         (noun, target): (&'static str, &'a str),
     ) -> Result<Self, Exit> {
-        let again = Again { common, one: &args.one };
+        let invocation = Invocation { common, one: &args.one, telemetry };
         let printer = Printer { noun, target, format: args.json.into(), file: None };
         let answers = args.answers.as_deref().map(Script::load).transpose().map_err(invalid);
         let answers = printer.need(answers)?.unwrap_or_default();
         let options = CallOptions { origin: Origin::Cli, ..CallOptions::default() };
-        Ok(Self { again, telemetry, printer, answers, options })
+        Ok(Self { invocation, printer, answers, options })
     }
 
     /// The same of something else.
@@ -114,11 +113,10 @@ impl<'a> Operation<'a> {
         Operation { printer: Printer { noun, target, ..self.printer }, ..self }
     }
 
-    /// Does `work` over a host with the servers that are needed, and tells how it went.
+    /// Does `work` over a host with the servers that are needed, and prints the outcome.
     fn run(self, need: Need, work: impl AsyncFn(&Host) -> Result<CallOutcome, Error>) -> Exit {
-        let Self { again: Again { common, one }, telemetry, printer, answers, .. } = self;
-        let job = Job { common, one, need, answers: answers.clone(), telemetry };
-        let done = deck::run(job, async |scene| {
+        let Self { invocation, printer, answers, .. } = self;
+        let done = invocation.run(need, answers.clone(), async |scene| {
             let (host, began) = (scene.host, Instant::now());
             let outcome = match attempt(scene, &work).await {
                 Err(error) if error.code == ErrorCode::ServerUnavailable => {
@@ -126,7 +124,7 @@ impl<'a> Operation<'a> {
                 }
                 outcome => outcome,
             };
-            printer.finish(outcome, &Aside::of(host, common, &answers, began.elapsed()))
+            printer.finish(outcome, &Aside::of(host, invocation.common, &answers, began.elapsed()))
         });
         done.unwrap_or_else(|error| printer.failure(&error))
     }
@@ -163,14 +161,14 @@ pub struct Prepared {
 /// As [`Host::find_tool`]; [`ErrorCode::Validation`] for words that cannot be what the schema wants.
 pub fn prepare(
     host: &Host,
-    again: Again<'_>,
+    invocation: Invocation<'_>,
     (name, words): (&str, &Words),
 ) -> Result<Prepared, Error> {
-    let (server, tool) = found((host, again), name, host.find_tool(name))?;
+    let (server, tool) = found((host, invocation), name, host.find_tool(name))?;
     let schema = tool.input_schema.as_ref();
     let canonical = naming::canonical(&server, &tool.name);
     let usage = values::usage(&canonical, schema);
-    let takes = format!("it takes: {usage}\n`{}` says more", again.list(&server));
+    let takes = format!("it takes: {usage}\n`{}` says more", invocation.list(&server));
     match values::arguments(words.base.clone(), &words.pairs, schema) {
         Ok(arguments) => Ok(Prepared { canonical, server, arguments, takes }),
         Err(wrong) => Err(invalid(wrong.join("\n  ")).server(&server).help(takes)),
@@ -180,7 +178,7 @@ pub fn prepare(
 /// A name that nobody has may belong to a server that did not start; then the error says that
 /// with it.
 fn found<T>(
-    (host, again): (&Host, Again<'_>),
+    (host, invocation): (&Host, Invocation<'_>),
     name: &str,
     found: Result<T, Error>,
 ) -> Result<T, Error> {
@@ -189,7 +187,7 @@ fn found<T>(
             return error;
         }
         let view = host.view().borrow().clone();
-        let Some(mut down) = deck::unready(&view, again) else { return error };
+        let Some(mut down) = deck::unready(&view, invocation) else { return error };
         let server = down.server.as_ref().map_or("", ServerName::as_str);
         if !name.starts_with(server) {
             error.help = None;
@@ -208,7 +206,7 @@ pub fn read(common: &Common, args: &ReadArgs, telemetry: &Telemetry) -> Done {
 }
 
 fn resource_of(operation: Operation<'_>, server: Option<&str>) -> Exit {
-    let (uri, again) = (operation.printer.target, operation.again);
+    let (uri, invocation) = (operation.printer.target, operation.invocation);
     let need = match server {
         Some(server) => Need::Servers(vec![server.to_owned()]),
         None => Need::Owner(TargetKind::Resource, uri.to_owned()),
@@ -217,7 +215,7 @@ fn resource_of(operation: Operation<'_>, server: Option<&str>) -> Exit {
     operation.run(need, async |host| {
         let outcome = host.get_resource_with(uri, options.clone()).await;
         let missing = outcome.as_ref().is_err_and(|error| error.code == ErrorCode::ToolNotFound);
-        if missing { found((host, again), uri, outcome) } else { outcome }
+        if missing { found((host, invocation), uri, outcome) } else { outcome }
     })
 }
 
@@ -257,10 +255,10 @@ pub fn prompt(common: &Common, args: &PromptArgs, telemetry: &Telemetry) -> Done
 }
 
 fn prompt_of(operation: Operation<'_>, words: Words) -> Exit {
-    let (name, options, again) =
-        (operation.printer.target, operation.options.clone(), operation.again);
+    let (name, options, invocation) =
+        (operation.printer.target, operation.options.clone(), operation.invocation);
     operation.run(Need::Owner(TargetKind::Prompt, name.to_owned()), async |host| {
-        let (server, prompt) = found((host, again), name, host.find_prompt(name))?;
+        let (server, prompt) = found((host, invocation), name, host.find_prompt(name))?;
         let schema = values::of_prompt(&prompt);
         let arguments = values::arguments(words.base.clone(), &words.pairs, &schema)
             .map_err(|wrong| invalid(wrong.join("\n  ")).server(&server))?;

@@ -240,7 +240,7 @@ pub fn finding_json(finding: &Finding) -> Value {
     })
 }
 
-/// What a server did wrong while it told what it offers: lists that failed or were cut, entries
+/// What a server did wrong while it listed what it offers: lists that failed or were cut, entries
 /// that were set aside, messages of the wrong shape.
 pub fn list_findings(server: &ServerView) -> Vec<Finding> {
     let mut found: Vec<Finding> = Vec::new();

@@ -18,7 +18,7 @@ use crate::host::{HostView, ServerState, ServerView, StartStep, StepStatus};
 /// Writes the answer of a command to stdout and gives `exit`.
 ///
 /// A reader that went away (`| head -1`) has what it wanted: no message, same exit code. Any other
-/// failure, such as a full disk behind a redirection, is told and counts as a failure.
+/// error, such as a full disk behind a redirection, is reported and counts as a failure.
 pub fn print(text: &str, exit: Exit) -> Exit {
     print_bytes(text.as_bytes(), exit)
 }
@@ -51,8 +51,8 @@ pub fn complain(message: &str) {
     let _ = writeln!(io::stderr().lock(), "mcpdeck: {message}");
 }
 
-/// Tells a person at a terminal how a command goes about its work; a program that reads stderr wants
-/// only what is wrong.
+/// Writes progress of a command to stderr for a person at a terminal; a program that reads stderr
+/// gets problems only.
 pub fn note(message: &str) {
     if io::stderr().is_terminal() {
         complain(message);
@@ -65,7 +65,7 @@ pub fn refuse(message: &str) -> Exit {
     Exit::Usage
 }
 
-/// Tells problems of a configuration on stderr, each with its line.
+/// Writes the problems of a configuration to stderr, each with its line.
 pub fn problems(diagnostics: &[Diagnostic]) -> Exit {
     let text = render_all(diagnostics);
     let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());

@@ -9,10 +9,11 @@ use clap::{Args, ValueHint};
 use serde_json::{Value, json};
 
 use super::args::{Common, OneServer};
-use super::deck::{self, Job, Need};
+use super::deck::{self, Invocation, Need};
 use super::output::{self, Done, Exit};
 use crate::base::SafeText;
 use crate::base::human::{count, parse_duration};
+use crate::check::answers::Script;
 use crate::deck::recording::{Format, Line, Part, Recorder, Recording, Scrubber, export};
 use crate::host::{CallOptions, Host, Origin};
 use crate::mcp::capabilities::diff::every_difference;
@@ -88,7 +89,7 @@ pub fn start(common: &Common, host: &Host) -> Result<Option<Recorder>, String> {
     Recorder::start(host, path).map(Some).map_err(|error| failed(path, &error))
 }
 
-/// Ends a recording; a failure is told and changes nothing else.
+/// Ends a recording; a failure is reported and changes nothing else.
 pub async fn finish(common: &Common, recorder: Option<Recorder>) {
     if let (Some(recorder), Some(path)) = (recorder, &common.record)
         && let Err(error) = recorder.finish().await
@@ -141,6 +142,10 @@ pub fn report(args: &ReportArgs) -> Done {
         _ => return Err(output::refuse("name a format with --format: html, har, otlp or jsonl")),
     };
     let recording = Recording::open(&args.file).map_err(|e| unreadable(&args.file, &e))?;
+    let place = |path: &Path| std::fs::canonicalize(path).ok();
+    if place(&args.output).is_some_and(|output| place(&args.file) == Some(output)) {
+        return Err(output::refuse("the output is the recording itself: name another file"));
+    }
     let file = File::create(&args.output).map_err(|e| unreadable(&args.output, &e))?;
     let part = Part { servers: args.server.clone(), from: args.from, to: args.to };
     export(recording, &part, format, &mut std::io::BufWriter::new(file))
@@ -172,7 +177,7 @@ fn recorded(args: &ReplayArgs) -> std::io::Result<(Option<String>, Vec<Recorded>
                 Some(method @ ("tools/call" | "prompts/get" | "resources/read")),
             ) => open.push((message["id"].clone(), method.to_owned(), message["params"].clone())),
             (Direction::In, MessageKind::Response | MessageKind::Error, _) => {
-                let Some(at) = open.iter().position(|(id, ..)| *id == message["id"]) else {
+                let Some(at) = open.iter().rposition(|(id, ..)| *id == message["id"]) else {
                     continue;
                 };
                 let (_, method, params) = open.remove(at);
@@ -196,8 +201,8 @@ pub fn replay(common: &Common, args: &ReplayArgs, telemetry: &Telemetry) -> Done
         .or(server)
         .ok_or_else(|| output::refuse("no message of a server was recorded"))?;
     let names = if args.one.is_named() { Vec::new() } else { vec![server.clone()] };
-    let job = Job::new(common, &args.one, telemetry, Need::Servers(names));
-    let ran = deck::run(job, async |scene| {
+    let invocation = Invocation { common, one: &args.one, telemetry };
+    let ran = invocation.run(Need::Servers(names), Script::default(), async |scene| {
         let name = match scene.host.snapshot().servers.keys().next() {
             Some(only) if args.one.is_named() => only.clone(),
             _ => crate::base::ServerName::new(&server),

@@ -128,7 +128,7 @@ const PARAMETERS: usize = 40;
 pub(super) struct Parameter<'a> {
     pub(super) name: &'a str,
     pub(super) required: bool,
-    /// What is said about it.
+    /// Its description.
     pub(super) says: &'a str,
     schema: &'a Value,
     root: &'a Value,

@@ -168,6 +168,36 @@ fn a_live_server_is_compared_with_a_recording_by_field() {
 }
 
 #[test]
+fn an_answer_belongs_to_the_newest_request_of_its_id() {
+    let place = Place::new();
+    place.record();
+    // A server that died before it answered counts anew after its restart.
+    let mut all = lines(&place.path("a.jsonl"));
+    let is_call = |line: &Value| line["method"] == "tools/call" && line["direction"] == "out";
+    let at = all.iter().position(is_call).unwrap();
+    let mut lost = all[at].clone();
+    lost["body"] = lost["body"].as_str().unwrap().replace("hi", "lost").into();
+    all.insert(at, lost);
+    let text: Vec<String> = all.iter().map(Value::to_string).collect();
+    std::fs::write(place.path("twice.jsonl"), text.join("\n") + "\n").unwrap();
+    let same = place.ok(&["-c", "live.json", "replay", "twice.jsonl"]);
+    assert_eq!(same, "1 request, 0 answered differently\n");
+    place.configure("played.json", &[place.path("twice.jsonl").to_str().unwrap()]);
+    let played = place.ok(&["-c", "played.json", "call", "counter.echo", "word=hi"]);
+    assert_eq!(played, "said hi\n");
+}
+
+#[test]
+fn a_report_does_not_replace_its_own_recording() {
+    let place = Place::new();
+    place.record();
+    let before = std::fs::read(place.path("a.jsonl")).unwrap();
+    let refused = place.run(&["report", "a.jsonl", "-o", "./a.jsonl"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert_eq!(std::fs::read(place.path("a.jsonl")).unwrap(), before);
+}
+
+#[test]
 fn a_report_is_one_page_that_runs_and_fetches_nothing() {
     let place = Place::new();
     let evil = SCRIPT.replace("said", "<script>alert(1)</script><img src=x>");
