@@ -1,6 +1,8 @@
 //! Commands that await approval: all of them on one screen, whole, with what is new or different.
 //! Nothing is approved that was not on the screen to its last line.
 
+use std::ops::Range;
+
 use super::Verdict;
 use crate::deck::FieldChange;
 use crate::deck::trust::{Awaiting, Verdict as Trust};
@@ -17,16 +19,22 @@ use crate::tui::widget::{Doc, DocView, Pen, width};
 pub struct Consent {
     /// What is asked, in a few words.
     pub title: Ink,
-    awaiting: Vec<Awaiting>,
+    blocks: Vec<Block>,
     text: DocView,
-    /// Lines of each server, in the order of `awaiting`.
-    blocks: Vec<std::ops::Range<usize>>,
     selected: usize,
     /// Those that were on the screen from their first line to their last.
     seen: Vec<Awaiting>,
-    /// How far each one was seen, in the order of `awaiting`.
-    read_to: Vec<usize>,
     glyphs: &'static Glyphs,
+}
+
+/// What of one server awaits approval.
+#[derive(Clone, Debug)]
+struct Block {
+    awaiting: Awaiting,
+    /// Its lines.
+    lines: Range<usize>,
+    /// The line up to which it was on the screen without a gap.
+    read_to: usize,
 }
 
 /// Lines below the text: a gap and the keys.
@@ -41,32 +49,45 @@ impl Consent {
     ) -> Self {
         let mut consent = Self {
             title: Ink::default(),
-            awaiting: Vec::new(),
-            text: DocView::default(),
             blocks: Vec::new(),
+            text: DocView::default(),
             selected: 0,
             seen: Vec::new(),
-            read_to: Vec::new(),
             glyphs,
         };
         consent.follow(situation);
-        let wanted = |one: &Awaiting| Some(&one.review.server) == server;
-        consent.selected = consent.awaiting.iter().position(wanted).unwrap_or(0);
+        consent.select(server);
         consent
     }
 
     /// Takes another situation over; what is the same in it counts as seen. Gives whether there is
     /// anything left to ask.
     pub fn follow(&mut self, situation: &Situation) -> bool {
-        let here = self.awaiting.get(self.selected).map(|a| a.review.server.clone());
-        self.awaiting.clone_from(&situation.awaiting);
+        let here = self.awaiting().nth(self.selected).map(|one| one.review.server.clone());
+        let mut awaiting = situation.awaiting.clone();
         // What is dangerous comes first, what is switched off last: both are hard to miss there.
-        self.awaiting.sort_by_key(|a| (a.disabled, a.review.dangers.is_empty()));
-        let place = |name: &ServerName| self.awaiting.iter().position(|a| a.review.server == *name);
-        self.selected = here.as_ref().and_then(place).unwrap_or(0);
-        self.title = title(&self.awaiting);
+        awaiting.sort_by_key(|one| (one.disabled, one.review.dangers.is_empty()));
+        self.title = title(&awaiting);
+        // Nothing can have been seen before it is laid out.
+        let block = |awaiting| Block { awaiting, lines: 0..usize::MAX, read_to: 0 };
+        self.blocks = awaiting.into_iter().map(block).collect();
+        self.select(here.as_ref());
         self.text.doc = Doc::default();
-        !self.awaiting.is_empty()
+        !self.blocks.is_empty()
+    }
+
+    fn awaiting(&self) -> impl Iterator<Item = &Awaiting> {
+        self.blocks.iter().map(|block| &block.awaiting)
+    }
+
+    fn select(&mut self, server: Option<&ServerName>) {
+        let at = self.awaiting().position(|one| Some(&one.review.server) == server);
+        self.selected = at.unwrap_or(0);
+    }
+
+    /// Whether it was on the screen from its first line to its last.
+    fn is_seen(&self, block: &Block) -> bool {
+        self.seen.contains(&block.awaiting)
     }
 
     /// Lays the text out, once for each width.
@@ -81,7 +102,7 @@ impl Consent {
     /// Hashes what is on the screen: another line that was read begins another moment.
     pub fn hash_shown(&self, hash: &mut impl std::hash::Hasher) {
         use std::hash::Hash as _;
-        for awaiting in &self.awaiting {
+        for awaiting in self.awaiting() {
             format!("{awaiting:?}").hash(hash);
         }
         self.seen.len().hash(hash);
@@ -90,9 +111,9 @@ impl Consent {
     /// Whether this approves something; while there is more to read it only reads on.
     pub fn decides(&self, action: Action) -> bool {
         match action {
-            Action::ApproveAll => self.awaiting.iter().all(|one| self.seen.contains(one)),
+            Action::ApproveAll => self.blocks.iter().all(|block| self.is_seen(block)),
             Action::ApproveOne => {
-                self.awaiting.get(self.selected).is_some_and(|one| self.seen.contains(one))
+                self.blocks.get(self.selected).is_some_and(|block| self.is_seen(block))
             }
             _ => false,
         }
@@ -100,8 +121,10 @@ impl Consent {
 
     /// Columns and rows it wants on a screen, the frame included.
     pub(super) fn size(&self, whole: Rect) -> (u16, u16) {
-        let height = self.height().clamp(8, whole.height.saturating_sub(2).max(8));
-        (super::reader_width(whole) + 4, height)
+        let lines = u16::try_from(self.text.doc.len()).unwrap_or(u16::MAX);
+        let height = lines.saturating_add(KEYS + 3);
+        let most = whole.height.saturating_sub(2).max(8);
+        (super::reader_width(whole) + 4, height.clamp(8, most))
     }
 
     /// Notes what a frame shows. Only what was drawn counts as seen.
@@ -111,20 +134,15 @@ impl Consent {
         let rows = usize::from(height.saturating_sub(KEYS));
         self.text.top = self.text.top.min(self.text.doc.len().saturating_sub(rows));
         let shown = self.text.top..self.text.top + rows;
-        for (n, block) in self.blocks.iter().enumerate() {
+        for Block { awaiting, lines, read_to } in &mut self.blocks {
             // Seen without a gap from its beginning.
-            if shown.start <= self.read_to[n].max(block.start) {
-                self.read_to[n] = self.read_to[n].max(shown.end.min(block.end));
+            if shown.start <= (*read_to).max(lines.start) {
+                *read_to = (*read_to).max(shown.end.min(lines.end));
             }
-            if self.read_to[n] >= block.end && !self.seen.contains(&self.awaiting[n]) {
-                self.seen.push(self.awaiting[n].clone());
+            if *read_to >= lines.end && !self.seen.contains(awaiting) {
+                self.seen.push(awaiting.clone());
             }
         }
-    }
-
-    /// Rows it wants, the frame included.
-    pub fn height(&self) -> u16 {
-        u16::try_from(self.text.doc.len()).unwrap_or(u16::MAX).saturating_add(KEYS + 3)
     }
 
     fn lay_out(&mut self, width: u16) {
@@ -133,22 +151,16 @@ impl Consent {
                      is remembered on this machine, for this file, until the command changes.";
         doc.text(0, &intro, Role::Muted);
         let files: std::collections::BTreeSet<_> =
-            self.awaiting.iter().map(|a| &a.review.at.file).collect();
+            self.awaiting().map(|one| &one.review.at.file).collect();
         let several = files.len() > 1;
-        self.blocks.clear();
-        for awaiting in &self.awaiting {
+        for Block { awaiting, lines, read_to } in &mut self.blocks {
             doc.gap();
             let start = doc.len();
-            block(awaiting, several, self.glyphs, &mut doc);
+            draw(awaiting, several, self.glyphs, &mut doc);
             // What cannot be shown whole can never have been seen.
-            self.blocks.push(start..if doc.is_cut() { usize::MAX } else { doc.len() });
+            *lines = start..if doc.is_cut() { usize::MAX } else { doc.len() };
+            *read_to = if self.seen.contains(awaiting) { lines.end } else { 0 };
         }
-        self.read_to = self
-            .awaiting
-            .iter()
-            .zip(&self.blocks)
-            .map(|(a, block)| if self.seen.contains(a) { block.end } else { 0 })
-            .collect();
         self.text.doc = doc;
     }
 
@@ -163,21 +175,15 @@ impl Consent {
                 return Verdict::Close;
             }
             Action::ApproveAll => {
-                let unread = self.awaiting.iter().position(|a| !self.seen.contains(a));
-                if let Some(unread) = unread {
-                    self.read_on(unread, rows, out);
-                    return Verdict::Stay;
-                }
-                let servers: Vec<_> =
-                    self.awaiting.iter().map(|a| a.review.server.clone()).collect();
-                self.approve(&servers, out);
-                return Verdict::Close;
+                let unread = self.blocks.iter().position(|block| !self.is_seen(block));
+                let Some(unread) = unread else {
+                    approve(&self.blocks, out);
+                    return Verdict::Close;
+                };
+                self.read_on(unread, rows, out);
             }
-            Action::ApproveOne => match self.awaiting.get(self.selected) {
-                Some(one) if self.seen.contains(one) => {
-                    let servers = vec![one.review.server.clone()];
-                    self.approve(&servers, out);
-                }
+            Action::ApproveOne => match self.blocks.get(self.selected) {
+                Some(one) if self.is_seen(one) => approve(std::slice::from_ref(one), out),
                 Some(_) => self.read_on(self.selected, rows, out),
                 None => return Verdict::Close,
             },
@@ -194,17 +200,10 @@ impl Consent {
         Verdict::Stay
     }
 
-    fn approve(&self, servers: &[ServerName], out: &mut Out) {
-        let awaiting = self.awaiting.iter().map(|a| &a.review);
-        let shown = awaiting.filter(|review| servers.contains(&review.server));
-        let shown = shown.map(|review| (review.server.clone(), review.shown_hash.clone()));
-        out.effect(Effect::Config(ConfigCommand::Approve(shown.collect())));
-    }
-
     /// Shows what was not on the screen yet.
     fn read_on(&mut self, unread: usize, rows: usize, out: &mut Out) {
-        if let (Some(block), Some(read)) = (self.blocks.get(unread), self.read_to.get(unread)) {
-            self.text.top = block.start.max(*read);
+        if let Some(Block { lines, read_to, .. }) = self.blocks.get(unread) {
+            self.text.top = lines.start.max(*read_to);
             self.selected = unread;
             self.scroll(0, rows);
         }
@@ -215,7 +214,7 @@ impl Consent {
         self.text.scroll(delta, rows as u16);
         let shown = self.text.top..self.text.top + rows;
         let visible =
-            |block: &std::ops::Range<usize>| block.start < shown.end && block.end > shown.start;
+            |Block { lines, .. }: &Block| lines.start < shown.end && lines.end > shown.start;
         if !self.blocks.get(self.selected).is_some_and(visible) {
             self.selected = self.blocks.iter().position(visible).unwrap_or(self.selected);
         }
@@ -223,13 +222,13 @@ impl Consent {
 
     /// To the next command, through the rest of a long one first.
     fn step_down(&mut self, rows: usize) {
-        let Some(block) = self.blocks.get(self.selected).cloned() else { return };
+        let Some(Block { lines, .. }) = self.blocks.get(self.selected) else { return };
         let last = self.selected + 1 == self.blocks.len();
-        if block.end > self.text.top + rows || last {
+        if lines.end > self.text.top + rows || last {
             return self.scroll((rows / 2).max(1) as isize, rows);
         }
         self.selected += 1;
-        let next = self.blocks[self.selected].clone();
+        let next = &self.blocks[self.selected].lines;
         if next.end > self.text.top + rows {
             self.text.top = next.start.min(next.end.saturating_sub(rows).max(self.text.top));
             self.scroll(0, rows);
@@ -237,15 +236,12 @@ impl Consent {
     }
 
     fn step_up(&mut self, rows: usize) {
-        let Some(block) = self.blocks.get(self.selected).cloned() else { return };
-        if block.start < self.text.top || self.selected == 0 {
+        let Some(Block { lines, .. }) = self.blocks.get(self.selected) else { return };
+        if lines.start < self.text.top || self.selected == 0 {
             return self.scroll(-((rows / 2).max(1) as isize), rows);
         }
         self.selected -= 1;
-        let start = self.blocks[self.selected].start;
-        if start < self.text.top {
-            self.text.top = start;
-        }
+        self.text.top = self.text.top.min(self.blocks[self.selected].lines.start);
     }
 
     pub(super) fn mouse(&mut self, gesture: Gesture, inner: Rect) {
@@ -254,7 +250,7 @@ impl Consent {
             Gesture::Scroll { delta, .. } => self.scroll(delta, rows),
             Gesture::Click(at) | Gesture::DoubleClick(at) => {
                 let line = self.text.top + usize::from(at.y.saturating_sub(inner.y));
-                if let Some(n) = self.blocks.iter().position(|block| block.contains(&line)) {
+                if let Some(n) = self.blocks.iter().position(|one| one.lines.contains(&line)) {
                     self.selected = n;
                 }
             }
@@ -264,14 +260,13 @@ impl Consent {
     pub(super) fn render(&self, cx: &Cx<'_>, inner: Rect, buf: &mut Buffer) {
         let text = Rect { height: inner.height.saturating_sub(KEYS), ..inner };
         self.text.render(cx, text, buf);
-        if let Some(block) = self.blocks.get(self.selected).filter(|b| b.start >= self.text.top) {
-            let mut pen = Pen::new(buf, text);
-            pen.at(0, (block.start - self.text.top) as u16);
-            pen.put(cx.glyphs.cursor, cx.style(Role::Accent));
+        let first = self.blocks.get(self.selected).map(|block| block.lines.start);
+        if let Some(row) = first.and_then(|first| first.checked_sub(self.text.top)) {
+            Pen::new(buf, text).at(0, row as u16).put(cx.glyphs.cursor, cx.style(Role::Accent));
         }
         let mut pen = Pen::new(buf, inner).ellipsis(cx.glyphs.ellipsis);
         pen.at(0, inner.height.saturating_sub(1));
-        let one = self.awaiting.len() == 1;
+        let one = self.blocks.len() == 1;
         super::keys(cx, Scope::Consent, &mut pen, |action| match action {
             Action::ApproveAll if one => Some("approve and start"),
             Action::ApproveOne if one => None,
@@ -286,6 +281,12 @@ impl Consent {
             }
         }
     }
+}
+
+fn approve(blocks: &[Block], out: &mut Out) {
+    let reviews = blocks.iter().map(|block| &block.awaiting.review);
+    let shown = reviews.map(|review| (review.server.clone(), review.shown_hash.clone()));
+    out.effect(Effect::Config(ConfigCommand::Approve(shown.collect())));
 }
 
 fn title(awaiting: &[Awaiting]) -> Ink {
@@ -308,7 +309,7 @@ fn title(awaiting: &[Awaiting]) -> Ink {
 }
 
 /// One server: what it is, the whole command line, what is remarkable.
-fn block(awaiting: &Awaiting, several: bool, glyphs: &Glyphs, doc: &mut Doc) {
+fn draw(awaiting: &Awaiting, several: bool, glyphs: &Glyphs, doc: &mut Doc) {
     let review = &awaiting.review;
     let (word, role): (&'static str, Role) = match (&review.verdict, awaiting.disabled) {
         (_, true) => ("switched off; asked when it is switched on", Role::Faint),
