@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use ratatui::widgets::{Clear, Widget as _};
+
 use crate::tui::app::appearance::Appearance;
 use crate::tui::app::moment::Moment;
 use crate::tui::app::panes::Panes;
@@ -10,7 +12,7 @@ use crate::tui::app::pointer::Pointer;
 use crate::tui::app::screens::{Open, Screens};
 use crate::tui::call::export::Origin;
 use crate::tui::effect::Effect;
-use crate::tui::graphics::Support;
+use crate::tui::graphics::{Placement, Support};
 use crate::tui::keymap::Scope;
 use crate::tui::layout::Layout;
 use crate::tui::message::{Message, UserFiles};
@@ -22,7 +24,7 @@ use crate::tui::prefs::Prefs;
 use crate::tui::prelude::*;
 use crate::tui::screen::Screen;
 use crate::tui::theme::ColorDepth;
-use crate::tui::widget::Doc;
+use crate::tui::widget::{Doc, Pen, vertical_rule};
 
 mod answers;
 mod appearance;
@@ -37,7 +39,6 @@ mod playback;
 mod pointer;
 mod screens;
 mod server_list;
-mod terminal;
 
 pub use crate::tui::pane::Redraw;
 pub use calls::Calls;
@@ -326,7 +327,7 @@ impl App {
     /// Does what a pane, an overlay or a screen asked for.
     fn absorb(&mut self) {
         let out = std::mem::take(&mut self.out);
-        let may_ask_again = !out.effects.is_empty() || out.todo.is_some() || out.call.is_some();
+        let may_ask_again = !out.effects.is_empty();
         if out.redraw > Redraw::None {
             self.mark(out.redraw);
         }
@@ -346,15 +347,6 @@ impl App {
         }
         if let Some((text, role)) = out.hint {
             self.toast(self.spelled(text), role);
-        }
-        if let Some(todo) = out.todo {
-            self.open_todo(&todo);
-        }
-        if let Some((server, ids)) = out.deny_all {
-            self.ask_to_deny_all(&server, &ids);
-        }
-        if let Some((server, list, wire)) = out.call {
-            self.screens.open_entry(&server, list, &wire, &self.model, &mut self.out);
         }
         if out.remember {
             self.remember();
@@ -376,6 +368,10 @@ impl App {
             Effect::Close => {
                 self.screens.pop();
                 return self.mark(Redraw::Now);
+            }
+            Effect::Open(todo) => return self.open_todo(todo),
+            Effect::OpenEntry(server, list, wire) => {
+                return self.screens.open_entry(server, *list, wire, &self.model, &mut self.out);
             }
             Effect::OpenResource(uri) => {
                 let Some(server) = self.screens.open_server() else { return };
@@ -431,6 +427,91 @@ impl App {
         self.screens.push(open, &mut self.out);
     }
 
+    // The frame.
+
+    /// The pictures that stand in pixels over a frame of this size.
+    pub fn placements(&self, area: Rect) -> Vec<Placement> {
+        let layout = Layout::compute(area, self.setup.prefs.server_list);
+        let (Some(screen), Some(layout)) = (self.screens.top(), layout) else { return Vec::new() };
+        let cx = self.look.cx(&self.model, self.overlays.is_empty());
+        screen.placements(&cx.look(), layout.screen())
+    }
+
+    /// The frame as it is on the screen now.
+    fn drawn(&self) -> Buffer {
+        let mut buf = Buffer::empty(self.size);
+        self.render(self.size, &mut buf);
+        buf
+    }
+
+    /// Draws the screen.
+    pub fn render(&self, area: Rect, buf: &mut Buffer) {
+        let cx = self.look.cx(&self.model, self.overlays.is_empty());
+        buf.set_style(area, cx.style(Role::Text));
+        match Layout::compute(area, self.setup.prefs.server_list) {
+            Some(layout) => {
+                self.render_layout(&cx, &layout, buf);
+                for (depth, overlay) in self.overlays.iter().enumerate() {
+                    let top = depth + 1 == self.overlays.len();
+                    overlay.render(&Cx { focused: top, ..cx }, area, buf);
+                }
+            }
+            None => chrome::too_small(&cx, area, buf),
+        }
+        self.pointer.render(cx.style(Role::Match), buf);
+        if self.look.is_ascii() {
+            for cell in buf.content.iter_mut().filter(|cell| cell.symbol() == "µ") {
+                cell.set_symbol("u");
+            }
+        }
+    }
+
+    fn render_layout(&self, cx: &Cx<'_>, layout: &Layout, buf: &mut Buffer) {
+        let source = chrome::source(cx, self.setup.home.as_deref(), self.setup.tour);
+        chrome::header(cx, source, self.look.problem.as_ref(), layout.header, buf);
+        chrome::tabs(cx, self.pane, layout.tabs, buf);
+        let rule = cx.style(Role::Rule);
+        Pen::new(buf, layout.rule).rule(cx.glyphs.horizontal, rule);
+        if let Some(screen) = self.screens.top() {
+            let place = layout.screen();
+            let (key, word) = (cx.style(Role::Key), cx.style(Role::Muted));
+            screen.key_line(cx.keymap).render(screen.key_area(place), buf, key, word);
+            screen.render(cx, place, buf);
+            if self.toast.is_some() {
+                Clear.render(layout.footer, buf);
+                self.render_footer(cx, layout.footer, buf);
+            }
+            return;
+        }
+        if let Some(bottom) = layout.bottom_rule {
+            Pen::new(buf, bottom).rule(cx.glyphs.horizontal, rule);
+        }
+        if let (Some(servers), Some(divider)) = (layout.servers, layout.divider) {
+            let column = divider.x - layout.whole.x;
+            Pen::new(buf, layout.rule).column(column).clip(cx.glyphs.tee_down, 1, rule);
+            if let Some(bottom) = layout.bottom_rule {
+                Pen::new(buf, bottom).column(column).clip(cx.glyphs.tee_up, 1, rule);
+            }
+            vertical_rule(cx, divider, buf);
+            let here = Cx { focused: cx.focused && self.focus == Focus::Servers, ..*cx };
+            self.servers.render(&here, servers, buf);
+        }
+        playback::render(cx, layout.rule, buf);
+        let here = Cx { focused: cx.focused && self.focus == Focus::Pane, ..*cx };
+        self.panes.get(self.pane).render(&here, layout.main, buf);
+        self.render_footer(cx, layout.footer, buf);
+    }
+
+    fn render_footer(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        match &self.toast {
+            Some(toast) => {
+                let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+                pen.skip(1).put(&toast.text, cx.style(toast.role));
+            }
+            None => chrome::footer(cx, keys::footer(self), area, buf),
+        }
+    }
+
     // The files and preferences of the person.
 
     fn adopt_user_files(&mut self) {
@@ -454,6 +535,5 @@ impl App {
             }
         }
         self.panes.logs.read_prefs(prefs);
-        self.panes.traffic.read_prefs(prefs);
     }
 }

@@ -12,10 +12,12 @@ use crate::deck::saved::SavedCall;
 pub use crate::deck::{Change, ConfigCommand, Keep, Saving};
 use crate::host::cache::CacheKey;
 use crate::host::{RuleKind, SessionRule};
+use crate::mcp::capabilities::ListKind;
 use crate::mcp::{Answer, ApprovalId};
 use crate::tui::chat::port::ChatCommand;
 use crate::tui::form::CheckJob;
 use crate::tui::message::{CallToken, FormToken, ViewToken};
+use crate::tui::model::Todo;
 use crate::tui::pick::{Choice, Line};
 use crate::tui::player::PlayCommand;
 use crate::tui::prefs::Prefs;
@@ -23,7 +25,7 @@ use crate::tui::prelude::*;
 use crate::tui::result::{Content, PictureJob};
 use crate::tui::user_command::Run;
 
-/// Something to do: the first five by the dashboard itself, the others outside.
+/// Something to do: by the dashboard itself down to [`Effect::OpenResource`], the others outside.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Tell something; `{action}` becomes the key it has.
@@ -34,6 +36,10 @@ pub enum Effect {
     Choose(Ink, Vec<Choice>),
     /// Ask the person for a line of text; what is proposed stands there already.
     AskLine(Line, String),
+    /// Open something that waits for the person.
+    Open(Todo),
+    /// Open an entry of a server's list to call, get or read it.
+    OpenEntry(ServerName, ListKind, Arc<str>),
     /// Show a resource of the server whose call screen is open.
     OpenResource(String),
     /// A command to one server.

@@ -27,6 +27,7 @@ mod watched;
 pub use crate::deck::{FileText, InputState, InputView, Situation};
 pub(in crate::tui) use inbox::last_text;
 pub use inbox::{Todo, kind_word, who_asks};
+pub use watched::Watched;
 
 /// The time zone times are shown in; set once when the dashboard starts, UTC before that.
 static ZONE: std::sync::OnceLock<jiff::tz::TimeZone> = std::sync::OnceLock::new();
@@ -103,7 +104,7 @@ pub struct Model {
     /// Who may do what.
     pub policy: Arc<PolicyView>,
     /// Subscriptions and tasks.
-    pub watched: watched::Watched,
+    pub watched: Watched,
     /// The cache.
     pub cache: CacheView,
     /// Use of memory and processor by server.
@@ -177,7 +178,9 @@ impl Model {
                 self.scope = None;
             }
         }
-        for (name, server) in &view.servers {
+        // A recording has its operations whole.
+        let servers = view.servers.iter().filter(|_| self.playback.is_none());
+        for (name, server) in servers {
             let before = self.view.servers.get(name);
             if server.exit.is_some() && before.is_some_and(|before| before.exit != server.exit) {
                 Arc::make_mut(&mut self.operations).lost(name, view.at);
@@ -290,7 +293,8 @@ impl Model {
         let seconds = at.since(self.now).as_secs();
         let (unit, word) = unit_of(seconds);
         let units = seconds / unit;
-        self.wake_at(Timestamp(at.0.saturating_sub(units * unit * 1_000_000)));
+        // One microsecond later there is a unit less.
+        self.wake_at(Timestamp(at.0.saturating_sub(units * unit * 1_000_000) + 1));
         ink!("{}{}", units, word)
     }
 

@@ -105,6 +105,15 @@ impl Confirm {
     pub const fn new(title: Ink, lines: Vec<Ink>, yes: Vec<Effect>) -> Self {
         Self { title, lines, yes, by_itself: false }
     }
+
+    /// What it means, on a screen of this width: whole, on as many lines as it takes.
+    fn text(&self, screen: u16) -> Doc {
+        let mut doc = Doc::new(screen.saturating_sub(4).min(60));
+        for line in &self.lines {
+            doc.text(0, line, Role::Text);
+        }
+        doc
+    }
 }
 
 impl Reader {
@@ -202,7 +211,7 @@ impl Overlay {
             Self::Palette(palette) => {
                 (if palette.is_watched { 104 } else { 72 }, (whole.height * 2 / 3).max(8))
             }
-            Self::Confirm(confirm) => (64, confirm.lines.len() as u16 + 6),
+            Self::Confirm(confirm) => (64, confirm.text(whole.width).len() as u16 + 6),
             Self::Input(dialog) => (76, dialog.height()),
             Self::Ask(_) => (64, 8),
             Self::Consent(consent) => consent.size(whole),
@@ -342,10 +351,9 @@ impl Overlay {
             Self::Ask(ask) => ask.render(cx, inner, buf),
             Self::Consent(consent) => consent.render(cx, inner, buf),
             Self::Confirm(confirm) => {
+                let text = Rect { height: inner.height.saturating_sub(1), ..inner };
+                confirm.text(whole.width).render(cx, 0, text, buf);
                 let mut pen = Pen::new(buf, inner).ellipsis(cx.glyphs.ellipsis);
-                for (row, line) in confirm.lines.iter().enumerate() {
-                    pen.at(0, row as u16).put(line, cx.style(Role::Text));
-                }
                 pen.at(0, inner.height.saturating_sub(1));
                 for (column, name, word) in [(0, "{confirm}", " yes"), (YES, "{back}", " no")] {
                     pen.column(column);

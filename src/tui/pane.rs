@@ -111,12 +111,6 @@ pub struct Out {
     pub toast: Option<(Ink, Role)>,
     /// A notice to show, with keys named in braces.
     pub hint: Option<(&'static str, Role)>,
-    /// Something that waits for the person, to be opened.
-    pub todo: Option<crate::tui::model::Todo>,
-    /// Requests of a server that are to be denied together.
-    pub deny_all: Option<(ServerName, Vec<crate::mcp::ApprovalId>)>,
-    /// An entry of a server's list to call, get or read.
-    pub call: Option<(ServerName, crate::mcp::capabilities::ListKind, String)>,
     /// Preferences changed.
     pub remember: bool,
 }
@@ -132,12 +126,12 @@ impl Out {
         self.toast = Some((text, role));
     }
 
-    /// Tells something that needs no action.
+    /// Shows a notice that needs no action.
     pub fn say(&mut self, text: Ink) {
         self.toast(text, Role::Ok);
     }
 
-    /// Tells something that went wrong.
+    /// Shows a warning.
     pub fn warn(&mut self, text: Ink) {
         self.toast(text, Role::Warning);
     }
@@ -147,7 +141,7 @@ impl Out {
         self.redraw = self.redraw.max(redraw);
     }
 
-    /// Tells something that names keys: `{action}` becomes the key it has.
+    /// Shows a notice that names keys: `{action}` becomes the key it has.
     pub const fn tell(&mut self, text: &'static str, role: Role) {
         self.hint = Some((text, role));
     }

@@ -7,6 +7,7 @@ use crossterm::event::{KeyCode, KeyModifiers};
 use mcpdeck::base::Timestamp;
 use mcpdeck::base::ring::Batch;
 use mcpdeck::base::text::SafeText;
+use mcpdeck::host::cache::{CacheEntryView, CacheKey, CacheView};
 use mcpdeck::host::{HostView, Record};
 use mcpdeck::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use mcpdeck::tui::app::{App, Setup};
@@ -307,4 +308,55 @@ fn names_have_no_less_room_at_120_columns_than_at_80() {
             assert!(screen.contains(name), "{width}: {name}\n{screen}");
         }
     }
+}
+
+#[test]
+fn what_is_selected_among_the_subscriptions_stays_selected_when_others_come() {
+    let mut app = catalogues();
+    let subscribe = |app: &mut App, n: u64, uri: &str| {
+        let body = json!({"params": {"uri": uri}});
+        let items = vec![message(MessageKind::Request, "resources/subscribe", uri, &body)];
+        app.update(Message::Traffic(Batch { items, first: n, next: n + 1, missed: 0 }, 0));
+    };
+    subscribe(&mut app, 0, "file:///m");
+    press(&mut app, KeyCode::Char('t'), NONE);
+    draw(&mut app, 120, 40);
+    subscribe(&mut app, 1, "file:///a");
+    draw(&mut app, 120, 40);
+    for code in [KeyCode::Enter, KeyCode::Down] {
+        press(&mut app, code, NONE);
+    }
+    let end = ServerCommand::Unsubscribe("file:///m".into());
+    assert_eq!(press(&mut app, KeyCode::Enter, NONE), [Effect::Server("git".into(), end)]);
+}
+
+#[test]
+fn a_list_whose_filter_hides_every_row_says_so() {
+    for pane in ['2', '8'] {
+        let mut app = crate::app("typical");
+        app.update(Message::Cache(cached()));
+        draw(&mut app, 120, 40);
+        press(&mut app, KeyCode::Char(pane), NONE);
+        press(&mut app, KeyCode::Char('/'), NONE);
+        "qqqq".chars().for_each(|c| _ = press(&mut app, KeyCode::Char(c), NONE));
+        let screen = draw(&mut app, 120, 40);
+        assert!(screen.contains("No matches; "), "{pane}\n{screen}");
+    }
+}
+
+/// A cache with one entry.
+fn cached() -> CacheView {
+    let entry = CacheEntryView {
+        key: CacheKey {
+            server: "memory".into(),
+            method: "resources/read".into(),
+            params: "{}".into(),
+        },
+        label: SafeText::line("file:///a"),
+        bytes: 10,
+        stored: Timestamp(1_790_000_000_000_000),
+        ttl: std::time::Duration::from_secs(300),
+        hits: 0,
+    };
+    CacheView { entries: vec![entry], ..CacheView::default() }
 }

@@ -184,3 +184,14 @@ fn an_input_that_is_answered_makes_room_for_what_waits_next() {
     let next = draw(&mut driver.app, 120, 40);
     assert!(next.contains("apply the changed configuration?"), "{next}");
 }
+
+#[test]
+fn what_waits_stands_in_the_header_however_little_room_there_is() {
+    let mut driver = Driver::new();
+    driver.ask(RequestKind::Sampling, question("Left or right?"));
+    driver.shown();
+    for width in [40, 50, 60, 80, 120] {
+        let screen = draw(&mut driver.app, width, 20);
+        assert!(screen.lines().next().unwrap().contains(" 1 waiting"), "{width}\n{screen}");
+    }
+}

@@ -479,3 +479,23 @@ fn a_resource_is_read_when_it_is_opened_and_its_screen_offers_what_works() {
     let effects = key(&mut app, KeyCode::Enter, NONE);
     assert!(!effects.iter().any(reads), "{effects:?}");
 }
+
+#[test]
+fn a_question_shows_the_whole_command_that_a_yes_runs() {
+    let words: Vec<String> = (0..30).map(|n| format!("word-{n}")).collect();
+    let keymap = format!(
+        "[commands.long]\nkey = \"f10\"\nrun = \"echo {}\"\nconfirm = true",
+        words.join(" ")
+    );
+    let user = UserFiles { keymap: Some(Ok(keymap)), ..UserFiles::default() };
+    let mut app = app("typical");
+    app.update(Message::UserFiles(user));
+    for (width, height) in [(60, 20), (80, 24)] {
+        draw(&mut app, width, height);
+        key(&mut app, KeyCode::F(10), NONE);
+        let asked = draw(&mut app, width, height);
+        assert!(words.iter().all(|word| asked.contains(word)), "{asked}");
+        assert!(asked.contains("y yes"), "{asked}");
+        press(&mut app, KeyCode::Esc, NONE);
+    }
+}

@@ -1,7 +1,10 @@
 //! The mouse on everything that is drawn: what is clicked is what stands there.
 
 use crossterm::event::{Event, KeyCode, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
-use mcpdeck::base::Timestamp;
+use mcpdeck::base::logs::{LogRecord, LogSource};
+use mcpdeck::base::ring::Batch;
+use mcpdeck::base::text::SafeText;
+use mcpdeck::base::{LogLevel, Timestamp};
 use mcpdeck::deck::DeckEvent;
 use mcpdeck::mcp::RequestKind;
 use mcpdeck::tui::app::{App, Setup};
@@ -249,4 +252,66 @@ fn the_wheel_moves_what_it_turns_over() {
     let before = draw(&mut app, 120, 40);
     mouse(&mut app, MouseEventKind::ScrollDown, 60, 15);
     assert_ne!(draw(&mut app, 120, 40), before, "the palette scrolls");
+}
+
+/// The logs pane over these lines.
+fn logs(lines: &[&str]) -> App {
+    let mut app = App::new(Setup::default(), Timestamp(1_790_000_000_000_000));
+    let line = |text: &&str| {
+        std::sync::Arc::new(LogRecord {
+            at: Timestamp(1_790_000_000_000_000),
+            server: None,
+            source: LogSource::Host,
+            level: LogLevel::Info,
+            logger: None,
+            text: SafeText::line(text),
+        })
+    };
+    let items: Vec<_> = lines.iter().map(line).collect();
+    let next = items.len() as u64;
+    app.update(Message::EngineReady);
+    app.update(Message::Logs(Batch { items, first: 0, next, missed: 0 }, 0));
+    press(&mut app, KeyCode::Char('6'), NONE);
+    app
+}
+
+#[test]
+fn a_second_click_opens_the_line_of_a_log_also_where_lines_wrap() {
+    let long = "word ".repeat(60);
+    for wraps in [false, true] {
+        let mut app = logs(&[&long, "the second line", "the third line"]);
+        if wraps {
+            press(&mut app, KeyCode::Char('W'), NONE);
+        }
+        click(&mut app, "the second line");
+        let screen = draw(&mut app, 120, 40);
+        let selected = screen.lines().find(|line| line.contains("│ ▸")).unwrap();
+        assert!(selected.contains("the second line"), "{screen}");
+        click(&mut app, "the second line");
+        let opened = draw(&mut app, 120, 40);
+        assert!(opened.contains("log line"), "{opened}");
+    }
+}
+
+#[test]
+fn a_click_on_a_title_of_the_metrics_sorts_and_a_second_one_turns_it_round() {
+    let mut app = app("typical");
+    press(&mut app, KeyCode::Char('7'), NONE);
+    let metrics = |requests| {
+        let mut metrics = mcpdeck::host::metrics::ServerMetrics::default();
+        metrics.total.requests = requests;
+        metrics
+    };
+    let figures = [("filesystem".into(), metrics(1)), ("memory".into(), metrics(2))];
+    app.update(Message::Metrics(figures.into()));
+    for (title, filesystem_first) in
+        [("calls ", false), ("calls", true), ("name", true), ("name", false)]
+    {
+        click(&mut app, title);
+        let screen = draw(&mut app, 120, 40);
+        let rows = screen.lines().skip(4).filter_map(|line| line.split('│').nth(1));
+        let first =
+            rows.into_iter().find(|row| row.contains("filesystem") || row.contains("memory"));
+        assert_eq!(first.unwrap().contains("filesystem"), filesystem_first, "{title}\n{screen}");
+    }
 }

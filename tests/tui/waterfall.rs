@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use mcpdeck::deck::lock::Lock;
-use mcpdeck::deck::recording::Scan;
+use mcpdeck::deck::recording::{News, Operations, Outcome, Scan};
 use mcpdeck::mcp::CallId;
-use mcpdeck::tui::player::{PlayCommand, play};
+use mcpdeck::tui::player::{PlayCommand, Played, play};
 use ratatui::style::Color;
 
 use super::*;
@@ -259,4 +259,60 @@ fn a_recording_is_shown_at_any_moment_without_an_engine() {
     assert!(draw(&mut app, 120, 40).contains("nothing runs"));
     drop(commands);
     player.join().unwrap();
+}
+
+/// Another moment of a recording, told whole.
+fn moment(view: HostView, operations: Operations) -> Message {
+    let uri = r#"{"params": {"uri": "file:///a"}}"#;
+    let of = |direction, kind, method: &str| {
+        let record = frame(0, direction, kind, &format!("memory - {method} - -"));
+        Arc::new(TrafficRecord { body: uri.into(), ..(*record).clone() })
+    };
+    let items = vec![
+        of(Direction::Out, MessageKind::Request, "resources/subscribe"),
+        of(Direction::In, MessageKind::Notification, "notifications/resources/updated"),
+    ];
+    let logs = Batch { items: Vec::new(), first: 0, next: 0, missed: 0 };
+    let frames = Batch { items, first: 0, next: 2, missed: 0 };
+    let news = News { is_whole: true, view: Some(Arc::new(view)), frames, logs };
+    let operations = Some(Arc::new(operations));
+    Message::Played(Box::new(Played { news: Some(news), operations, ..Played::default() }))
+}
+
+#[test]
+fn another_moment_of_a_recording_counts_nothing_twice_and_ends_no_operation() {
+    let after = session("degraded");
+    let mut before = after.clone();
+    for server in before.servers.values_mut() {
+        Arc::make_mut(server).exit = None;
+    }
+    let mut operations = Operations::default();
+    let text = "filesystem 1 tools/call read_file 1";
+    operations.frame(&frame(0, Direction::Out, MessageKind::Request, text));
+    let mut app = App::new(Setup::default(), Timestamp(BEGAN));
+    app.update(moment(before, operations.clone()));
+    app.update(moment(after, operations));
+    let kept = &app.model.operations;
+    assert_eq!(kept.get(0).unwrap().outcome, Outcome::Open, "as it was recorded");
+    press(&mut app, KeyCode::Char('t'), KeyModifiers::NONE);
+    let list = draw(&mut app, 120, 40);
+    assert!(list.contains(" 1 update,"), "{list}");
+}
+
+#[test]
+fn a_request_that_is_looked_at_says_when_it_was_answered() {
+    let mut app = app("empty");
+    press(&mut app, KeyCode::Char('5'), KeyModifiers::NONE);
+    let take = |app: &mut App, first: u64, record| {
+        let batch = Batch { items: vec![record], first, next: first + 1, missed: 0 };
+        app.update(Message::Traffic(batch, 0));
+        draw(app, 160, 40)
+    };
+    let asked = "memory 1 tools/call read 1";
+    take(&mut app, 0, frame(0, Direction::Out, MessageKind::Request, asked));
+    press(&mut app, KeyCode::Char('k'), KeyModifiers::NONE);
+    assert!(draw(&mut app, 160, 40).contains("not answered"));
+    let answer = frame(5, Direction::In, MessageKind::Response, "memory 1 - - -");
+    let screen = take(&mut app, 1, answer);
+    assert!(screen.contains("answered; ") && !screen.contains("not answered"), "{screen}");
 }

@@ -1,6 +1,6 @@
 //! Requests being answered: screens kept with their drafts, notified when a request is withdrawn; and
-//! the lists a person chooses from about requests. Which of them is open is told by whoever keeps the
-//! stack of screens.
+//! the lists a person chooses from about requests. `app/screens.rs` knows which of them is
+//! open.
 
 use std::collections::BTreeMap;
 
@@ -70,8 +70,8 @@ impl Answers {
         }
     }
 
-    /// Withdraws screens whose requests are no longer open, and lets go of those that are answered,
-    /// which are given. `open` is the one that is looked at.
+    /// Withdraws screens whose requests are no longer open, and drops and returns those that are
+    /// answered. `open` is the one on the screen.
     pub(super) fn follow(
         &mut self,
         view: &HostView,
@@ -271,14 +271,4 @@ fn withdrawn(id: ApprovalId, answering: &AnswerScreen, view: &HostView) -> Optio
         None if view.servers.contains_key(&answering.request.server) => SafeText::line(UNSEEN),
         None => SafeText::line("its server was removed"),
     })
-}
-
-/// "No", as the wire carries it for this kind.
-pub(super) fn refusal(kind: &RequestKind) -> Answer {
-    match kind {
-        RequestKind::Elicitation | RequestKind::UrlElicitation => {
-            Answer::Result(serde_json::json!({"action": "decline"}))
-        }
-        _ => Answer::Refuse { code: -1, message: "the user declined".to_owned() },
-    }
 }

@@ -1,5 +1,5 @@
 //! The call screens of the dashboard: kept while the person is elsewhere, fed with what happens to
-//! their calls. Which of them is open is told by whoever keeps the stack of screens.
+//! their calls. `app/screens.rs` knows which of them is open.
 
 use std::collections::HashMap;
 
@@ -256,7 +256,7 @@ impl Calls {
         })
     }
 
-    /// Tells builds and restarts of the newest view, and makes calls again.
+    /// Reports builds and restarts that the newest view shows, and makes calls again.
     pub(super) fn sources_followed(&mut self, model: &Model, out: &mut Out) {
         let servers = &model.view.servers;
         self.seen.retain(|server, _| servers.contains_key(server));

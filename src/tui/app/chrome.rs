@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use super::playback::marks;
+use super::playback;
 use crate::host::ServerState;
 use crate::tui::keymap::Scope;
 use crate::tui::layout::SMALLEST;
@@ -23,6 +23,9 @@ const STATES: [ServerState; 7] = [
     ServerState::Shutdown,
     ServerState::Disabled,
 ];
+
+/// Cells of the product's name in the header.
+const NAME: u16 = 9;
 
 /// A key of the footer, its word, and what it does.
 pub(super) type FooterKey = (String, Ink, Action);
@@ -66,7 +69,7 @@ pub(super) fn header(
         let place = crate::tui::ink::Piece::of(problem, 0, at);
         right.push((ink!("{} {}", cx.glyphs.warning, place), Role::Warning));
     }
-    marks(cx, &mut right);
+    playback::marks(cx, &mut right);
     if !cx.model.marked.is_empty() {
         right.push((ink!("{} marked", cx.model.marked.len()), Role::Accent));
     }
@@ -75,7 +78,12 @@ pub(super) fn header(
         right.push((ink!("{} {} waiting", cx.glyphs.hand, waiting), Role::Attention));
     }
     let dot = ink!(" {} ", cx.glyphs.dot);
-    let total: u16 = right.iter().map(|(text, _)| width(text) + 3).sum();
+    let wide = |right: &[(Ink, Role)]| right.iter().map(|(text, _)| width(text) + 3).sum::<u16>();
+    // The last marks matter most: where there is no room the first ones are left out.
+    while right.len() > 1 && wide(&right) + NAME > area.width {
+        right.remove(0);
+    }
+    let total = wide(&right);
     let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
     pen.put(" mcpdeck", cx.style(Role::Accent)).skip(2);
     let room = pen.room().saturating_sub(total + 1);
@@ -236,7 +244,7 @@ pub(super) fn footer(cx: &Cx<'_>, keys: Vec<FooterKey>, area: Rect, buf: &mut Bu
     }
 }
 
-/// What is said where nothing useful fits.
+/// The message on a screen that is too small for anything else.
 pub(super) fn too_small(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
     let mut pen = Pen::new(buf, area);
     pen.put(ink!("{}x{} is too small", area.width, area.height), cx.style(Role::Warning));

@@ -8,7 +8,6 @@ use super::{App, Focus, answers, keys, playback};
 use crate::config::ConfigChange;
 use crate::config::import::templates;
 use crate::config::print::servers;
-use crate::mcp::ApprovalId;
 use crate::mcp::capabilities::ListKind;
 use crate::tui::effect::{Baseline, Change, ConfigCommand, Effect, ServerCommand};
 use crate::tui::entry::FormScreen;
@@ -87,18 +86,19 @@ impl App {
 
     fn perform_in_pane(&mut self, action: Action) -> bool {
         let pane = self.panes.get_mut(self.pane);
-        if pane.typing().is_some() {
+        if pane.is_typing() {
             match action {
-                Action::Open => pane.end_typing(Keep::Yes),
+                Action::Open => {
+                    pane.end_typing(Keep::Yes);
+                    return true;
+                }
                 Action::Back => {
                     pane.end_typing(Keep::No);
                     self.remember_filter();
+                    return true;
                 }
                 Action::Up | Action::Down => {}
                 _ => return false,
-            }
-            if !matches!(action, Action::Up | Action::Down) {
-                return true;
             }
         } else if self.focus == Focus::Servers && self.act_in_server_list(action) {
             return true;
@@ -453,10 +453,8 @@ impl App {
 
     pub(super) fn remember(&mut self) {
         self.setup.prefs.scope = self.model.scope.as_ref().map(|name| name.as_str().to_owned());
-        let prefs = &mut self.setup.prefs;
-        self.panes.logs.write_prefs(prefs);
-        self.panes.traffic.write_prefs(prefs);
-        self.effects.push(Effect::SavePrefs(Box::new(prefs.clone())));
+        self.panes.logs.write_prefs(&mut self.setup.prefs);
+        self.effects.push(Effect::SavePrefs(Box::new(self.setup.prefs.clone())));
     }
 
     // What ends something asks once, everywhere the same: leaving, restarting, stopping, switching off.
@@ -600,17 +598,18 @@ impl App {
     // Saved filters of the traffic: asked for a name, listed, used, removed.
 
     fn ask_filter_name(&mut self) {
-        let traffic = &self.panes.traffic;
-        let text = traffic.filter().map_or("", |filter| filter.text()).trim().to_owned();
-        let same = traffic.saved.iter().rev().find(|saved| saved.text == text);
+        let filter = self.panes.traffic.filter();
+        let text = filter.map_or("", |filter| filter.text()).trim().to_owned();
+        let saved = self.setup.prefs.saved_filters.iter();
+        let same = saved.clone().rev().find(|saved| saved.text == text);
         let name = same.map_or_else(String::new, |saved| saved.name.clone());
-        let taken = traffic.saved.iter().map(|saved| saved.name.clone()).collect();
+        let taken = saved.map(|saved| saved.name.clone()).collect();
         self.push_overlay(Overlay::Ask(Ask::new(Named::Filter(text), &name, taken)));
     }
 
     /// Lists the saved filters.
     pub(super) fn open_filters(&mut self) {
-        let choices = self.panes.traffic.saved.iter().rev().map(|saved| {
+        let choices = self.setup.prefs.saved_filters.iter().rev().map(|saved| {
             Choice::new(
                 Ink::line(&saved.name),
                 Ink::line(&saved.text),
@@ -624,7 +623,7 @@ impl App {
 
     /// Does what was chosen.
     pub(super) fn filter_pick(&mut self, pick: FilterPick) {
-        let saved = &mut self.panes.traffic.saved;
+        let saved = &mut self.setup.prefs.saved_filters;
         match pick {
             FilterPick::Use(name) => {
                 let Some(found) = saved.iter().find(|saved| saved.name == name) else { return };
@@ -725,20 +724,6 @@ impl App {
         let yes = vec![Effect::Config(ConfigCommand::Apply)];
         let confirm = Confirm::new(ink!("apply the changed configuration?"), lines, yes);
         self.push_overlay(Overlay::Confirm(Confirm { by_itself: true, ..confirm }));
-    }
-
-    /// Asks before many requests are denied.
-    pub(super) fn ask_to_deny_all(&mut self, server: &ServerName, ids: &[ApprovalId]) {
-        let pending = &self.model.view.pending;
-        let deny = |id: &ApprovalId| Some((*id, answers::refusal(&pending.get(id)?.kind)));
-        let denied: Vec<_> = ids.iter().filter_map(deny).collect();
-        let name = Ink::line(server.as_str());
-        if denied.is_empty() {
-            return self.toast(ink!("no request of {} is waiting", name), Role::Ok);
-        }
-        let open = count(denied.len(), "open request");
-        let lines = vec![ink!("{} of this server will be denied", open)];
-        self.confirm(ink!("deny all of {}?", name), lines, vec![Effect::Deny(denied)]);
     }
 }
 

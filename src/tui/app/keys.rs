@@ -41,7 +41,7 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
         Action::Filter if matches!(app.overlays.last(), Some(Overlay::Reader(r)) if r.subject != Subject::Help) => {
             Err("there is no list to filter here")
         }
-        // These are for what lies over the pane, or for the line being typed.
+        // These are for the overlay, or for the line being typed.
         Action::Open | Action::Copy | Action::CopyAll | Action::Save | Action::Fold if on_top => {
             Ok(())
         }
@@ -106,6 +106,9 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
             can_edit(model)?;
             when(target.is_some(), "select a server first")
         }
+        Action::Filters if app.setup.prefs.saved_filters.is_empty() => {
+            Err("no filter is saved; {save-filter} saves the one in use")
+        }
         Action::UndoEdit => when(model.situation.undo, "there is nothing to undo"),
         Action::Inputs => {
             when(!model.situation.inputs.is_empty(), "the configuration declares no input")
@@ -113,7 +116,7 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
         Action::AllServers => {
             when(model.scope.is_some() || !model.marked.is_empty(), "all servers are shown")
         }
-        // What lies over the pane takes the keys, whatever the pane could do with them.
+        // An overlay takes the keys, whatever the pane could do with them.
         _ if !app.overlays.is_empty() => Ok(()),
         action => app.panes.get(app.pane).availability(action, model).unwrap_or(Ok(())),
     }
@@ -239,7 +242,7 @@ pub(super) fn palette(app: &App) -> Vec<Choice> {
         }
     }
     choices.extend(app.screens.calls.choices());
-    choices.extend(app.panes.traffic.saved.iter().map(|saved| {
+    choices.extend(app.setup.prefs.saved_filters.iter().map(|saved| {
         let words = ink!("Use the traffic filter {}", Ink::line(&saved.name));
         Choice::new(words, ink!("filter"), Pick::Filter(FilterPick::Use(saved.name.clone())))
     }));

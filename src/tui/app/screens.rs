@@ -16,6 +16,7 @@ use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::{CallPurpose, FormToken, Message};
 use crate::tui::model::Model;
 use crate::tui::overlay::{Overlay, Reader, SignInDialog, reader_width};
+use crate::tui::pane::inbox::deny_all;
 use crate::tui::pane::{Out, Redraw};
 use crate::tui::pick::ApprovalPick;
 use crate::tui::prelude::*;
@@ -53,7 +54,7 @@ impl Screens {
         Self { calls, origin, ..Self::default() }
     }
 
-    /// What lies on top.
+    /// The topmost screen.
     pub fn open(&self) -> Option<&Open> {
         self.stack.last()
     }
@@ -393,11 +394,7 @@ impl Screens {
                 let title = ink!("answer more requests of {} like this one?", server);
                 out.choose(title, how_many());
             }
-            Action::DenyAll => {
-                let same = pending.values().filter(|one| one.server == request.server);
-                let ids = same.map(|request| request.id).collect();
-                out.deny_all = Some((request.server.clone(), ids));
-            }
+            Action::DenyAll => deny_all(&request.server, None, model, out),
             Action::NextRequest => {
                 let after = pending.get_index_of(&id).map_or(0, |at| at + 1);
                 let mut around = pending.keys().cycle().skip(after).take(pending.len()).copied();

@@ -1,4 +1,4 @@
-//! What waits for the person, whoever asks: one list, behind the inbox, its count and its key.
+//! Everything that waits for the person, in one list: the inbox, its count and its key use it.
 
 use std::collections::BTreeSet;
 

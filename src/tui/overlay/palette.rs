@@ -42,12 +42,14 @@ impl Palette {
         palette
     }
 
-    /// Takes the same choices as they are now.
+    /// Takes the choices as they are now; the selection stays on its row, or near it.
     pub fn renew(&mut self, choices: Vec<Choice>) {
+        let (index, selected) = (self.list.index(), self.selected().map(|one| one.pick.clone()));
         self.choices = choices;
-        let typed = self.input.text();
-        self.found = find::rank(typed, &self.choices, Choice::fields);
-        self.list.select_index(self.list.index(), &self.found[..]);
+        self.search();
+        if !selected.is_some_and(|pick| self.select(&pick)) {
+            self.list.select_index(index, &self.found[..]);
+        }
     }
 
     pub(super) fn search(&mut self) {
@@ -163,7 +165,7 @@ pub struct Ask {
     pub title: Ink,
     /// What is typed.
     pub input: TextInput,
-    /// What is said below the line.
+    /// The note below the line.
     note: Ink,
     named: Named,
     /// Names that are in use.

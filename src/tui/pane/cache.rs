@@ -7,7 +7,7 @@ use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
-use crate::tui::widget::{Browser, Doc, Pen, empty_text};
+use crate::tui::widget::{Browser, Doc, Pen};
 
 /// A row: equal when the key is.
 #[derive(Clone, Debug)]
@@ -71,8 +71,9 @@ impl Pane for CachePane {
 
     fn availability(&self, action: Action, _: &Model) -> Option<Availability> {
         match action {
-            Action::Open | Action::DropEntry | Action::DropAll | Action::Copy => {
-                Some(when(!self.browser.rows.is_empty(), "the cache is empty"))
+            Action::DropAll => Some(when(self.total > 0, "the cache is empty")),
+            Action::Open | Action::DropEntry | Action::Copy => {
+                Some(when(!self.browser.rows.is_empty(), "nothing is selected"))
             }
             Action::Save | Action::CopyAll => Some(Err("open an entry first")),
             _ => None,
@@ -124,11 +125,8 @@ impl Pane for CachePane {
             }
             pen.right(ink!("{}", Bytes(entry.bytes as u64)), 7, cx.style(Role::Muted));
         });
-        if self.browser.rows.is_empty() && !regions.list.is_empty() {
-            let text =
-                ink!("The cache is empty; resources and prompts are cached when they are read");
-            empty_text(cx, &text, regions.list, buf);
-        }
+        let text = ink!("The cache is empty; resources and prompts are cached when they are read");
+        self.browser.render_empty(cx, (&text, self.total), area, buf);
     }
 
     of_browser!();
@@ -144,18 +142,11 @@ fn kind(method: &str) -> &'static str {
 
 fn left(entry: &CacheEntryView, model: &Model) -> (Ink, Role) {
     let end = entry.stored.plus(entry.ttl);
-    if end > model.now {
-        // Minutes are enough until the last one, so that the screen rests.
-        let left = end.since(model.now);
-        if left.as_secs() >= 60 {
-            let minutes = left.as_secs() / 60;
-            model.wake_at(Timestamp(end.0 - minutes * 60_000_000 + 1));
-            (ink!("{}m", minutes), Role::Muted)
-        } else {
-            (model.until(end), Role::Busy)
-        }
-    } else {
-        (ink!("expired"), Role::Warning)
+    match end.since(model.now).as_secs() {
+        _ if end <= model.now => (ink!("expired"), Role::Warning),
+        0..60 => (model.until(end), Role::Busy),
+        // Seconds only count in the last minute, so that the screen rests.
+        _ => (model.left(end), Role::Muted),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::tui::model::Model;
 use crate::tui::pane::servers::unstable;
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
-use crate::tui::widget::{Browser, Doc, NO_MATCHES, Part, Pen, changed, empty_text, width};
+use crate::tui::widget::{Browser, Doc, Part, Pen, changed, width};
 
 /// How an entry differs from the list before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl PartialEq for Entry {
     }
 }
 
-/// What tells one catalogue from another.
+/// How one catalogue differs from another.
 pub struct Kind {
     /// Where its keys are bound, innermost first.
     pub scopes: &'static [Scope],
@@ -285,7 +285,8 @@ impl Pane for CatalogPane {
                 if self.browser.detail_width(ui.area) > 0 {
                     Self::seen(entry, ui, out);
                 }
-                out.call = Some((entry.server.clone(), entry.list, entry.wire.to_string()));
+                let wire = Arc::clone(&entry.wire);
+                out.effect(Effect::OpenEntry(entry.server.clone(), entry.list, wire));
             }
             Action::Sort => {
                 self.sort.next();
@@ -401,14 +402,13 @@ impl Pane for CatalogPane {
             pen.left(&entry.marks, marks_width, ink(Role::Warning)).skip(1);
             pen.right(&entry.number, number_width, ink(Role::Muted));
         });
-        if self.browser.rows.is_empty() && !regions.list.is_empty() {
-            let text = if self.all.is_empty() {
-                ink!("Nothing listed yet; servers are listed when they are ready")
-            } else {
-                cx.spelled(&[], NO_MATCHES)
-            };
-            empty_text(cx, &text, regions.list, buf);
-        }
+        let ready = |(.., state, _): &(_, _, ServerState, _)| *state == ServerState::Ready;
+        let nothing = if servers > 0 && self.built_from.iter().all(ready) {
+            ink!("No {}s; the servers shown offer none", noun)
+        } else {
+            ink!("Nothing listed yet; servers are listed when they are ready")
+        };
+        self.browser.render_empty(cx, (&nothing, self.all.len()), area, buf);
     }
 }
 

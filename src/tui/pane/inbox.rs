@@ -6,7 +6,8 @@ use std::collections::HashSet;
 use indexmap::IndexMap;
 
 use crate::host::approvals::PendingRequest;
-use crate::mcp::{ApprovalId, RequestKind};
+use crate::mcp::{Answer, RequestKind};
+use crate::tui::effect::Effect;
 use crate::tui::keymap::Scope;
 use crate::tui::model::{Model, Todo, kind_word};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
@@ -27,25 +28,12 @@ pub struct InboxPane {
 }
 
 impl InboxPane {
-    fn deny(&self, model: &Model) -> Option<(ServerName, Vec<ApprovalId>)> {
-        let (server, kind) = match self.browser.selected()? {
-            Row::Request(request) => (request.server.clone(), None),
-            Row::Group { group, .. } => (group.server.clone(), group.kind.clone()),
-            Row::Kept(..) | Row::Other(_) => return None,
-        };
-        let pending = model.view.pending.values();
-        let wanted = pending
-            .filter(|r| r.server == server && kind.as_ref().is_none_or(|kind| r.kind == *kind));
-        let ids = wanted.map(|request| request.id).collect();
-        Some((server, ids))
-    }
-
     fn open(&mut self, out: &mut Out) -> bool {
         match self.browser.selected() {
             Some(Row::Request(request) | Row::Kept(request, _)) => {
-                out.todo = Some(Todo::Request(request.id));
+                out.effect(Effect::Open(Todo::Request(request.id)));
             }
-            Some(Row::Other(todo)) => out.todo = Some(todo.clone()),
+            Some(Row::Other(todo)) => out.effect(Effect::Open(todo.clone())),
             Some(Row::Group { group, .. }) => self.grouping.turn(&group.clone()),
             None => return false,
         }
@@ -111,8 +99,14 @@ impl Pane for InboxPane {
                 true
             }
             Action::DenyAll => {
-                out.deny_all = self.deny(ui.model);
-                out.deny_all.is_some()
+                match self.browser.selected() {
+                    Some(Row::Request(request)) => deny_all(&request.server, None, ui.model, out),
+                    Some(Row::Group { group, .. }) => {
+                        deny_all(&group.server, group.kind.as_ref(), ui.model, out);
+                    }
+                    Some(Row::Kept(..) | Row::Other(_)) | None => return false,
+                }
+                true
             }
             // There is something to read without any request: rules, roots, what was settled.
             Action::Right => {
@@ -158,12 +152,9 @@ impl Pane for InboxPane {
         pen.left("says", said, faint);
         pen.right(if age > 0 { "age" } else { "" }, age, faint).skip(1).right("left", 7, faint);
         self.browser.render_rows(cx, area, buf, |pen, row| render_row(cx, row, (said, age), pen));
-        let mut used = self.browser.rows.len() as u16;
-        if self.browser.rows.is_empty() && !regions.list.is_empty() {
-            let text =
-                ink!("requests of servers, sign-ins, commands to approve and inputs wait here");
-            used = 1 + empty_text(cx, &text, regions.list, buf);
-        }
+        let text = ink!("requests of servers, sign-ins, commands to approve and inputs wait here");
+        let words = self.browser.render_empty(cx, (&text, self.count), area, buf);
+        let used = if words > 0 { words + 1 } else { self.browser.rows.len() as u16 };
         if regions.detail.is_none() && regions.list.height > used + 1 {
             let rest = Rect {
                 y: regions.list.y + used,
@@ -180,6 +171,30 @@ impl Pane for InboxPane {
     }
 
     of_browser!();
+}
+
+/// Asks before the open requests of a server, or those of one kind, are denied together.
+pub fn deny_all(server: &ServerName, kind: Option<&RequestKind>, model: &Model, out: &mut Out) {
+    let pending = model.view.pending.values();
+    let wanted = pending.filter(|r| r.server == *server && kind.is_none_or(|kind| r.kind == *kind));
+    let denied: Vec<_> = wanted.map(|request| (request.id, refusal(&request.kind))).collect();
+    let name = Model::name(server);
+    if denied.is_empty() {
+        return out.say(ink!("no request of {} is waiting", name));
+    }
+    let open = count(denied.len(), "open request");
+    let lines = vec![ink!("{} of this server will be denied", open)];
+    out.ask(ink!("deny all of {}?", name), lines, Effect::Deny(denied));
+}
+
+/// "No", as the wire carries it for this kind.
+fn refusal(kind: &RequestKind) -> Answer {
+    match kind {
+        RequestKind::Elicitation | RequestKind::UrlElicitation => {
+            Answer::Result(serde_json::json!({"action": "decline"}))
+        }
+        _ => Answer::Refuse { code: -1, message: "the user declined".to_owned() },
+    }
 }
 
 /// Columns of what a row wants.
@@ -335,6 +350,7 @@ mod rows_tests {
     use serde_json::json;
 
     use super::*;
+    use crate::mcp::ApprovalId;
 
     fn request(id: u64, server: &str, kind: RequestKind) -> Arc<PendingRequest> {
         Arc::new(PendingRequest {

@@ -12,7 +12,8 @@ use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::prefs::Prefs;
 use crate::tui::prelude::*;
-use crate::tui::widget::{Doc, Keep, Pen, Stream, Verdict, width};
+use crate::tui::widget::doc::wrap;
+use crate::tui::widget::{Doc, Keep, Pen, Stream, Verdict, scroll_bar, width};
 
 /// Levels from the least to the most severe, in the order of [`LogLevel`]: with a word and a role.
 const LEVELS: [(LogLevel, &str, Role); 9] = [
@@ -29,6 +30,8 @@ const LEVELS: [(LogLevel, &str, Role); 9] = [
 
 /// Cells per step of horizontal scrolling.
 const SIDEWAYS: u16 = 8;
+/// Most lines of one record where lines wrap.
+const TALLEST: usize = 50;
 /// Rows looked at by one search.
 const SEARCH: usize = 500_000;
 
@@ -141,29 +144,29 @@ impl LogsPane {
 
     // Lines of the logs pane on the screen: wrapped or scrolled, with what was searched for marked.
 
-    fn rows_that_fit(&self, cx: &Cx<'_>, list: Rect) -> Vec<u64> {
-        let mut rows: Vec<u64> = self.stream.window(usize::from(list.height)).collect();
-        if !self.wrap {
-            return rows;
-        }
-        // Keep the selected row inside when the rows above it wrap.
-        let selected = self.stream.selected();
-        let room =
-            list.width.saturating_sub(Self::lead(cx, list.width.saturating_sub(1)) + 2).max(8);
-        let tall = |seq: &u64| {
-            cx.model
-                .logs
-                .get(*seq)
-                .map_or(1, |r| crate::tui::widget::doc::wrap(&r.text, room).take(50).count())
-        };
-        loop {
-            let upto = rows.iter().position(|seq| Some(*seq) == selected).map_or(0, |at| at + 1);
-            let used: usize = rows[..upto].iter().map(tall).sum();
-            if used <= usize::from(list.height) || upto <= 1 {
-                return rows;
+    /// The records in sight, each with its lines. Where lines wrap, the first records make room for
+    /// the selected one.
+    fn in_sight<'a>(&self, cx: &Cx<'a>, list: Rect) -> Vec<(u64, &'a LogRecord, Vec<&'a str>)> {
+        let room = list.width.saturating_sub(Self::lead(cx, list.width.saturating_sub(1)) + 2);
+        let lines = |record: &'a LogRecord| {
+            if self.wrap {
+                wrap(&record.text, room.max(8)).take(TALLEST).collect()
+            } else {
+                vec![record.text.as_str()]
             }
-            rows.remove(0);
+        };
+        let window = self.stream.window(usize::from(list.height));
+        let records = window.filter_map(|seq| Some((seq, &**cx.model.logs.get(seq)?)));
+        let mut rows: Vec<_> = records.map(|(seq, one)| (seq, one, lines(one))).collect();
+        let selected = self.stream.selected();
+        let at = rows.iter().position(|(seq, ..)| Some(*seq) == selected).unwrap_or(0);
+        let mut used: usize = rows.iter().take(at + 1).map(|(.., lines)| lines.len()).sum();
+        let mut first = 0;
+        while first < at && used > usize::from(list.height) {
+            used -= rows[first].2.len();
+            first += 1;
         }
+        rows.split_off(first)
     }
 
     /// Why no line is shown.
@@ -189,27 +192,15 @@ impl LogsPane {
     fn render_record(
         &self,
         cx: &Cx<'_>,
-        seq: u64,
-        record: &LogRecord,
+        (seq, record, lines): &(u64, &LogRecord, Vec<&str>),
         area: Rect,
         buf: &mut Buffer,
-    ) -> u16 {
-        let selected = self.stream.selected() == Some(seq);
+    ) {
+        let selected = self.stream.selected() == Some(*seq);
         let lead = Self::lead(cx, area.width);
-        let room = area.width.saturating_sub(lead + 1);
         let own = record.source == LogSource::Host;
         let text_role = if own { Role::Text } else { Role::Foreign };
-        let mut height = 0;
-        let lines: Vec<&str> = if self.wrap {
-            crate::tui::widget::doc::wrap(&record.text, room.max(8)).take(50).collect()
-        } else {
-            vec![&record.text]
-        };
-        for (n, part) in lines.iter().enumerate() {
-            if height >= area.height {
-                break;
-            }
-            let line = Rect { y: area.y + height, height: 1, ..area };
+        for (n, (part, line)) in lines.iter().zip(area.rows()).enumerate() {
             let mut pen = Pen::new(buf, line).ellipsis(cx.glyphs.ellipsis);
             if n == 0 {
                 pen.put(if selected { cx.glyphs.cursor } else { " " }, cx.style(Role::Accent));
@@ -238,9 +229,7 @@ impl LogsPane {
             if selected {
                 pen.row_style(cx.selection(true));
             }
-            height += 1;
         }
-        height.max(1)
     }
 
     fn render_head(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
@@ -370,36 +359,31 @@ impl Pane for LogsPane {
         })
     }
 
-    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, _: &mut Out) {
-        self.stream.mouse(gesture, Rect { height: 1, ..ui.area }, Self::list(ui.area));
+    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
+        let list = Self::list(ui.area);
+        let at = gesture.position();
+        let rows = self.in_sight(&ui, list);
+        let mut lines = rows.iter().flat_map(|(seq, _, lines)| lines.iter().map(|_| *seq));
+        let clicked = at.y.checked_sub(list.y).and_then(|line| lines.nth(line.into()));
+        match (gesture, clicked) {
+            (Gesture::Click(_), Some(seq)) => self.stream.jump(seq, list.height.into()),
+            // The first of the two clicks selected it.
+            (Gesture::DoubleClick(_), Some(_)) => _ = self.act(Action::Open, ui, out),
+            _ => _ = self.stream.mouse(gesture, Rect { height: 1, ..ui.area }, list),
+        }
     }
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         self.render_head(cx, Rect { height: area.height.min(1), ..area }, buf);
         let list = Self::list(area);
-        let mut y = 0;
-        // Wrapped lines push rows out: the window is drawn from the end when the end is followed.
-        let rows = self.rows_that_fit(cx, list);
-        for seq in rows {
-            let Some(record) = cx.model.logs.get(seq) else { continue };
-            if y >= list.height {
-                break;
-            }
-            y += self.render_record(
-                cx,
-                seq,
-                record,
-                // The last column is the scroll bar's.
-                Rect {
-                    y: list.y + y,
-                    height: list.height - y,
-                    width: list.width.saturating_sub(1),
-                    ..list
-                },
-                buf,
-            );
+        // The last column is the scroll bar's.
+        let mut rest = Rect { width: list.width.saturating_sub(1), ..list };
+        for row in self.in_sight(cx, list) {
+            self.render_record(cx, &row, rest, buf);
+            let used = rest.height.min(row.2.len() as u16);
+            rest = Rect { y: rest.y + used, height: rest.height - used, ..rest };
         }
-        crate::tui::widget::scroll_bar(cx, self.stream.len(), self.stream.list.top(), list, buf);
+        scroll_bar(cx, self.stream.len(), self.stream.list.top(), list, buf);
         if self.stream.is_empty() {
             Pen::new(buf, list).at(1, 1).put(self.nothing(cx.model), cx.style(Role::Faint));
         }

@@ -9,7 +9,7 @@ use crate::tui::keymap::Scope;
 use crate::tui::model::{Activity, Model};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
-use crate::tui::widget::{Browser, Doc, NO_MATCHES, Pen, empty_text, width};
+use crate::tui::widget::{Browser, Doc, Pen, width};
 
 /// One row: a server, or one of its targets.
 #[derive(Clone, Debug)]
@@ -149,6 +149,7 @@ impl Pane for MetricsPane {
         match action {
             Action::Sort => {
                 self.column = Column::ALL[(self.column as usize + 1) % Column::ALL.len()];
+                self.reversed = false;
                 out.say(ink!("sorted by {}", self.column.name()));
             }
             Action::SortReverse => self.reversed = !self.reversed,
@@ -175,19 +176,16 @@ impl Pane for MetricsPane {
 
     fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
         let columns = self.browser.regions(ui.area).columns;
-        if let Gesture::Click(at) = gesture
-            && columns.contains(at)
-        {
+        let at = gesture.position();
+        if columns.contains(at) && !matches!(gesture, Gesture::Scroll { .. }) {
             let mut x = columns.right();
-            for column in Column::shown(columns.width, self.names).iter().rev() {
-                x = x.saturating_sub(column.width() + 1);
-                if at.x >= x {
-                    self.reversed = self.column == *column && !self.reversed;
-                    self.column = *column;
-                    return;
-                }
-            }
-            self.column = Column::Name;
+            let clicked = Column::shown(columns.width, self.names).into_iter().rev().find(|one| {
+                x = x.saturating_sub(one.width() + 1);
+                at.x >= x
+            });
+            let clicked = clicked.unwrap_or_default();
+            self.reversed = self.column == clicked && !self.reversed;
+            self.column = clicked;
             return;
         }
         if self.browser.mouse(gesture, ui.area) {
@@ -221,11 +219,7 @@ impl Pane for MetricsPane {
                 pen.skip(1).right(text, column.width(), cx.style(role));
             }
         });
-        if self.browser.rows.is_empty() && !regions.list.is_empty() {
-            let text =
-                if self.total > 0 { cx.spelled(&[], NO_MATCHES) } else { ink!("No calls yet") };
-            empty_text(cx, &text, regions.list, buf);
-        }
+        self.browser.render_empty(cx, (&ink!("No calls yet"), self.total), area, buf);
     }
 
     of_browser!();

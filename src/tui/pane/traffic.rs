@@ -5,7 +5,6 @@ use crate::tui::filter::{Filter, completions};
 use crate::tui::keymap::Scope;
 use crate::tui::model::{Model, zoned};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
-use crate::tui::prefs::{Prefs, SavedFilter};
 use crate::tui::prelude::*;
 use crate::tui::widget::{Part, Regions, Split, Stream, Verdict};
 
@@ -20,8 +19,6 @@ const EXPORT: usize = 100_000;
 #[derive(Default)]
 pub struct TrafficPane {
     stream: Stream,
-    /// The saved filters.
-    pub saved: Vec<SavedFilter>,
     split: Split,
     groups: row::Groups,
     marked: Vec<u64>,
@@ -30,16 +27,6 @@ pub struct TrafficPane {
 }
 
 impl TrafficPane {
-    /// Takes the remembered filters.
-    pub fn read_prefs(&mut self, prefs: &Prefs) {
-        self.saved.clone_from(&prefs.saved_filters);
-    }
-
-    /// Gives the filters to remember.
-    pub fn write_prefs(&self, prefs: &mut Prefs) {
-        prefs.saved_filters.clone_from(&self.saved);
-    }
-
     fn regions(&self, area: Rect) -> Regions {
         self.split.regions(area, (area.width * 3 / 5).min(area.width.saturating_sub(36)))
     }
@@ -300,10 +287,6 @@ impl Pane for TrafficPane {
             Action::SaveFilter => when(
                 !self.stream.input.text().trim().is_empty() && self.stream.problem.is_none(),
                 "there is no filter; {filter} starts one",
-            ),
-            Action::Filters => when(
-                !self.saved.is_empty(),
-                "no filter is saved; {save-filter} saves the one in use",
             ),
             _ => return None,
         })

@@ -180,7 +180,7 @@ impl<I: Clone + PartialEq> Browser<I> {
         self.scroll_detail(0, area);
     }
 
-    /// Tells of the selected row in the detail, where that is shown.
+    /// Describes the selected row in the detail, where that is shown.
     pub fn tell(&mut self, area: Rect, of: impl FnOnce(Option<&I>, &mut Doc)) {
         let width = self.detail_width(area);
         if width > 0 {
@@ -290,6 +290,23 @@ impl<I: Clone + PartialEq> Browser<I> {
         }
     }
 
+    /// Says why no row is listed: `nothing` where there is none of `total`, or that the filter hides
+    /// them. Gives the lines this takes.
+    pub fn render_empty(
+        &self,
+        cx: &Cx<'_>,
+        (nothing, total): (&Ink, usize),
+        area: Rect,
+        buf: &mut Buffer,
+    ) -> u16 {
+        let list = self.regions(area).list;
+        if !self.rows.is_empty() || list.is_empty() {
+            return 0;
+        }
+        let hidden = cx.spelled(&[], super::NO_MATCHES);
+        super::empty_text(cx, if total > 0 { &hidden } else { nothing }, list, buf)
+    }
+
     /// Draws visible rows through `paint`, which gets a pen behind the cursor column, the id and
     /// the style the row stands on.
     pub fn render_rows(
@@ -315,7 +332,7 @@ pub fn in_sight(top: usize, row: usize, height: usize) -> usize {
 
 /// The rows of a list by their ids: those of a slice, or others that are worked out.
 pub trait Rows {
-    /// What tells rows apart.
+    /// Identifies a row.
     type Id: Clone + PartialEq;
 
     /// How many there are.

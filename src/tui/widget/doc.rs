@@ -298,7 +298,7 @@ pub fn foreign(doc: &mut Doc, indent: u16, text: &SafeText) {
 /// Width from which before and now stand side by side.
 const SIDE_BY_SIDE: u16 = 56;
 
-/// Tells of a changed field.
+/// Describes a changed field.
 pub fn changed(change: &FieldChange, risks: &[Risk], glyphs: &Glyphs, doc: &mut Doc) {
     let pointer = if change.pointer.is_empty() { "definition" } else { &change.pointer };
     doc.gap().line(vec![(Ink::line(pointer), Role::Changed)]);

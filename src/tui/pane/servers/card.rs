@@ -69,7 +69,7 @@ pub fn draw(server: &ServerView, ui: Ui<'_>, density: Density, doc: &mut Doc) {
     }
 }
 
-/// Says of lists that change to and fro that they do.
+/// Warns of lists that change back and forth.
 pub fn unstable(server: &ServerView, model: &Model, doc: &mut Doc) {
     if let Some(since) = server.unstable {
         let words =

@@ -14,6 +14,8 @@ use crate::tui::widget::{Doc, in_sight, scroll_bar};
 pub struct Detail {
     /// Sequence number and width it was laid out for.
     of: Option<(u64, u16)>,
+    /// The end of the feed at which the answer to it was not there yet.
+    unanswered: Option<u64>,
     head: Doc,
     json: Option<(Value, Tree)>,
     top: usize,
@@ -33,7 +35,8 @@ impl Detail {
         pair: impl FnOnce() -> Option<u64>,
         ui: Ui<'_>,
     ) {
-        if self.of == Some(key) {
+        let end = ui.model.traffic.end();
+        if self.of == Some(key) && self.unanswered.is_none_or(|before| before == end) {
             return;
         }
         let same = self.of.is_some_and(|(seq, _)| seq == key.0);
@@ -51,7 +54,10 @@ impl Detail {
                 (value, tree)
             });
         }
-        self.head = head(record, pair(), ui, key.1.saturating_sub(1));
+        let pair = pair();
+        let waits = record.kind == MessageKind::Request && pair.is_none();
+        self.unanswered = waits.then_some(end);
+        self.head = head(record, pair, ui, key.1.saturating_sub(1));
         if self.json.is_none() {
             self.head.text(0, &SafeText::block(&record.body), Role::Foreign);
         }

@@ -51,10 +51,12 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &Regions, buf: &m
     });
     scroll_bar(cx, pane.stream.len(), pane.stream.list.top(), list, buf);
     if pane.stream.is_empty() {
-        let text = if cx.model.traffic.is_empty() {
+        let text = if !pane.stream.filter.is_empty() {
+            cx.spelled(&[], NO_MATCHES)
+        } else if cx.model.narrowed().is_empty() {
             ink!("No messages yet; messages of all servers are listed here")
         } else {
-            cx.spelled(&[], NO_MATCHES)
+            ink!("No messages of the servers shown yet")
         };
         Pen::new(buf, list).at(2, 1).put(text, cx.style(Role::Faint));
     }
