@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize as _;
-use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Value, json};
 
 use super::subject::{Subject, SubjectKind};
@@ -234,8 +232,9 @@ impl Written<'_> {
         const FORCE: &str = "let options = mcpdeck::host::CallOptions {\n    \
                              validation: mcpdeck::host::Validation::Force,\n    \
                              ..Default::default()\n};\n";
-        let (name, value) = (self.subject.canonical(), rust_value(self.arguments));
-        let arguments = format!("let arguments = {value};\n");
+        let (name, json) = (self.subject.canonical(), raw_string(self.arguments));
+        let arguments =
+            format!("let json = {json};\nlet arguments = serde_json::from_str(json)?;\n");
         match (self.subject.kind, self.validation) {
             (SubjectKind::Tool, Validation::Enforce) => format!(
                 "let tool = {name:?};\n{arguments}\
@@ -256,47 +255,14 @@ impl Written<'_> {
     }
 }
 
-/// Most members of one list or object that go into the macro: it recurses once for each, and the
-/// compiler's limit is 128.
-const MEMBERS: usize = 40;
-
-/// An expression that is the value: its JSON in the macro where Rust reads that the same way, else
-/// as text.
-fn rust_value(value: &Value) -> String {
-    if fits_macro(value, 0) {
-        let mut json = Vec::new();
-        let indented = PrettyFormatter::with_indent(b"    ");
-        let written = value.serialize(&mut Serializer::with_formatter(&mut json, indented));
-        let json = written.ok().and_then(|()| String::from_utf8(json).ok());
-        return format!("serde_json::json!({})", json.unwrap_or_default());
+/// The JSON of a value as a raw string of Rust.
+fn raw_string(value: &Value) -> String {
+    let json = serde_json::to_string_pretty(value).unwrap_or_default();
+    let mut fence = String::new();
+    while json.contains(&format!("\"{fence}")) {
+        fence.push('#');
     }
-    let text = format!("{:?}", value.to_string());
-    // As long as rustfmt leaves the arguments of a call on its line.
-    if text.chars().count() <= 60 {
-        format!("serde_json::from_str({text})?")
-    } else {
-        format!("serde_json::from_str(\n    {text},\n)?")
-    }
-}
-
-fn fits_macro(value: &Value, depth: usize) -> bool {
-    let same =
-        |text: &str| serde_json::to_string(text).is_ok_and(|json| json == format!("{text:?}"));
-    depth < 16
-        && match value {
-            Value::Array(items) => {
-                items.len() <= MEMBERS && items.iter().all(|item| fits_macro(item, depth + 1))
-            }
-            Value::Object(map) => {
-                let mut members = map.iter();
-                map.len() <= MEMBERS
-                    && members.all(|(key, item)| same(key) && fits_macro(item, depth + 1))
-            }
-            Value::String(text) => same(text),
-            // A whole number without a type is an `i32`.
-            Value::Number(n) => n.is_f64() || n.as_i64().is_some_and(|n| i32::try_from(n).is_ok()),
-            Value::Null | Value::Bool(_) => true,
-        }
+    format!("r{fence}\"{json}\"{fence}")
 }
 
 #[cfg(test)]
@@ -304,15 +270,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rust_is_written_as_rust_reads_it() {
-        let value = json!({"a": "b\"ü\n", "n": [-5, 1e300], "none": null});
-        let expected = "serde_json::json!({\n    \"a\": \"b\\\"ü\\n\",\n    \"n\": [\n        \
-                        -5,\n        1e+300\n    ],\n    \"none\": null\n})";
-        assert_eq!(rust_value(&value), expected);
-        assert_eq!(rust_value(&json!({})), "serde_json::json!({})");
-        // What Rust writes otherwise, and more members than the macro can take, go in as text.
-        for other in [json!("\u{7}"), json!(u64::MAX), json!(vec![0; 100])] {
-            assert!(rust_value(&other).starts_with("serde_json::from_str("), "{other}");
-        }
+    fn json_ends_no_raw_string_that_holds_it() {
+        assert_eq!(raw_string(&json!({})), "r\"{}\"");
+        assert_eq!(raw_string(&json!("a\"#b")), "r##\"\"a\\\"#b\"\"##");
     }
 }

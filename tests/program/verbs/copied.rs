@@ -35,7 +35,7 @@ fn awkward() -> Value {
     })
 }
 
-/// More than the macro takes, with fences of raw strings inside.
+/// Much of it, with fences of raw strings inside.
 fn large() -> Value {
     let many: Vec<Value> = (0..60).map(|n| json!(format!("\"#{n}\"##"))).collect();
     json!({"many": many})

@@ -8,49 +8,138 @@ type Copied = Result<CallOutcome, Box<dyn Error>>;
 
 pub async fn nothing(host: &Host) -> Copied {
     let tool = "my deck.say";
-    let arguments = serde_json::json!({});
+    let json = r"{}";
+    let arguments = serde_json::from_str(json)?;
     let outcome = host.call_tool(tool, arguments).await?;
     Ok(outcome)
 }
 
 pub async fn plain(host: &Host) -> Copied {
     let tool = "my deck.a-tool-whose-name-is-rather-long-for-a-line-of-code-that-has-more-on-it";
-    let arguments = serde_json::json!({
-        "a": "x",
-        "b": [
-            1,
-            {
-                "c": 2
-            }
-        ]
-    });
+    let json = r#"{
+      "a": "x",
+      "b": [
+        1,
+        {
+          "c": 2
+        }
+      ]
+    }"#;
+    let arguments = serde_json::from_str(json)?;
     let outcome = host.call_tool(tool, arguments).await?;
     Ok(outcome)
 }
 
 pub async fn awkward(host: &Host) -> Copied {
     let tool = "my deck.say";
-    let arguments = serde_json::from_str(
-        "{\"quo\\\"te\":\"a\\\\b \\\"c\\\" 'd' ${e} {f} \\u0007 ü 🦀\\nline\\ttab\",\"numbers\":[0,-1,2147483648,-9223372036854775808,18446744073709551615,0.5,1e+300,-0.0],\"nothing\":null,\"no\":false,\"empty\":{},\"none\":[],\"\":{\"deep\":[[{\"er\":\"\"}]]}}",
-    )?;
+    let json = r#"{
+      "quo\"te": "a\\b \"c\" 'd' ${e} {f} \u0007 ü 🦀\nline\ttab",
+      "numbers": [
+        0,
+        -1,
+        2147483648,
+        -9223372036854775808,
+        18446744073709551615,
+        0.5,
+        1e+300,
+        -0.0
+      ],
+      "nothing": null,
+      "no": false,
+      "empty": {},
+      "none": [],
+      "": {
+        "deep": [
+          [
+            {
+              "er": ""
+            }
+          ]
+        ]
+      }
+    }"#;
+    let arguments = serde_json::from_str(json)?;
     let outcome = host.call_tool(tool, arguments).await?;
     Ok(outcome)
 }
 
 pub async fn large(host: &Host) -> Copied {
     let tool = "my deck.say";
-    let arguments = serde_json::from_str(
-        "{\"many\":[\"\\\"#0\\\"##\",\"\\\"#1\\\"##\",\"\\\"#2\\\"##\",\"\\\"#3\\\"##\",\"\\\"#4\\\"##\",\"\\\"#5\\\"##\",\"\\\"#6\\\"##\",\"\\\"#7\\\"##\",\"\\\"#8\\\"##\",\"\\\"#9\\\"##\",\"\\\"#10\\\"##\",\"\\\"#11\\\"##\",\"\\\"#12\\\"##\",\"\\\"#13\\\"##\",\"\\\"#14\\\"##\",\"\\\"#15\\\"##\",\"\\\"#16\\\"##\",\"\\\"#17\\\"##\",\"\\\"#18\\\"##\",\"\\\"#19\\\"##\",\"\\\"#20\\\"##\",\"\\\"#21\\\"##\",\"\\\"#22\\\"##\",\"\\\"#23\\\"##\",\"\\\"#24\\\"##\",\"\\\"#25\\\"##\",\"\\\"#26\\\"##\",\"\\\"#27\\\"##\",\"\\\"#28\\\"##\",\"\\\"#29\\\"##\",\"\\\"#30\\\"##\",\"\\\"#31\\\"##\",\"\\\"#32\\\"##\",\"\\\"#33\\\"##\",\"\\\"#34\\\"##\",\"\\\"#35\\\"##\",\"\\\"#36\\\"##\",\"\\\"#37\\\"##\",\"\\\"#38\\\"##\",\"\\\"#39\\\"##\",\"\\\"#40\\\"##\",\"\\\"#41\\\"##\",\"\\\"#42\\\"##\",\"\\\"#43\\\"##\",\"\\\"#44\\\"##\",\"\\\"#45\\\"##\",\"\\\"#46\\\"##\",\"\\\"#47\\\"##\",\"\\\"#48\\\"##\",\"\\\"#49\\\"##\",\"\\\"#50\\\"##\",\"\\\"#51\\\"##\",\"\\\"#52\\\"##\",\"\\\"#53\\\"##\",\"\\\"#54\\\"##\",\"\\\"#55\\\"##\",\"\\\"#56\\\"##\",\"\\\"#57\\\"##\",\"\\\"#58\\\"##\",\"\\\"#59\\\"##\"]}",
-    )?;
+    let json = r###"{
+      "many": [
+        "\"#0\"##",
+        "\"#1\"##",
+        "\"#2\"##",
+        "\"#3\"##",
+        "\"#4\"##",
+        "\"#5\"##",
+        "\"#6\"##",
+        "\"#7\"##",
+        "\"#8\"##",
+        "\"#9\"##",
+        "\"#10\"##",
+        "\"#11\"##",
+        "\"#12\"##",
+        "\"#13\"##",
+        "\"#14\"##",
+        "\"#15\"##",
+        "\"#16\"##",
+        "\"#17\"##",
+        "\"#18\"##",
+        "\"#19\"##",
+        "\"#20\"##",
+        "\"#21\"##",
+        "\"#22\"##",
+        "\"#23\"##",
+        "\"#24\"##",
+        "\"#25\"##",
+        "\"#26\"##",
+        "\"#27\"##",
+        "\"#28\"##",
+        "\"#29\"##",
+        "\"#30\"##",
+        "\"#31\"##",
+        "\"#32\"##",
+        "\"#33\"##",
+        "\"#34\"##",
+        "\"#35\"##",
+        "\"#36\"##",
+        "\"#37\"##",
+        "\"#38\"##",
+        "\"#39\"##",
+        "\"#40\"##",
+        "\"#41\"##",
+        "\"#42\"##",
+        "\"#43\"##",
+        "\"#44\"##",
+        "\"#45\"##",
+        "\"#46\"##",
+        "\"#47\"##",
+        "\"#48\"##",
+        "\"#49\"##",
+        "\"#50\"##",
+        "\"#51\"##",
+        "\"#52\"##",
+        "\"#53\"##",
+        "\"#54\"##",
+        "\"#55\"##",
+        "\"#56\"##",
+        "\"#57\"##",
+        "\"#58\"##",
+        "\"#59\"##"
+      ]
+    }"###;
+    let arguments = serde_json::from_str(json)?;
     let outcome = host.call_tool(tool, arguments).await?;
     Ok(outcome)
 }
 
 pub async fn forced(host: &Host) -> Copied {
     let tool = "my deck.strict";
-    let arguments = serde_json::json!({
-        "n": "no number"
-    });
+    let json = r#"{
+      "n": "no number"
+    }"#;
+    let arguments = serde_json::from_str(json)?;
     let options = mcpdeck::host::CallOptions {
         validation: mcpdeck::host::Validation::Force,
         ..Default::default()
@@ -61,9 +150,10 @@ pub async fn forced(host: &Host) -> Copied {
 
 pub async fn prompt(host: &Host) -> Copied {
     let prompt = "my deck.greet";
-    let arguments = serde_json::json!({
-        "who": "Ada"
-    });
+    let json = r#"{
+      "who": "Ada"
+    }"#;
+    let arguments = serde_json::from_str(json)?;
     let outcome = host.get_prompt(prompt, arguments).await?;
     Ok(outcome)
 }
