@@ -267,7 +267,7 @@ fn draw_run(look: &Look, run: &Run, area: Rect, buf: &mut Buffer) {
     }
 }
 
-// A call that has no result: what is said of it, and what to do about it, in as many rows as that
+// A call that has no result: the reason and the next step, in as many rows as that
 // takes. Reads, changes nothing.
 
 /// Most of what a server says in its error that is shown, in characters.
@@ -292,7 +292,7 @@ pub(super) fn draw(look: &Look, run: &Run, error: &Error, area: Rect, buf: &mut 
     }
 }
 
-/// What is said: the reason, every violation, what the server added to its error, and what to do.
+/// The reason, every violation, what the server added to its error, and what to do.
 fn said(look: &Look, run: &Run, error: &Error) -> Vec<(SafeText, Style)> {
     let mut out = vec![(SafeText::block(&error.message), look.text)];
     if let Some(next) = run.ending().map(|ending| ending.next).filter(|next| !next.is_empty()) {

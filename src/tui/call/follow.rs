@@ -68,10 +68,10 @@ impl CallScreen {
         let limits = self.subject.limits;
         let Some(run) = self.run_of(number) else { return Vec::new() };
         run.end(result, &limits);
-        let word = run.outcome_word();
+        let recorded = run.outcome_word().zip(run.record);
         self.compare_again(number);
         let mut wanted = self.refreshed(number);
-        if let (Some((outcome, millis)), Some(id)) = (word, self.records.remove(&number)) {
+        if let Some(((outcome, millis), id)) = recorded {
             wanted.push(Effect::Record(HistoryRecord::Ended { id, outcome, millis }));
         }
         wanted

@@ -19,6 +19,8 @@ pub struct Run {
     pub arguments: Value,
     /// Whether validation was forced past.
     pub forced: bool,
+    /// The id of its record in the history.
+    pub record: Option<u64>,
     /// Whether nobody asked for it: the resource changed and is read again.
     pub refresh: bool,
     /// When it began.
@@ -98,6 +100,7 @@ impl Run {
             number,
             arguments,
             forced,
+            record: None,
             refresh: false,
             began,
             progress: None,

@@ -1,7 +1,5 @@
 //! The state of the call screen: form, calls, what is asked of the person. Does no I/O.
 
-use std::collections::BTreeMap;
-
 use crossterm::event::KeyEvent;
 
 use super::export::{Export, Origin, Written};
@@ -55,14 +53,13 @@ pub struct CallScreen {
     pub subscribed: bool,
     /// When its definition changed under what is typed, and in what; a call made since takes it away.
     pub(super) changed: Option<(Timestamp, String)>,
-    /// What is said of the sources of its server, when they are watched.
+    /// Words about the sources of its server, when they are watched.
     pub dev: Option<SafeText>,
     /// Seconds that the saved call in the form gives a call instead of the server's `timeout`.
     pub(super) seconds: Option<f64>,
     pub(super) asked: Option<(String, String)>,
     pub(super) completion: Option<(u64, Timestamp)>,
     pub(super) ticket: u64,
-    pub(super) records: BTreeMap<u64, u64>,
     last_record: u64,
     pub(super) drafted: Option<Draft>,
     /// When what was typed is to be kept.
@@ -231,14 +228,15 @@ impl CallScreen {
         self.changed = None;
         let number = self.runs.last().map_or(1, |run| run.number + 1);
         let forced = validation == Validation::Force;
-        self.runs.push(Run::new(number, arguments.clone(), forced, self.now));
-        self.shown = self.runs.len() - 1;
-        self.focus = Focus::Result;
         // Screens count on their own, and several programs may share the file: the time tells
         // their calls apart.
         let id = self.now.0.max(self.last_record + 1);
         self.last_record = id;
-        self.records.insert(number, id);
+        let mut run = Run::new(number, arguments.clone(), forced, self.now);
+        run.record = Some(id);
+        self.runs.push(run);
+        self.shown = self.runs.len() - 1;
+        self.focus = Focus::Result;
         let target = self.subject.key();
         let arguments = self.form.without_secrets(arguments);
         let record = HistoryRecord::Began { id, at: self.now.0, target, arguments };

@@ -348,7 +348,7 @@ impl Sheet<'_> {
         put(self.buf, area.x, area.y, area.width, &limited, style)
     }
 
-    /// The line that calls, and what speaks against it.
+    /// The line that calls, and why it cannot call yet.
     fn submit(&mut self, submit: &str, area: Rect) {
         let (state, look) = (self.state, self.look);
         let here = self.is_here(state.rows().len());

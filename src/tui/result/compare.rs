@@ -253,7 +253,7 @@ impl Comparison {
             Change::Removed => (look.removed, '-'),
             Change::Added => (look.added, '+'),
             Change::Skipped(n) => {
-                pen.write(&format!("  … {n} lines the same"), look.faint);
+                pen.write(&format!("  … {}", count(*n, "unchanged line")), look.faint);
                 return;
             }
         };

@@ -68,8 +68,8 @@ impl ResultView {
         }
     }
 
-    /// What is said beside the name of a tab: of the structured content whether the text says the
-    /// same, and whether it fits its schema.
+    /// Marks beside the name of a tab: whether the text agrees with the structured content, and
+    /// whether that fits its schema.
     pub(super) fn marks(&self, tab: Tab, look: &Look) -> Vec<(String, Style)> {
         if tab != Tab::Structured {
             return Vec::new();
@@ -170,7 +170,8 @@ impl ResultView {
                         // Letters of ASCII and nothing else: safe as it is.
                         pen.write(&binary.row(line - 1), look.muted);
                     } else {
-                        pen.write(&format!("… {hidden} more rows; H shows them"), look.faint);
+                        let more = count(*hidden, "more row");
+                        pen.write(&format!("… {more}; H shows all"), look.faint);
                     }
                 }
             }
@@ -255,7 +256,10 @@ impl ResultView {
             return Laid::Lines(markdown::lines(raw, self.width, &self.look));
         }
         let shown = if self.plain { None } else { indented(raw) };
-        let text = shown.map_or_else(|| text.clone(), Shared::own);
+        self.lay_rows(shown.map_or_else(|| text.clone(), Shared::own))
+    }
+
+    fn lay_rows(&self, text: Shared) -> Laid {
         let room = usize::from(self.width.max(10));
         let most = if self.wrap { room } else { Rows::WIDEST };
         Laid::Rows(Rows::new(text.as_str(), most), text)
@@ -276,15 +280,8 @@ impl ResultView {
     fn lay_unknown(&self, block: &Block, reason: &SafeText) -> Laid {
         let raw = self.result.pointer(&block.pointer).unwrap_or(NOTHING);
         let (text, cut) = pretty(raw, 64 << 10);
-        let mut lines = vec![vec![(reason.clone(), self.look.warning)]];
-        for line in text.lines().take(200) {
-            lines.push(vec![(SafeText::cut(line, 400), self.look.text)]);
-        }
-        if cut || text.lines().nth(200).is_some() {
-            let more = SafeText::line("… the rest is in the raw view");
-            lines.push(vec![(more, self.look.faint)]);
-        }
-        Laid::Lines(lines)
+        let more = if cut { "\n… the rest is in the raw view" } else { "" };
+        self.lay_rows(Shared::own(format!("{reason}\n{text}{more}")))
     }
 
     /// Work for another thread on a picture that can be seen now; what comes of it goes to
