@@ -200,9 +200,7 @@ actions! {
     CopyPath = "copy-path", "copy path", "Copy the JSON pointer of what is selected";
     Deny = "deny", "deny", "Deny, with a reason where one fits";
     CancelRequest = "cancel-request", "cancel", "Cancel without deciding; the server is notified";
-    StopReason = "stop-reason", "stop reason", "Use the next stop reason";
     EditRequest = "edit-request", "edit request", "Edit the request, or take the edits";
-    RemoveTool = "remove-tool", "remove tool", "Take the last tool call out of the answer";
     SendAlways = "send-always", "send always", "Send, and choose how many more get the same answer";
     NextRequest = "next-request", "next", "Go to the next open request; this draft is kept";
     SaveMedia = "save-media", "save media", "Save its images and audio to files";

@@ -474,7 +474,6 @@ mod tests {
             A::CancelRequest,
             A::Unset,
             A::RemoveItem,
-            A::RemoveTool,
         ];
         // What says no is one thing: to a call, to a request, to a kept answer.
         let meaning = |action| match action {

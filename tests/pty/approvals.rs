@@ -101,7 +101,7 @@ fn a_tool_call_is_filled_in_and_goes_out_as_a_block() {
     stage.deck.keys("0");
     stage.send("invalid field");
     stage.deck.keys("\x7f4");
-    stage.send("calls book");
+    stage.send("\"tool_use\"");
     stage.deck.wait("toolUse");
     stage.send("chosen:");
     let result = stage.answer("use_tool")["result"].clone();
@@ -167,7 +167,7 @@ fn an_answer_is_kept_picked_again_and_given_by_a_rule() {
     stage.deck.decide("\x18");
     stage.deck.wait("reason (optional)");
     stage.deck.keys("enough\r");
-    stage.deck.wait("f5 sends the refusal");
+    stage.deck.wait("press f5 to deny");
     stage.send("said: enough");
     let error = stage.answers("sample")[2]["error"].clone();
     assert_eq!((error["code"].as_i64(), error["message"].as_str()), (Some(-1), Some("enough")));
@@ -213,9 +213,9 @@ fn a_registered_drafter_drafts_and_a_person_sends() {
     deck.wait("asks for a completion");
     // The request is edited before it is used.
     deck.keys("\x1bo");
-    deck.wait("the request as JSON, editable");
+    deck.wait("the request as JSON");
     deck.keys("\x1bo");
-    deck.gone("yours to edit");
+    deck.gone("the request as JSON");
     deck.keys("\x1b[18~");
     deck.wait("a draft by embedded");
     deck.wait("all is well.");

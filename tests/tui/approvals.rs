@@ -130,7 +130,7 @@ fn pictures_and_sounds_of_a_request_are_written_to_files() {
 fn the_ways_to_answer_a_completion_read_as_recorded() {
     let sampling = RequestKind::Sampling;
     answering("tool_form", &sampling, &tools(), "\x1btbook\r0");
-    answering("tool_chosen", &sampling, &tools(), "\x1btbook\r4\x12Certainly.");
+    answering("tool_chosen", &sampling, &tools(), "Certainly.\x1btbook\r4\x12");
     answering("as_json", &sampling, &plain(), "grey\u{e004}");
     answering("edit_request", &sampling, &plain(), "\x1bo");
     answering("saying_why", &sampling, &plain(), "\x18not today");

@@ -42,7 +42,7 @@ impl Answers {
     /// How many answers to these servers are half written.
     pub(super) fn drafts(&self, of: impl Fn(&ServerName) -> bool) -> usize {
         let open = self.screens.values().filter(|answering| answering.stage == Stage::Open);
-        open.filter(|answering| of(&answering.request.server) && answering.is_written()).count()
+        open.filter(|answering| of(&answering.request.server) && answering.has_draft()).count()
     }
 
     /// The screen of a request, as it was left when it was open before; `None` when the request is no

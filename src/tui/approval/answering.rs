@@ -1,34 +1,30 @@
-//! One request of a server being answered: what it says, the draft of the answer, and what the keys
+//! One request of a server being answered: what it says, the form of the answer, and what the keys
 //! do to it. No drawing, no I/O. Nothing is sent but by [`Action::Send`],
 //! [`Action::Deny`] and [`Action::CancelRequest`], and nothing at all once the request is
 //! withdrawn or an answer is on its way.
 
-use crossterm::event::{KeyCode, KeyEvent};
-use ratatui_textarea::TextArea;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::json;
 
-use crate::base::text::json::pretty;
 use crate::host::approvals::PendingRequest;
 use crate::mcp::{Answer, ApprovalId, RequestKind};
-use crate::tui::approval::answering::draft::parsed;
 use crate::tui::approval::draw::{self, Spot};
 use crate::tui::approval::elicitation::{self, Asks, ElicitationReading};
 use crate::tui::approval::sampling::{self, SamplingReading};
 use crate::tui::effect::Effect;
-use crate::tui::form::FormState;
-use crate::tui::form::editor::{area, edit};
 use crate::tui::form::seed::Defaults;
+use crate::tui::form::{FormState, JsonView};
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::FormToken;
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::prelude::*;
 use crate::tui::screen::{Help, Screen, close};
-use crate::tui::widget::{Doc, KeyLine, TextInput};
+use crate::tui::widget::{Doc, KeyLine};
 
 mod answer;
-mod draft;
+mod offer;
 
-pub use draft::{Composer, Draft, Offer, ToolForm, kept as kept_offers};
+pub use offer::{Offer, kept as kept_offers};
 
 /// What the server says, taken apart.
 pub enum Says {
@@ -36,27 +32,18 @@ pub enum Says {
     Sampling(SamplingReading),
     /// An elicitation.
     Elicitation(ElicitationReading),
-    /// Anything else: its parameters.
-    Other(Arc<Value>),
+    /// Anything else, to be shown as JSON.
+    Other,
 }
 
-/// Where the keys go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Part {
-    /// What the server says: keys scroll.
-    Says,
-    /// The answer: keys type.
-    #[default]
-    Answer,
-    /// The name of the model that "answered".
-    Model,
-    /// The stop reason.
-    Stop,
-    /// The arguments of a tool call.
-    Tool,
-    /// The request, being edited.
+/// What a form over the answer is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// The request, edited as JSON.
     Request,
-    /// The reason for saying no: keys type.
+    /// The arguments of a call of this tool.
+    Tool(String),
+    /// The reason for a refusal.
     Reason,
     /// The name under which the answer is kept.
     Name,
@@ -97,18 +84,14 @@ pub struct AnswerScreen {
     pub params: Arc<Value>,
     /// What the server says.
     pub says: Says,
-    /// The answer so far.
-    pub draft: Draft,
-    /// Where the keys go.
-    pub part: Part,
+    /// The answer so far; none where it is a yes or a no.
+    pub answer: Option<Box<FormState>>,
+    /// A form that is filled in before the answer goes on.
+    pub over: Option<(Over, Box<FormState>)>,
+    /// Whether the keys scroll what the server says, instead of filling in a form.
+    pub reads: bool,
     /// First visible row of what the server says.
     pub top: usize,
-    /// The reason for saying no, as typed.
-    pub reason: TextInput,
-    /// The name under which the answer is to be kept, as typed.
-    pub name: TextInput,
-    /// The request as JSON while it is edited.
-    pub editing: Option<Box<TextArea<'static>>>,
     /// Why the answer could not be sent, or what a second press would do.
     pub notice: Option<SafeText>,
     /// How far the answer has come.
@@ -120,8 +103,6 @@ pub struct AnswerScreen {
     pub doc: Doc,
     /// Characters of the request that a reader would not see as such.
     pub hidden: usize,
-    /// The completion as it was when it began to be edited as JSON.
-    kept: Value,
     armed: bool,
     /// What is done when the check that runs elsewhere finds nothing against it.
     when_checked: Option<Action>,
@@ -131,28 +112,25 @@ pub struct AnswerScreen {
 }
 
 impl AnswerScreen {
-    /// The screen of a request, with an empty draft or the defaults of its form.
+    /// The screen of a request, with an empty answer or the defaults of its form.
     pub fn new(request: Arc<PendingRequest>) -> Self {
         let params = Arc::clone(&request.params);
-        let (says, draft) = read(&request.kind, &params);
+        let says = read(&request.kind, &params);
+        let answer = form_of(&request.kind, &says);
         let hidden = hidden_characters(&params);
-        let part = if matches!(draft, Draft::Consent) { Part::Says } else { Part::Answer };
         Self {
             request,
             params,
             says,
-            draft,
-            part,
+            reads: answer.is_none(),
+            answer: answer.map(Box::new),
+            over: None,
             top: 0,
-            reason: TextInput::default(),
-            name: TextInput::default(),
-            editing: None,
             notice: None,
             stage: Stage::Open,
             drafting: Drafting::No,
             doc: Doc::default(),
             hidden,
-            kept: Value::Null,
             armed: false,
             when_checked: None,
             opened_elsewhere: false,
@@ -178,6 +156,11 @@ impl AnswerScreen {
         None
     }
 
+    /// Takes back what a second press, or the end of a check, would do.
+    fn disarm(&mut self) {
+        (self.notice, self.armed, self.when_checked) = (None, false, None);
+    }
+
     /// The request's id.
     pub fn id(&self) -> ApprovalId {
         self.request.id
@@ -192,15 +175,8 @@ impl AnswerScreen {
         if self.drafting == Drafting::Asked {
             self.drafting = Drafting::No;
         }
-        // What is left is the draft, not the line that asks for something more.
-        let asks = match self.part {
-            Part::Reason => self.reason.text().is_empty(),
-            Part::Name => true,
-            _ => false,
-        };
-        if asks {
-            self.back();
-        }
+        // What is left is the draft, not a form that asks for something more.
+        self.over.take_if(|(over, form)| *over == Over::Name || !form.is_touched());
     }
 
     /// Why nothing more can be sent.
@@ -216,54 +192,57 @@ impl AnswerScreen {
         !Arc::ptr_eq(&self.params, &self.request.params)
     }
 
+    /// The form that is seen: the one over the answer, or the answer.
+    pub fn form(&self) -> Option<&FormState> {
+        self.over.as_ref().map(|(_, form)| form).or(self.answer.as_ref()).map(|form| &**form)
+    }
+
+    fn form_mut(&mut self) -> Option<&mut FormState> {
+        let over = self.over.as_mut().map(|(_, form)| form);
+        over.or(self.answer.as_mut()).map(|form| &mut **form)
+    }
+
     /// The form that has the keys.
     pub fn open_form(&self) -> Option<&FormState> {
-        self.draft.form().filter(|_| self.fills_form())
+        self.form().filter(|_| self.stage == Stage::Open && !self.reads)
     }
 
     fn open_form_mut(&mut self) -> Option<&mut FormState> {
-        if self.fills_form() { self.draft.form_mut() } else { None }
-    }
-
-    fn fills_form(&self) -> bool {
-        let part = if matches!(self.draft, Draft::Form(_)) { Part::Answer } else { Part::Tool };
-        self.stage == Stage::Open && self.part == part
+        if self.open_form().is_some() { self.form_mut() } else { None }
     }
 
     /// Does what was asked.
     pub fn apply(&mut self, action: Action) -> Option<Effect> {
         if action != Action::Send {
-            (self.armed, self.when_checked) = (false, None);
-            self.notice = None;
+            self.disarm();
         }
         if let Some(rows) = action.steps(PAGE) {
             self.scroll(rows);
             return None;
         }
         match action {
-            Action::Switch => self.focus_next(),
+            Action::Switch if self.ended().is_some() => {
+                // Everything that was written can be seen and copied.
+                if let (Some((_, over)), Some(answer)) = (&mut self.over, &mut self.answer) {
+                    std::mem::swap(over, answer);
+                }
+            }
+            Action::Switch => self.reads = self.form().is_none() || !self.reads,
             _ if self.stage == Stage::Sent => return self.say("your answer is on its way"),
             _ if self.stage != Stage::Open => {
                 return self.say("nothing was sent: it is no longer open");
             }
-            Action::Open if self.on_submit() => match self.part {
-                Part::Tool => self.finish_tool(),
+            Action::Open if self.at_end() => match self.over {
+                Some((Over::Tool(_) | Over::Name, _)) => return self.finish(),
                 // Enter goes through a form line by line; it must not decide at its end.
-                _ => return self.say("{send} accepts and sends the form"),
+                _ => return self.say(&format!("press {{send}} to {}", verbs(self).0)),
             },
-            Action::StopReason => self.next_stop_reason(),
-            Action::RemoveTool => self.remove_tool(),
-            Action::Json => self.toggle_raw(),
-            Action::EditRequest => self.edit_request(),
-            Action::Send => return self.send_or_finish(),
+            Action::EditRequest => return self.edit_request(),
+            Action::Send if self.over.is_some() => return self.finish(),
+            Action::Send => return self.send(),
             Action::Deny => return self.deny(),
             Action::CancelRequest => return self.cancel(),
-            action => match (self.open_form_mut(), action) {
-                (Some(form), action) => _ = form.apply(action),
-                (None, Action::NextField) => self.step_field(1),
-                (None, Action::PreviousField) => self.step_field(-1),
-                _ => {}
-            },
+            action => _ = self.open_form_mut().is_some_and(|form| form.apply(action)),
         }
         None
     }
@@ -274,20 +253,10 @@ impl AnswerScreen {
         self.top = self.top.saturating_add_signed(rows).min(last);
     }
 
-    fn on_submit(&self) -> bool {
-        self.open_form().is_some_and(|form| form.is_on_submit() && !form.takes_text())
-    }
-
-    /// Sends the answer, or ends what is being typed for it.
-    fn send_or_finish(&mut self) -> Option<Effect> {
-        match self.part {
-            Part::Reason => return self.deny(),
-            Part::Name => return self.keep(),
-            Part::Tool => self.finish_tool(),
-            Part::Request => self.edit_request(),
-            _ => return self.send(),
-        }
-        None
+    /// Whether nothing more can be filled in: the line that sends, or the only line of a form.
+    fn at_end(&self) -> bool {
+        let one_line = matches!(self.over, Some((Over::Reason | Over::Name, _)));
+        one_line || self.open_form().is_some_and(|form| form.is_on_submit() && !form.takes_text())
     }
 
     fn cancel(&mut self) -> Option<Effect> {
@@ -311,71 +280,36 @@ impl AnswerScreen {
         }
     }
 
-    /// The other part.
-    pub(super) fn focus_next(&mut self) {
-        // Of one that is over, everything that was written can be reached and copied.
-        let reason = self.ended().is_some() && !self.reason.text().is_empty();
-        self.part = match (self.part, &self.draft) {
-            (Part::Says, Draft::Text(_) | Draft::Raw(_) | Draft::Form(_)) => Part::Answer,
-            (Part::Says | Part::Answer, _) if reason => Part::Reason,
-            _ => Part::Says,
-        };
-    }
-
-    /// The next field of a completion, or the one before.
-    pub(super) fn step_field(&mut self, delta: isize) {
-        const FIELDS: [Part; 3] = [Part::Answer, Part::Model, Part::Stop];
-        if !matches!(self.draft, Draft::Text(_)) {
-            return self.focus_next();
-        }
-        let at = FIELDS.iter().position(|part| *part == self.part).unwrap_or(0) as isize;
-        self.part = FIELDS[(at + delta).rem_euclid(3).unsigned_abs()];
-    }
-
     /// Closes the innermost thing; `false` when the screen itself is to be left.
     pub fn back(&mut self) -> bool {
+        let edits_request = matches!(self.over, Some((Over::Request, _)));
         if let Some(form) = self.open_form_mut() {
             if form.popup_is_open() {
-                return form.type_key(crossterm::event::KeyCode::Esc.into());
+                return form.type_key(KeyCode::Esc.into());
             }
-            if form.leave_json() {
+            if !edits_request && form.leave_json() {
                 return true;
             }
         }
-        match self.part {
-            Part::Reason if self.ended().is_some() && !self.reason.text().is_empty() => {
-                return false;
-            }
-            Part::Says | Part::Answer => return false,
-            Part::Tool => {
-                if let Draft::Text(composer) = &mut self.draft {
-                    composer.tool = None;
-                }
-            }
-            Part::Request => self.editing = None,
-            Part::Reason | Part::Name | Part::Model | Part::Stop => {}
+        if self.ended().is_some() {
+            return false;
         }
-        self.notice = None;
-        let consents = matches!(self.draft, Draft::Consent);
-        self.part = if consents { Part::Says } else { Part::Answer };
-        true
+        let closed = self.over.take().is_some();
+        if closed {
+            self.notice = None;
+        }
+        closed
     }
 
     /// The mouse was pressed there.
     pub fn click(&mut self, spot: Spot, at: Position) -> Option<Effect> {
         match spot {
-            Spot::Says if self.part == Part::Says => None,
+            Spot::Says if self.reads => None,
             Spot::Says => self.apply(Action::Switch),
-            _ if self.stage != Stage::Open => None,
-            Spot::Part(part) => {
-                self.part = part;
-                None
-            }
+            Spot::Form(_) if self.stage != Stage::Open => None,
             Spot::Form(area) => {
-                if self.part == Part::Says {
-                    self.part = Part::Answer;
-                }
-                let again = self.on_submit();
+                self.reads = false;
+                let again = self.open_form().is_some_and(FormState::is_on_submit);
                 let clicked = self.open_form_mut().is_some_and(|form| form.click(at, area));
                 if clicked && again { self.apply(Action::Send) } else { None }
             }
@@ -384,27 +318,23 @@ impl AnswerScreen {
 
     /// Whether plain keys are text.
     pub fn is_typing(&self) -> bool {
-        self.stage == Stage::Open
-            && match self.part {
-                Part::Says => false,
-                Part::Answer => !matches!(self.draft, Draft::Consent),
-                _ => true,
-            }
+        self.open_form().is_some()
     }
 
-    /// The draft as text, for copying and for an editor outside.
+    /// The draft as text, for copying: what is written, where the answer is a text; else its JSON.
     pub fn text(&self) -> String {
-        match (self.part, &self.editing, &self.draft) {
-            (Part::Request, Some(editing), _) => editing.lines().join("\n"),
-            (Part::Reason, ..) => self.reason.text().to_owned(),
-            (.., Draft::Text(composer)) => composer.text.lines().join("\n"),
-            (.., Draft::Raw(text)) => text.lines().join("\n"),
-            (.., Draft::Form(form)) => pretty(&form.arguments()),
-            (.., Draft::Consent) => self.address().unwrap_or_default(),
-        }
+        let Some(form) = self.form() else { return self.address().unwrap_or_default() };
+        let place = match (&self.over, &self.says) {
+            (Some((Over::Reason, _)), _) => "/reason",
+            (None, Says::Sampling(_)) => TEXT,
+            _ => "",
+        };
+        let text = form.value().and_then(|value| value.pointer(place)?.as_str());
+        let text = text.filter(|_| form.json() != JsonView::Focused);
+        text.map_or_else(|| form.json_text(), str::to_owned)
     }
 
-    /// Takes text over that was written in an editor outside or pasted as a whole.
+    /// Takes text over that was written in an editor outside.
     pub fn replace_text(&mut self, text: &str) {
         match self.stage {
             Stage::Open => {}
@@ -415,77 +345,30 @@ impl AnswerScreen {
                 return;
             }
         }
-        if self.part == Part::Reason {
-            self.reason.set(&text.split_whitespace().collect::<Vec<_>>().join(" "));
-        } else if let Some(typed) = self.area() {
-            *typed = area(text);
-        } else if let Draft::Form(form) = &mut self.draft {
-            match parsed(text) {
-                Ok(value) => form.set_value(Some(value)),
-                Err(reason) => _ = self.say(&reason),
-            }
-        }
-    }
-
-    /// The text of several lines that is written.
-    fn area(&mut self) -> Option<&mut TextArea<'static>> {
-        match (self.part, &mut self.editing, &mut self.draft) {
-            (Part::Request, Some(editing), _) => Some(editing),
-            (_, _, Draft::Text(composer)) => Some(&mut composer.text),
-            (_, _, Draft::Raw(text)) => Some(text),
-            _ => None,
-        }
-    }
-
-    fn line(&mut self) -> Option<&mut TextInput> {
-        match (self.part, &mut self.draft) {
-            (Part::Reason, _) => Some(&mut self.reason),
-            (Part::Name, _) => Some(&mut self.name),
-            (Part::Model, Draft::Text(composer)) => Some(&mut composer.model),
-            (Part::Stop, Draft::Text(composer)) => Some(&mut composer.stop),
-            _ => None,
-        }
-    }
-
-    /// Time went on.
-    pub fn now_is(&mut self, now: Timestamp) {
-        if let Some(form) = self.open_form_mut() {
-            form.now = now;
+        if let Some(form) = self.form_mut() {
+            form.replace_text(text);
         }
     }
 
     /// Types a key into the form that is open, when it is text there; gives whether it was used. A
     /// chord that is bound is not for it.
-    pub fn type_in_form(&mut self, key: KeyEvent, bound: bool) -> bool {
+    pub fn type_key(&mut self, mut key: KeyEvent, bound: bool) -> bool {
+        // The text of a completion is written like a letter: Enter begins a line.
+        if key.code == KeyCode::Enter && self.writes_text() {
+            key.modifiers |= KeyModifiers::SHIFT;
+        }
         let used = self.open_form_mut().is_some_and(|form| form.take_key(key, bound));
         if used {
-            self.notice = None;
-            self.armed = false;
-            self.when_checked = None;
+            self.disarm();
         }
         used
     }
 
-    /// Types a key; gives what follows from it.
-    pub fn type_key(&mut self, key: KeyEvent) -> Option<Effect> {
-        if !self.is_typing() {
-            return None;
-        }
-        self.notice = None;
-        self.armed = false;
-        if key.code == KeyCode::Enter && self.line().is_some() {
-            match self.part {
-                Part::Name => return self.keep(),
-                // A reason is sent by the key that sends, not by Enter.
-                Part::Reason => return self.say("{send} sends the refusal"),
-                _ => self.step_field(1),
-            }
-        } else if let Some(line) = self.line() {
-            line.key(key);
-        } else if let Some(typed) = self.area() {
-            edit(typed, key);
-        }
-        None
+    /// Whether the cursor is in a text of a completion.
+    fn writes_text(&self) -> bool {
+        let form = self.answer.as_ref().filter(|_| matches!(self.says, Says::Sampling(_)));
+        let row = form.filter(|_| self.over.is_none()).and_then(|form| form.current());
+        row.is_some_and(|row| row.pointer.ends_with("/text"))
     }
 
     /// Takes pasted text.
@@ -497,47 +380,34 @@ impl AnswerScreen {
         let printable = |c: &char| matches!(c, '\n' | '\t') || !c.is_control();
         let pasted: &str = &pasted.replace("\r\n", "\n").replace('\r', "\n");
         let pasted: &str = &pasted.chars().filter(printable).collect::<String>();
-        if let Some(line) = self.line() {
-            return line.insert(pasted);
-        }
-        if let Some(form) = self.open_form_mut() {
-            return form.paste(pasted);
-        }
         if let Some(whole) = self.whole_answer(pasted) {
             self.take_result(&whole);
             self.say("the whole answer was pasted; {json} shows it as JSON");
-        } else if let Some(typed) = self.area() {
-            typed.insert_str(pasted);
+            return;
+        }
+        let is_text = self.writes_text();
+        match self.open_form_mut() {
+            Some(form) if is_text => form.insert(pasted),
+            Some(form) => form.paste(pasted),
+            None => {}
         }
     }
 
-    /// The answer that pasted text is as a whole: a `CreateMessageResult` where nothing is written
-    /// yet, or in place of the one that is edited as JSON.
+    /// The completion that pasted text is as a whole, where no text is written yet.
     fn whole_answer(&self, pasted: &str) -> Option<Value> {
-        let free = match &self.draft {
-            _ if self.part == Part::Request => false,
-            Draft::Text(composer) => composer.text.is_empty() && composer.tool_uses.is_empty(),
-            Draft::Raw(_) => true,
-            Draft::Form(_) | Draft::Consent => false,
-        };
-        if !free || !matches!(self.says, Says::Sampling(_)) || !pasted.trim_start().starts_with('{')
-        {
+        let answer = self.answer.as_ref().filter(|_| matches!(self.says, Says::Sampling(_)))?;
+        let text = answer.value().and_then(|value| value.pointer(TEXT)?.as_str());
+        if self.over.is_some() || !text.unwrap_or_default().is_empty() {
             return None;
         }
         let value: Value = serde_json::from_str(pasted).ok()?;
         let is_result = ["role", "content", "model"].iter().all(|key| value.get(key).is_some());
         is_result.then_some(value)
     }
-
-    /// The ending of a file that holds the draft: an editor highlights by it.
-    pub fn suffix(&self) -> &'static str {
-        match (self.part, &self.draft) {
-            (Part::Reason, _) => ".md",
-            (Part::Request, _) | (_, Draft::Raw(_) | Draft::Form(_)) => ".json",
-            _ => ".md",
-        }
-    }
 }
+
+/// Where the text of a completion stands that is one text.
+const TEXT: &str = "/content/text";
 
 /// What one press of "more time" adds.
 const MORE_TIME: Duration = Duration::from_secs(600);
@@ -563,8 +433,7 @@ fn body(area: Rect) -> Rect {
 
 impl Screen for AnswerScreen {
     fn scopes(&self) -> Vec<Scope> {
-        let Some(form) = self.open_form() else { return scopes(self).to_vec() };
-        [&[Scope::Answer, Scope::AnswerElicitation], form.scopes()].concat()
+        [scopes(self), self.open_form().map_or(&[], FormState::scopes)].concat()
     }
 
     fn help(&self) -> Help {
@@ -575,15 +444,11 @@ impl Screen for AnswerScreen {
         self.is_typing()
     }
 
-    fn key(&mut self, key: KeyEvent, bound: Option<Action>, cx: &Cx<'_>, out: &mut Out) -> bool {
-        self.now_is(cx.model.now);
-        if self.type_in_form(key, bound.is_some()) {
-            return true;
+    fn key(&mut self, key: KeyEvent, bound: Option<Action>, cx: &Cx<'_>, _out: &mut Out) -> bool {
+        if let Some(form) = self.open_form_mut() {
+            form.now = cx.model.now;
         }
-        if bound.is_none() {
-            out.effects.extend(self.type_key(key));
-        }
-        bound.is_none()
+        self.type_key(key, bound.is_some()) || bound.is_none()
     }
 
     fn act(&mut self, action: Action, _cx: &Cx<'_>, out: &mut Out) {
@@ -594,9 +459,9 @@ impl Screen for AnswerScreen {
             }
             Action::MoreTime => {}
             Action::Editor => {
-                let (token, text) = (FormToken::Answer(self.id()), self.text());
-                let suffix = self.suffix();
-                if text.len() <= EDITED {
+                let field = self.open_form().and_then(FormState::field_for_editor);
+                if let Some((text, suffix)) = field.filter(|(text, _)| text.len() <= EDITED) {
+                    let token = FormToken::Answer(self.id());
                     out.effect(Effect::Edit { token, text, suffix });
                 }
             }
@@ -635,33 +500,45 @@ impl Screen for AnswerScreen {
     }
 }
 
-/// What a request says, and the draft its answer starts from.
-fn read(kind: &RequestKind, params: &Arc<Value>) -> (Says, Draft) {
+/// What a request says.
+fn read(kind: &RequestKind, params: &Value) -> Says {
     match kind {
-        RequestKind::Sampling => {
-            (Says::Sampling(sampling::read(params)), Draft::Text(Box::default()))
-        }
+        RequestKind::Sampling => Says::Sampling(sampling::read(params)),
         RequestKind::Elicitation | RequestKind::UrlElicitation | RequestKind::SignIn => {
-            let reading = elicitation::read(params);
-            let draft = match &reading.asks {
-                Asks::Url(_) => Draft::Consent,
-                Asks::Form(schema) if too_many_fields(schema) => {
-                    Draft::Raw(Box::new(area("{\n  \n}")))
-                }
-                Asks::Form(schema) => {
-                    let schema = Arc::new(schema.clone());
-                    Draft::Form(Box::new(FormState::new(&schema, Defaults::All)))
-                }
-            };
-            (Says::Elicitation(reading), draft)
+            Says::Elicitation(elicitation::read(params))
         }
-        RequestKind::Guard | RequestKind::Permission => {
-            (Says::Other(Arc::clone(params)), Draft::Consent)
-        }
-        RequestKind::Roots | RequestKind::Other(_) => {
-            (Says::Other(Arc::clone(params)), Draft::Raw(Box::new(area("{}"))))
-        }
+        _ => Says::Other,
     }
+}
+
+/// The form its answer is written in; none where it is a yes or a no.
+fn form_of(kind: &RequestKind, says: &Says) -> Option<FormState> {
+    match (kind, says) {
+        (_, Says::Sampling(_)) => {
+            let mut form = FormState::with_value(
+                &Arc::new(sampling::result_schema()),
+                Some(sampling::empty_result()),
+            );
+            form.select_place(TEXT);
+            Some(form)
+        }
+        (_, Says::Elicitation(ElicitationReading { asks: Asks::Form(schema), .. })) => {
+            let mut form = FormState::new(&Arc::new(schema.clone()), Defaults::All);
+            if too_many_fields(schema) {
+                form.enter_json();
+            }
+            Some(form)
+        }
+        (RequestKind::Roots | RequestKind::Other(_), _) => Some(edited_as_json(json!({}))),
+        _ => None,
+    }
+}
+
+/// A form over an object that is edited as JSON.
+fn edited_as_json(value: Value) -> FormState {
+    let mut form = FormState::with_value(&Arc::new(json!({"type": "object"})), Some(value));
+    form.enter_json();
+    form
 }
 
 /// Longest text that is searched for hidden characters, in bytes.
@@ -690,30 +567,39 @@ pub fn scopes(answering: &AnswerScreen) -> &'static [Scope] {
     let all: &[Scope] = match &answering.says {
         Says::Sampling(_) => &[Scope::AnswerReading, Scope::AnswerSampling, Scope::Answer],
         Says::Elicitation(_) => &[Scope::AnswerReading, Scope::AnswerElicitation, Scope::Answer],
-        Says::Other(_) => &[Scope::AnswerReading, Scope::Answer],
+        Says::Other => &[Scope::AnswerReading, Scope::Answer],
     };
     // The first holds only while no text is typed.
     if answering.is_typing() { &all[1..] } else { all }
 }
 
-/// Keys and words for the footer: what decides comes first, in the words of the specification where
-/// it has them.
+/// What the keys that send and that deny do now, in the words of the specification where it has them.
+pub(super) fn verbs(answering: &AnswerScreen) -> (&'static str, &'static str) {
+    let (send, deny) = match (&answering.says, &answering.answer) {
+        (Says::Sampling(_), _) | (Says::Other, Some(_)) => ("send", "deny"),
+        (Says::Elicitation(_), None) => ("open it", "decline"),
+        (Says::Elicitation(_), Some(_)) => ("accept", "decline"),
+        (Says::Other, None) => ("allow", "refuse"),
+    };
+    // What is filled in for the answer is ended by the same key.
+    let send = match &answering.over {
+        Some((Over::Tool(_), _)) => "add it",
+        Some((Over::Name, _)) => "keep it",
+        Some((Over::Reason, _)) => deny,
+        Some((Over::Request, _)) => "take it",
+        None => send,
+    };
+    (send, deny)
+}
+
+/// Keys and words for the footer: what decides comes first.
 pub fn footer(keymap: &Keymap, answering: &AnswerScreen) -> Vec<(String, &'static str)> {
-    let (kind, send, deny) = match (&answering.says, &answering.draft) {
-        (Says::Sampling(_), _) => (Scope::AnswerSampling, "send", "deny"),
-        (Says::Elicitation(_), Draft::Consent) => (Scope::AnswerElicitation, "open it", "decline"),
-        (Says::Elicitation(_), _) => (Scope::AnswerElicitation, "accept", "decline"),
-        (Says::Other(_), Draft::Consent) => (Scope::AnswerReading, "allow", "refuse"),
-        (Says::Other(_), _) => (Scope::AnswerReading, "send", "deny"),
+    let kind = match &answering.says {
+        Says::Sampling(_) => Scope::AnswerSampling,
+        Says::Elicitation(_) => Scope::AnswerElicitation,
+        Says::Other => Scope::AnswerReading,
     };
-    // What is typed for the answer is ended by the same key.
-    let send = match answering.part {
-        Part::Tool => "add it",
-        Part::Name => "keep it",
-        Part::Reason => deny,
-        Part::Request => "take it",
-        Part::Says | Part::Answer | Part::Model | Part::Stop => send,
-    };
+    let (send, deny) = verbs(answering);
     let refused = matches!(&answering.says, Says::Elicitation(ElicitationReading { asks: Asks::Url(url), .. }) if url.open.is_none());
     let media = matches!(&answering.says, Says::Sampling(reading) if reading.has_media);
     let rank = |action: Action| match action {
@@ -728,7 +614,7 @@ pub fn footer(keymap: &Keymap, answering: &AnswerScreen) -> Vec<(String, &'stati
         Action::CopyForm | Action::NextRequest | Action::Back => true,
         _ if answering.ended().is_some() => false,
         Action::Send => !refused,
-        Action::Deny => answering.part != Part::Reason,
+        Action::Deny => !matches!(answering.over, Some((Over::Reason, _))),
         Action::SaveMedia => media,
         _ => true,
     });

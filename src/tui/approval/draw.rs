@@ -1,22 +1,16 @@
 //! Drawing a request being answered: what the server says on its own ground, then our side.
 
-use ratatui::style::Modifier;
-use ratatui::widgets::Widget;
-use ratatui_textarea::TextArea;
-
 use crate::host::approvals::PendingRequest;
 use crate::mcp::RequestKind;
-use crate::tui::approval::answering::{
-    AnswerScreen, Composer, Draft, Drafting, Part, Says, Stage, scopes,
-};
+use crate::tui::approval::answering::{AnswerScreen, Drafting, Over, Says, Stage, scopes, verbs};
 use crate::tui::approval::elicitation::{Asks, ElicitationReading, UrlReading};
 use crate::tui::approval::sampling;
-use crate::tui::form::FormState;
 use crate::tui::form::draw::form;
+use crate::tui::form::{FormState, JsonView};
 use crate::tui::model::who_asks;
 use crate::tui::pane::Cx;
 use crate::tui::prelude::*;
-use crate::tui::widget::{Doc, Pen, TextInput, scroll_bar, width};
+use crate::tui::widget::{Doc, Pen, scroll_bar, width};
 
 /// Columns that the call in the title is worth, before words about the clock are.
 const DURING: u16 = 20;
@@ -29,7 +23,7 @@ pub fn says(answering: &AnswerScreen, width: u16) -> Doc {
     match &answering.says {
         Says::Sampling(_) => sampling::show(&answering.params, &mut doc),
         Says::Elicitation(reading) => elicitation(reading, &mut doc),
-        Says::Other(params) => drop(doc.json(0, params)),
+        Says::Other => drop(doc.json(0, &answering.params)),
     }
     doc
 }
@@ -76,7 +70,7 @@ fn draw_url(url: &UrlReading, doc: &mut Doc) {
 
 /// Where things stand on the screen of a request being answered.
 struct Regions {
-    /// What the server says, or the request being edited.
+    /// What the server says.
     says: Rect,
     /// The rule below it.
     rule: Rect,
@@ -90,19 +84,22 @@ fn regions(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect) -> Option<Regions>
         return None;
     }
     let notes = notes(answering, cx, area.width - 2);
-    let edits = answering.part == Part::Request && answering.editing.is_some();
-    let ours = if edits {
-        1
-    } else if matches!(answering.draft, Draft::Consent) {
-        3
-    } else if let (Draft::Form(form), Part::Answer) = (&answering.draft, answering.part) {
+    let most = area.height * 3 / 5;
+    let ours = match answering.form() {
+        None => 3,
         // What is filled in needs the room; what the server says can be scrolled.
-        (form.rows().len() as u16 + 2).clamp(area.height / 3, area.height * 3 / 5)
-    } else {
-        (area.height / 3).clamp(4, 12)
+        Some(form) if answering.is_typing() && form.json() == JsonView::Focused => most,
+        // A completion is read while it is answered: its request needs the room.
+        Some(_) if answering.over.is_none() && matches!(answering.says, Says::Sampling(_)) => {
+            (area.height / 3).clamp(4, 12)
+        }
+        Some(form) if answering.is_typing() => {
+            (form.rows().len() as u16 + 2).clamp(area.height / 3, most)
+        }
+        Some(_) => (area.height / 3).clamp(4, 12),
     } + (notes.len() as u16).min(area.height / 3);
     let room = area.height.saturating_sub(AROUND_SAYS + ours).max(1);
-    let wanted = if edits { room } else { (answering.doc.len() as u16).clamp(1, area.height) };
+    let wanted = (answering.doc.len() as u16).clamp(1, area.height);
     let inner = Rect { x: area.x + 1, width: area.width - 2, ..area };
     let says = Rect { y: area.y + 2, height: wanted.min(room), ..inner };
     let rule = Rect { y: says.bottom(), height: 1, ..area };
@@ -116,8 +113,6 @@ fn regions(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect) -> Option<Regions>
 pub enum Spot {
     /// What the server says.
     Says,
-    /// A part of the answer that is typed.
-    Part(Part),
     /// The form, drawn there.
     Form(Rect),
 }
@@ -127,10 +122,11 @@ pub fn spot(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect, at: Position) -> 
     let regions = regions(answering, cx, area)?;
     let is_open = answering.open_form().is_some_and(FormState::popup_is_open);
     if regions.says.contains(at) && !is_open {
-        return (answering.part != Part::Request).then_some(Spot::Says);
+        return Some(Spot::Says);
     }
     let rest = below_notes(&regions.notes, regions.answer);
-    (is_open || rest.contains(at)).then(|| answer_spot(answering, rest, at))?
+    let form = answering.form().filter(|_| is_open || rest.contains(at));
+    form.map(|_| Spot::Form(below_title(answering, rest)))
 }
 
 /// Draws the whole screen of a request being answered.
@@ -144,22 +140,16 @@ pub fn render(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect, buf: &mut Buffe
     title(answering, cx, Rect { height: 1, ..area }, buf);
     rule(cx, Rect { y: area.y + 1, height: 1, ..area }, says_title(answering), buf);
     let doc = &answering.doc;
-    let editing = answering.editing.as_ref().filter(|_| answering.part == Part::Request);
-    let below = if let Some(editing) = editing {
-        text(editing, cx, true, says, buf);
-        0
-    } else {
-        let height = usize::from(says.height);
-        let top = answering.top.min(doc.len().saturating_sub(height));
-        doc.render(cx, top, says, buf);
-        if doc.len() > height {
-            scroll_bar(cx, doc.len(), top, Rect { width: area.width, x: area.x, ..says }, buf);
-        }
-        doc.len().saturating_sub(top + height)
-    };
+    let height = usize::from(says.height);
+    let top = answering.top.min(doc.len().saturating_sub(height));
+    doc.render(cx, top, says, buf);
+    if doc.len() > height {
+        scroll_bar(cx, doc.len(), top, Rect { width: area.width, x: area.x, ..says }, buf);
+    }
+    let below = doc.len().saturating_sub(top + height);
     let hint = if below > 0 {
         ink!("{} below", count(below, "more line"))
-    } else if matches!(answering.draft, Draft::Consent) {
+    } else if answering.form().is_none() {
         ink!("your decision")
     } else {
         ink!("your answer")
@@ -226,7 +216,6 @@ fn is_outside_calls(answering: &AnswerScreen, cx: &Cx<'_>) -> bool {
 fn says_title(answering: &AnswerScreen) -> Ink {
     match &answering.request.kind {
         RequestKind::Guard | RequestKind::Permission => ink!("the call"),
-        _ if answering.part == Part::Request => ink!("the request as JSON, editable"),
         _ if answering.is_edited() => ink!("from the server, edited by you"),
         _ => ink!("from the server"),
     }
@@ -264,7 +253,7 @@ fn notes(answering: &AnswerScreen, cx: &Cx<'_>, width: u16) -> Doc {
             reading.warnings.as_slice()
         }
         Says::Elicitation(reading) => reading.warnings.as_slice(),
-        Says::Other(_) => &[],
+        Says::Other => &[],
     };
     if answering.hidden > 0 {
         let (count, s) = (answering.hidden, if answering.hidden == 1 { "" } else { "s" });
@@ -306,61 +295,36 @@ fn render_answer(answering: &AnswerScreen, cx: &Cx<'_>, notes: &Doc, area: Rect,
     if rest.height == 0 {
         return;
     }
-    let rest = match answering.part {
-        Part::Reason => {
-            line("reason (optional)  ", &answering.reason, true, cx, rest, buf);
-            // Once nothing can be sent, the draft stays in sight beside the reason.
-            if answering.ended().is_none() {
-                return;
-            }
-            lower(rest, 1)
-        }
-        Part::Name => {
-            return line("keep this answer as  ", &answering.name, true, cx, rest, buf);
-        }
-        _ => rest,
+    let Some(state) = answering.form() else {
+        let mut doc = Doc::new(rest.width);
+        doc.text(0, &consequence(answering), Role::Faint);
+        return doc.render(cx, 0, rest, buf);
     };
-    let here = answering.part == Part::Answer && answering.stage == Stage::Open;
-    match &answering.draft {
-        Draft::Text(composer) => compose(answering, composer, cx, rest, buf),
-        Draft::Raw(typed) => text(typed, cx, here, rest, buf),
-        Draft::Form(state) => {
-            let submit = cx.keymap.spelled(scopes(answering), "accept ({send})");
-            form(state, &cx.look(), submit.as_str(), rest, buf);
-        }
-        Draft::Consent => {
-            let mut doc = Doc::new(rest.width);
-            doc.text(0, &consequence(answering), Role::Faint);
-            doc.render(cx, 0, rest, buf);
-        }
+    if let Some(title) = title_of(answering) {
+        Pen::new(buf, rest).ellipsis(cx.glyphs.ellipsis).put(title, cx.style(Role::Heading));
     }
+    let submit = ink!("{} ({{send}})", verbs(answering).0);
+    let submit = cx.keymap.spelled(scopes(answering), submit.as_str());
+    form(state, &cx.look(), submit.as_str(), below_title(answering, rest), buf);
+}
+
+/// What stands above a form over the answer.
+fn title_of(answering: &AnswerScreen) -> Option<Ink> {
+    match &answering.over.as_ref()?.0 {
+        Over::Tool(name) => Some(ink!("a call of {}", Ink::line(name))),
+        Over::Request => Some(ink!("the request as JSON")),
+        Over::Reason | Over::Name => None,
+    }
+}
+
+/// Where the form stands in what is left below the notes.
+fn below_title(answering: &AnswerScreen, area: Rect) -> Rect {
+    lower(area, u16::from(title_of(answering).is_some()))
 }
 
 /// What is left of `area` below the notes.
 fn below_notes(notes: &Doc, area: Rect) -> Rect {
     lower(area, notes.len().min(usize::from(area.height)) as u16)
-}
-
-/// What stands at a place of the answer, drawn in `area`.
-fn answer_spot(answering: &AnswerScreen, area: Rect, at: Position) -> Option<Spot> {
-    match &answering.draft {
-        _ if matches!(answering.part, Part::Reason | Part::Name) => None,
-        Draft::Consent => None,
-        Draft::Form(_) => Some(Spot::Form(area)),
-        Draft::Text(composer) if answering.part == Part::Tool && composer.tool.is_some() => {
-            Some(Spot::Form(lower(area, 1)))
-        }
-        Draft::Text(_) if at.y == area.y && at.x < area.x + stop_column(area) => {
-            Some(Spot::Part(Part::Model))
-        }
-        Draft::Text(_) if at.y == area.y => Some(Spot::Part(Part::Stop)),
-        Draft::Text(_) | Draft::Raw(_) => Some(Spot::Part(Part::Answer)),
-    }
-}
-
-/// The column of the reason why a completion stops.
-fn stop_column(area: Rect) -> u16 {
-    34.min(area.width / 2)
 }
 
 /// What a yes would do, where nothing is written.
@@ -375,72 +339,7 @@ fn consequence(answering: &AnswerScreen) -> &'static str {
     }
 }
 
-/// The fields of a completion, its tool calls, its text.
-fn compose(
-    answering: &AnswerScreen,
-    composer: &Composer,
-    cx: &Cx<'_>,
-    area: Rect,
-    buf: &mut Buffer,
-) {
-    if let (Part::Tool, Some(tool)) = (answering.part, &composer.tool) {
-        let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
-        pen.put("a call of ", cx.style(Role::Muted));
-        pen.put(Ink::line(&tool.name), cx.style(Role::Heading));
-        let look = cx.look();
-        let submit = cx.keymap.spelled(scopes(answering), "add it ({send})");
-        return form(&tool.form, &look, submit.as_str(), lower(area, 1), buf);
-    }
-    let is_open = answering.stage == Stage::Open;
-    let mut field = |label: &'static str, input: &TextInput, part: Part, x: u16| {
-        let width = area.width.saturating_sub(x).min(label.len() as u16 + 24);
-        let place = Rect { x: area.x + x, width, height: 1, ..area };
-        line(label, input, answering.part == part && is_open, cx, place, buf);
-    };
-    field("model  ", &composer.model, Part::Model, 0);
-    field("stop  ", &composer.stop, Part::Stop, stop_column(area));
-    let mut row = 1;
-    for (name, input) in &composer.tool_uses {
-        let mut pen = Pen::new(buf, lower(area, row)).ellipsis(cx.glyphs.ellipsis);
-        pen.put("calls ", cx.style(Role::Muted)).put(Ink::line(name), cx.style(Role::Heading));
-        pen.put(ink!("  {}", Ink::line(&input.to_string())), cx.style(Role::Text));
-        row += 1;
-    }
-    let here = answering.part == Part::Answer && is_open;
-    text(&composer.text, cx, here, lower(area, row), buf);
-}
-
-/// A label and a line of text, which is typed in when the keys go there.
-fn line(
-    label: &'static str,
-    input: &TextInput,
-    here: bool,
-    cx: &Cx<'_>,
-    area: Rect,
-    buf: &mut Buffer,
-) {
-    let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
-    pen.put(label, cx.style(Role::Muted));
-    let used = pen.position();
-    if here {
-        let width = area.width.saturating_sub(used);
-        let rest = Rect { x: area.x + used, width, height: 1, ..area };
-        input.render(rest, buf, cx.style(Role::Input));
-    } else {
-        pen.put(SafeText::line(input.text()), cx.style(Role::Text));
-    }
-}
-
 fn lower(area: Rect, rows: u16) -> Rect {
     let rows = rows.min(area.height);
     Rect { y: area.y + rows, height: area.height - rows, ..area }
-}
-
-fn text(typed: &TextArea<'static>, cx: &Cx<'_>, here: bool, area: Rect, buf: &mut Buffer) {
-    let mut typed = typed.clone();
-    typed.set_style(cx.style(Role::Text));
-    typed.set_cursor_line_style(Style::new());
-    let cursor = if here { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
-    typed.set_cursor_style(cursor);
-    (&typed).render(area, buf);
 }

@@ -1,6 +1,8 @@
 //! A sampling request as a person reads it (MCP 2025-11-25, client features, sampling). Pure: values
 //! in, values and lines out.
 
+use serde_json::json;
+
 use crate::tui::prelude::*;
 use crate::tui::result::{content, image};
 use crate::tui::widget::Doc;
@@ -199,6 +201,34 @@ fn preferences(params: &Value) -> Vec<String> {
     all
 }
 
+// The answer: a `CreateMessageResult` (MCP 2025-11-25, client features, sampling).
+
+/// The schema of the form in which it is written.
+pub fn result_schema() -> Value {
+    let text = json!({"title": "text", "type": "object", "required": ["type", "text"],
+        "properties": {"type": {"const": "text"}, "text": {"type": "string"}}});
+    let call = json!({"title": "tool call", "type": "object",
+        "required": ["type", "id", "name", "input"], "properties": {
+            "type": {"const": "tool_use"}, "id": {"type": "string"}, "name": {"type": "string"},
+            "input": {"type": "object"}}});
+    let other = json!({"title": "other content", "type": "object", "required": ["type"],
+        "properties": {"type": {"type": "string", "not": {"enum": ["text", "tool_use"]}}}});
+    let blocks = json!({"title": "several blocks", "type": "array", "minItems": 1,
+        "items": {"anyOf": [text, call, other]}});
+    json!({"type": "object", "required": ["role", "content", "model"], "properties": {
+        "content": {"anyOf": [text, blocks, other]},
+        "model": {"type": "string"},
+        "stopReason": {"type": "string",
+            "description": "endTurn, stopSequence, maxTokens, toolUse or another"},
+        "role": {"enum": ["assistant", "user"]}}})
+}
+
+/// The answer before anything is written.
+pub fn empty_result() -> Value {
+    json!({"role": "assistant", "content": {"type": "text"}, "model": "manual",
+        "stopReason": "endTurn"})
+}
+
 // Pictures and sounds in what a server says, as files for programs that can show and play them.
 
 /// A picture or sound of a request.
@@ -226,8 +256,6 @@ pub fn media(params: &Value) -> Vec<Media> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -285,7 +313,6 @@ mod tests {
 #[cfg(test)]
 mod media_tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn pictures_and_sounds_are_found_in_order_also_in_results_of_tools() {

@@ -314,14 +314,20 @@ impl FormState {
             })
         };
         let into_json = self.editor.as_ref().is_some_and(|e| e.edits == Edits::Json);
+        match object.filter(|o| !into_json && known(o)) {
+            Some(object) => {
+                self.set_value(Some(object));
+                self.focus();
+            }
+            None => self.insert(text),
+        }
+    }
+
+    /// Types pasted text where the cursor is.
+    pub fn insert(&mut self, text: &str) {
         // Windows line ends are kept in texts and mean nothing in JSON.
         let text = text.strip_suffix('\n').unwrap_or(text);
         let text = text.strip_suffix('\r').unwrap_or(text);
-        if let Some(object) = object.filter(|o| !into_json && known(o)) {
-            self.set_value(Some(object));
-            self.focus();
-            return;
-        }
         if self.editor.is_none() {
             let plain = text.chars().next().filter(|c| *c != ' ');
             _ = plain.is_some_and(|c| self.begin_typing(c));

@@ -214,6 +214,11 @@ impl Builder<'_> {
 
     fn members(&mut self, of: &Container<'_>) {
         for (name, conj) in &of.merged.properties {
+            // What must be there, can have one value only, and has it, is nothing to fill in.
+            let value = of.get(name).filter(|_| of.merged.required.contains(name));
+            if value.is_some() && value == merge(self.document, conj, value, &[]).only() {
+                continue;
+            }
             let title = merge_title(self.document, conj).unwrap_or(name);
             let place = of.member(name, SafeText::line(title));
             self.place(place, conj, of.get(name));

@@ -317,7 +317,7 @@ impl FormState {
     }
 
     /// Gives the keys to the JSON, which is opened when it is not.
-    pub(super) fn enter_json(&mut self) {
+    pub fn enter_json(&mut self) {
         (self.json, self.popup) = (JsonView::Focused, None);
         self.focus();
     }
@@ -338,7 +338,7 @@ impl FormState {
     }
 
     /// The whole value as JSON, or what is typed in its place.
-    pub(super) fn json_text(&self) -> String {
+    pub fn json_text(&self) -> String {
         self.broken_json().map_or_else(|| pretty(self.value.as_ref()), |json| json.text.clone())
     }
 

@@ -3,18 +3,17 @@
 
 use serde_json::json;
 
-use super::draft::{STOP_REASONS, kept, parsed, parsed_result, wrong};
-use super::{AnswerScreen, Composer, Draft, Drafting, Offer, Part, Says, Stage, ToolForm, read};
-use crate::base::text::json::pretty;
+use super::offer::{Offer, kept};
+use super::{AnswerScreen, Drafting, Over, Says, Stage, TEXT, edited_as_json, read};
 use crate::config::ApprovalRules;
 use crate::deck::answers::{Answers, AskedKind, Reply, ScriptedAnswer};
+use crate::host::Verdict;
 use crate::mcp::Answer;
 use crate::tui::approval::elicitation::{Asks, ElicitationReading, accepted};
 use crate::tui::approval::sampling::{Media, media};
 use crate::tui::effect::Effect;
-use crate::tui::form::editor::area;
 use crate::tui::form::seed::{Defaults, seed};
-use crate::tui::form::{CheckJob, Checked, FormState};
+use crate::tui::form::{CheckJob, Checked, FormState, JsonView};
 use crate::tui::model::last_text;
 use crate::tui::pane::Out;
 use crate::tui::pane::catalog::file_name;
@@ -59,7 +58,7 @@ impl AnswerScreen {
 
     /// What is probably wrong with a form that may still go out: a server can be tested with it.
     fn doubt(&mut self) -> Option<String> {
-        let Draft::Form(form) = &mut self.draft else { return None };
+        let form = self.answer.as_mut()?;
         let problem = form.problems().first()?;
         let name = problem.pointer.trim_start_matches('/').to_owned();
         let text = problem.message.to_string();
@@ -78,52 +77,76 @@ impl AnswerScreen {
         }
     }
 
-    /// The address as the server wrote it, to be copied.
+    /// The address that would be opened, to be copied.
     pub(super) fn address(&self) -> Option<String> {
         self.url().map(Into::into)
     }
 
     /// The answer as it would go out, or what is missing.
-    pub(super) fn answer(&mut self) -> Result<Value, String> {
-        match (&mut self.draft, &self.says) {
-            (Draft::Text(composer), _) => composer.result(),
-            (Draft::Raw(text), Says::Sampling(_)) => parsed_result(&text.lines().join("\n")),
-            (Draft::Raw(text), says) => {
-                let value = parsed(&text.lines().join("\n"))?;
-                if !value.is_object() {
-                    return Err("not an object: it begins with { and ends with }".to_owned());
-                }
-                Ok(if matches!(says, Says::Elicitation(_)) { accepted(value) } else { value })
+    fn answer(&mut self) -> Result<Value, String> {
+        let refused = match &self.says {
+            Says::Elicitation(ElicitationReading { asks: Asks::Url(url), .. }) => &*url.refusals,
+            _ => &[],
+        };
+        match &mut self.answer {
+            None if refused.is_empty() => Ok(json!({"action": "accept"})),
+            None => Err(format!("not opened: {}", refused.join("; "))),
+            Some(form) => {
+                is_valid(form)?;
+                let value = form.arguments();
+                let is_form = matches!(self.says, Says::Elicitation(_));
+                Ok(if is_form { accepted(value) } else { value })
             }
-            (Draft::Form(form), _) if wrong(form) > 0 => {
-                form.go_to_gravest();
-                Err(count(wrong(form), "invalid field").to_string())
-            }
-            (Draft::Form(form), _) => Ok(accepted(form.arguments())),
-            (Draft::Consent, Says::Elicitation(reading)) => match &reading.asks {
-                Asks::Url(url) if url.open.is_none() => {
-                    Err(format!("not opened: {}", url.refusals.join("; ")))
-                }
-                Asks::Url(_) => Ok(json!({"action": "accept"})),
-                Asks::Form(_) => Err("nothing to send".to_owned()),
-            },
-            (Draft::Consent, _) => Ok(json!({"action": "accept"})),
         }
     }
 
     pub(super) fn deny(&mut self) -> Option<Effect> {
-        if matches!(self.says, Says::Elicitation(_)) {
-            return Some(self.sends(json!({"action": "decline"})));
+        match self.over {
+            _ if matches!(self.says, Says::Elicitation(_)) => {
+                Some(self.sends(json!({"action": "decline"})))
+            }
+            Some((Over::Reason, _)) => self.finish(),
+            _ => {
+                let form = one_line("reason", "reason (optional)");
+                self.fill_in(Over::Reason, form, Some("{send} sends the refusal"))
+            }
         }
-        if self.part != Part::Reason {
-            self.part = Part::Reason;
-            return self.say("{send} sends the refusal");
+    }
+
+    /// Lays a form over the answer; not over another one that is half filled in.
+    fn fill_in(&mut self, over: Over, form: FormState, notice: Option<&str>) -> Option<Effect> {
+        if self.over.as_ref().is_some_and(|(_, form)| form.is_touched()) {
+            return self.say("{send} takes what is filled in here, {back} drops it");
         }
-        let message = match self.reason.text().trim() {
-            "" => "the user declined".to_owned(),
-            reason => reason.to_owned(),
-        };
-        Some(Effect::Answer(self.id(), Answer::Refuse { code: REJECTED, message }))
+        self.over = Some((over, Box::new(form)));
+        self.reads = false;
+        self.notice = notice.map(SafeText::line);
+        None
+    }
+
+    /// Ends the form over the answer: what is filled in there is taken.
+    pub(super) fn finish(&mut self) -> Option<Effect> {
+        if self.waits_for_check(Action::Send) {
+            return None;
+        }
+        let (over, form) = self.over.as_mut()?;
+        if let Err(problems) = is_valid(form) {
+            return self.say(&problems);
+        }
+        let value = form.arguments();
+        let text = |key: &str| value[key].as_str().unwrap_or_default().trim().to_owned();
+        match over.clone() {
+            Over::Reason => {
+                let reason = Some(text("reason")).filter(|reason| !reason.is_empty());
+                let message = reason.unwrap_or_else(|| "the user declined".to_owned());
+                return Some(Effect::Answer(self.id(), Answer::Refuse { code: REJECTED, message }));
+            }
+            Over::Name => return self.keep(text("name")),
+            Over::Tool(name) => self.add_tool_call(&name, value),
+            Over::Request => self.take_request(value),
+        }
+        self.over = None;
+        None
     }
 
     /// Asks for the name under which the answer is to be kept.
@@ -133,29 +156,24 @@ impl AnswerScreen {
             return;
         }
         match self.answer() {
-            Ok(_) if matches!(self.draft, Draft::Consent) => self.say("there is nothing to keep"),
+            Ok(_) if self.answer.is_none() => self.say("there is nothing to keep"),
             Ok(_) => {
-                self.part = Part::Name;
-                self.say("name it; {send} or enter keeps it")
+                let form = one_line("name", "keep this answer as");
+                self.fill_in(Over::Name, form, Some("name it; {send} keeps it"))
             }
             Err(reason) => self.say(&reason),
         };
     }
 
-    pub(super) fn keep(&mut self) -> Option<Effect> {
-        let name = self.name.text().trim().to_owned();
+    fn keep(&mut self, name: String) -> Option<Effect> {
         if name.is_empty() {
             return self.say("it needs a name");
-        }
-        if self.waits_for_check(Action::Send) {
-            return None;
         }
         let answer = match self.answer() {
             Ok(answer) => answer,
             Err(reason) => return self.say(&reason),
         };
-        self.part = Part::Answer;
-        self.notice = None;
+        (self.over, self.notice) = (None, None);
         Some(Effect::KeepAnswer(Box::new(ScriptedAnswer {
             name: Some(name),
             server: Some(self.request.server.as_str().to_owned()),
@@ -191,15 +209,16 @@ impl AnswerScreen {
         if self.stage != Stage::Open {
             return None;
         }
-        self.draft.form_mut()?.pending_check()
+        self.form_mut()?.pending_check()
     }
 
     /// Takes what a check found. What waited for it is done now, or its problems are shown.
     pub fn checked(&mut self, found: Checked) -> Option<Effect> {
-        if let Some(form) = self.draft.form_mut() {
-            form.checked(found);
+        let over = self.over.as_mut().map(|(_, form)| form);
+        for form in [over, self.answer.as_mut()].into_iter().flatten() {
+            form.checked(found.clone());
         }
-        if self.draft.form().is_some_and(FormState::is_checking) {
+        if self.form().is_some_and(FormState::is_checking) {
             return None;
         }
         match self.when_checked.take()? {
@@ -211,16 +230,14 @@ impl AnswerScreen {
 
     /// Lets an action wait when the form is still being checked; gives whether it waits.
     fn waits_for_check(&mut self, action: Action) -> bool {
-        let of_tool = self.part == Part::Tool;
-        let form = self.draft.form().filter(|_| of_tool == matches!(self.draft, Draft::Text(_)));
-        let checking = form.is_some_and(FormState::is_checking);
+        let checking = self.form().is_some_and(FormState::is_checking);
         self.when_checked = checking.then_some(action);
         if checking {
-            let then = match self.part {
-                Part::Tool => "the call is added",
-                Part::Name => "it is kept",
-                _ if action == Action::SaveForm => "it can be kept",
-                _ => "it is sent",
+            let then = match self.over {
+                Some((Over::Tool(_), _)) => "the call is added",
+                None if action == Action::SaveForm => "it can be kept",
+                None => "it is sent",
+                Some(_) => "it is taken",
             };
             self.say(&format!("checking the form; {then} when the check passes"));
         }
@@ -234,29 +251,12 @@ impl AnswerScreen {
         }
     }
 
-    // The draft: its tool calls, its JSON, what it is filled from.
+    // The draft: its tool calls, what it is filled from.
 
-    /// Whether the person wrote something that would be lost.
-    pub fn is_written(&self) -> bool {
-        match &self.draft {
-            Draft::Form(form) => form.is_touched(),
-            _ => self.has_draft(),
-        }
-    }
-
-    /// Whether there is anything to keep for copying.
+    /// Whether the person wrote something that would be lost, and may be copied.
     pub fn has_draft(&self) -> bool {
-        let written = match &self.draft {
-            Draft::Text(composer) => {
-                let Composer { text, tool_uses, tool, .. } = &**composer;
-                let is_blank = text.lines().iter().all(|line| line.trim().is_empty());
-                !is_blank || !tool_uses.is_empty() || tool.is_some()
-            }
-            Draft::Raw(text) => text.lines().concat().chars().any(char::is_alphanumeric),
-            Draft::Form(form) => form.value().is_some() || form.has_drafts(),
-            Draft::Consent => false,
-        };
-        written || !self.reason.text().is_empty()
+        let over = self.over.as_ref().map(|(_, form)| form);
+        over.into_iter().chain(&self.answer).any(|form| form.is_touched())
     }
 
     /// Tools that the request offers to the model.
@@ -269,118 +269,69 @@ impl AnswerScreen {
         let Some(tool) = self.tools().get(index) else { return };
         let name = tool.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
         let schema = tool.get("inputSchema").cloned().unwrap_or_else(|| json!({"type": "object"}));
-        let Draft::Text(composer) = &mut self.draft else { return };
-        let form = FormState::new(&Arc::new(schema), Defaults::All);
-        composer.tool = Some(ToolForm { name, form });
-        self.part = Part::Tool;
-        self.notice = None;
+        self.fill_in(Over::Tool(name), FormState::new(&Arc::new(schema), Defaults::All), None);
     }
 
-    /// Takes the tool call that was filled in into the answer.
-    pub(super) fn finish_tool(&mut self) {
-        if self.waits_for_check(Action::Send) {
-            return;
-        }
-        let Draft::Text(composer) = &mut self.draft else { return };
-        let Some(tool) = &mut composer.tool else { return };
-        let count = wrong(&tool.form);
-        if count > 0 {
-            tool.form.go_to_gravest();
-            self.say(&format!("{count} invalid fields"));
-            return;
-        }
-        composer.tool_uses.push((tool.name.clone(), tool.form.arguments()));
-        composer.tool = None;
-        composer.stop.set("toolUse");
-        self.part = Part::Answer;
-    }
-
-    pub(super) fn remove_tool(&mut self) {
-        let Draft::Text(composer) = &mut self.draft else { return };
-        let removed = composer.tool_uses.pop();
-        if composer.tool_uses.is_empty() && composer.stop.text() == "toolUse" {
-            composer.stop.set(STOP_REASONS[0]);
-        }
-        match removed {
-            Some((name, _)) => self.say(&format!("the call of {name} was removed")),
-            None => self.say("there is no tool call in the answer"),
+    /// Adds a tool call to the blocks of the completion.
+    fn add_tool_call(&mut self, name: &str, input: Value) {
+        let Some(form) = &mut self.answer else { return };
+        let Value::Object(mut result) = form.arguments() else { return };
+        let mut blocks = match result.remove("content") {
+            Some(Value::Array(blocks)) => blocks,
+            Some(text) if text["text"].as_str().is_some_and(|text| !text.is_empty()) => vec![text],
+            _ => Vec::new(),
         };
-    }
-
-    pub(super) fn next_stop_reason(&mut self) {
-        let Draft::Text(composer) = &mut self.draft else { return };
-        let at = STOP_REASONS.iter().position(|reason| *reason == composer.stop.text().trim());
-        composer.stop.set(STOP_REASONS[at.map_or(0, |at| (at + 1) % STOP_REASONS.len())]);
-    }
-
-    pub(super) fn toggle_raw(&mut self) {
-        self.draft = match std::mem::replace(&mut self.draft, Draft::Consent) {
-            Draft::Text(composer) => {
-                self.kept = composer.compose();
-                Draft::Raw(Box::new(area(&pretty(&self.kept))))
-            }
-            Draft::Raw(_) if matches!(self.says, Says::Sampling(_)) => {
-                Draft::Text(Box::new(Composer::of(&self.kept).unwrap_or_default()))
-            }
-            Draft::Form(mut form) => {
-                form.apply(Action::Json);
-                Draft::Form(form)
-            }
-            other => other,
-        };
-        if !matches!(self.draft, Draft::Consent) {
-            self.part = Part::Answer;
-        }
+        let at = format!("/content/{}", blocks.len());
+        let number = 1 + blocks.iter().filter(|block| block["type"] == "tool_use").count();
+        let id = format!("call_{number}");
+        blocks.push(json!({"type": "tool_use", "id": id, "name": name, "input": input}));
+        result.insert("content".to_owned(), blocks.into());
+        result.insert("stopReason".to_owned(), "toolUse".into());
+        form.set_value(Some(result.into()));
+        form.select_place(&at);
     }
 
     /// Begins to edit the request, or takes the edits: what is read here, and what a model that
     /// drafts is given. The server's request itself stays as it is.
-    pub(super) fn edit_request(&mut self) {
-        let Some(editing) = &self.editing else {
-            if !matches!(self.says, Says::Sampling(_)) {
-                self.say("only a request for a completion can be edited");
-            } else if self.request.bytes > EDITED {
-                self.say("the request is too large to be edited here");
-            } else {
-                self.editing = Some(Box::new(area(&pretty(&*self.params))));
-                self.part = Part::Request;
-            }
-            return;
-        };
-        match parsed(&editing.lines().join("\n")) {
-            Err(reason) => _ = self.say(&reason),
-            Ok(params) => {
-                let same = params == *self.request.params;
-                let theirs = Arc::clone(&self.request.params);
-                self.params = if same { theirs } else { Arc::new(params) };
-                self.says = read(&self.request.kind, &self.params).0;
-                (self.doc, self.top) = (Doc::default(), 0);
-                self.editing = None;
-                self.part = Part::Answer;
-            }
+    pub(super) fn edit_request(&mut self) -> Option<Effect> {
+        if matches!(self.over, Some((Over::Request, _))) {
+            return self.finish();
         }
+        if !matches!(self.says, Says::Sampling(_)) {
+            return self.say("only a request for a completion can be edited");
+        }
+        if self.request.bytes > EDITED {
+            return self.say("the request is too large to be edited here");
+        }
+        self.fill_in(Over::Request, edited_as_json((*self.params).clone()), None)
+    }
+
+    fn take_request(&mut self, params: Value) {
+        let same = params == *self.request.params;
+        let theirs = Arc::clone(&self.request.params);
+        self.params = if same { theirs } else { Arc::new(params) };
+        self.says = read(&self.request.kind, &self.params);
+        (self.doc, self.top) = (Doc::default(), 0);
     }
 
     /// Puts a result into the draft, for the person to read and change: a kept answer, or what a
     /// model drafted.
     pub fn take_result(&mut self, result: &Value) {
-        match (&mut self.draft, &self.says) {
-            (Draft::Text(_) | Draft::Raw(_), Says::Sampling(_)) => {
-                self.draft = match Composer::of(result) {
-                    Some(mut composer) => {
-                        // It may say what a server said: nothing goes out unseen.
-                        composer.text = area(&SafeText::block(&composer.text.lines().join("\n")));
-                        Draft::Text(Box::new(composer))
-                    }
-                    None => Draft::Raw(Box::new(area(&pretty(result)))),
-                };
-            }
-            (Draft::Form(form), _) => form.set_value(Some(content(result).clone())),
-            (Draft::Raw(text), _) => **text = area(&pretty(content(result))),
-            (Draft::Text(_) | Draft::Consent, _) => return,
+        let is_completion = matches!(self.says, Says::Sampling(_));
+        let Some(form) = &mut self.answer else { return };
+        let mut value = if is_completion { result } else { content(result) }.clone();
+        // It may say what a server said: nothing goes out unseen.
+        if let Some(Value::String(text)) = value.pointer_mut(TEXT).filter(|_| is_completion) {
+            *text = SafeText::block(text).to_string();
         }
-        self.part = Part::Answer;
-        self.notice = None;
+        form.set_value(Some(value));
+        if form.json() == JsonView::Focused {
+            form.enter_json();
+        } else {
+            form.select_place(if is_completion { TEXT } else { "" });
+        }
+        self.over.take_if(|(_, form)| !form.is_touched());
+        (self.reads, self.notice) = (false, None);
     }
 
     /// The registered model has drafted, or could not.
@@ -410,7 +361,7 @@ impl AnswerScreen {
             json!({"role": "assistant", "model": "manual", "stopReason": stop,
                 "content": {"type": "text", "text": text}})
         };
-        match (&self.says, &self.draft) {
+        match (&self.says, &self.answer) {
             (Says::Sampling(_), _) => {
                 if let Some(text) = last_text(&self.params) {
                     let result = completion(text, "endTurn");
@@ -420,7 +371,7 @@ impl AnswerScreen {
                 let cut = completion("I was about to say", "maxTokens");
                 offers.push(built_in("an answer cut off by the token limit", cut));
             }
-            (Says::Elicitation(_), Draft::Form(form)) => {
+            (Says::Elicitation(_), Some(form)) => {
                 let conj = [form.document.root.clone()];
                 if let Some(content) = seed(&form.document, &conj, Defaults::All) {
                     let result = json!({"action": "accept", "content": content});
@@ -430,6 +381,26 @@ impl AnswerScreen {
             _ => {}
         }
         offers
+    }
+}
+
+/// A form with one field, of this name and title.
+fn one_line(name: &str, title: &str) -> FormState {
+    let schema = json!({"properties": {name: {"type": "string", "title": title}},
+        "additionalProperties": false});
+    FormState::new(&Arc::new(schema), Defaults::Required)
+}
+
+/// That a form may go out as it is, or how much keeps it from that, with the cursor there. A schema
+/// that cannot be used is not the person's fault: nothing could ever be answered.
+fn is_valid(form: &mut FormState) -> Result<(), String> {
+    let unknown = matches!(form.verdict(), Verdict::Unknown(_));
+    match form.blocking().saturating_sub(usize::from(unknown)) {
+        0 => Ok(()),
+        wrong => {
+            form.go_to_gravest();
+            Err(count(wrong, "invalid field").to_string())
+        }
     }
 }
 
@@ -452,7 +423,6 @@ mod tests {
     use crate::host::approvals::PendingRequest;
     use crate::mcp::RequestKind;
     use crate::mcp::{Answer, ApprovalId};
-    use crate::tui::approval::answering::Part;
 
     /// A form of more sub-schemas than are compiled on the screen's thread.
     fn large() -> AnswerScreen {
@@ -501,7 +471,7 @@ mod tests {
         check(&mut answering);
         assert_eq!(problems(&answering), 1, "the required field is missing");
         for c in "17".chars() {
-            answering.type_in_form(KeyCode::Char(c).into(), false);
+            answering.type_key(KeyCode::Char(c).into(), false);
         }
         check(&mut answering);
         assert_eq!(problems(&answering), 1, "too young");
@@ -518,12 +488,12 @@ mod tests {
         assert_eq!(check(&mut answering), None, "the required field is missing");
         assert!(answering.notice.as_ref().is_some_and(|notice| notice.contains("1 invalid field")));
         for c in "20".chars() {
-            answering.type_in_form(KeyCode::Char(c).into(), false);
+            answering.type_key(KeyCode::Char(c).into(), false);
         }
         check(&mut answering);
-        answering.type_in_form(KeyCode::Char('0').into(), false);
+        answering.type_key(KeyCode::Char('0').into(), false);
         let job = answering.pending_check();
-        assert_eq!(job.is_some(), answering.draft.form().is_some_and(FormState::is_checking));
+        assert_eq!(job.is_some(), answering.form().is_some_and(FormState::is_checking));
         let outcome = answering.apply(Action::Send);
         let outcome = match job {
             Some(job) => answering.checked(job.run()),
@@ -539,18 +509,18 @@ mod tests {
     fn an_answer_is_kept_only_when_it_was_checked_elsewhere() {
         let mut answering = large();
         answering.ask_for_name();
-        assert_ne!(answering.part, Part::Name, "not checked yet");
+        assert!(answering.over.is_none(), "not checked yet");
         assert!(answering.notice.as_ref().is_some_and(|notice| notice.contains("can be kept")));
         check(&mut answering);
         assert!(answering.notice.as_ref().is_some_and(|notice| notice.contains("1 invalid field")));
         for c in "30".chars() {
-            answering.type_in_form(KeyCode::Char(c).into(), false);
+            answering.type_key(KeyCode::Char(c).into(), false);
         }
         answering.ask_for_name();
         check(&mut answering);
-        assert_eq!(answering.part, Part::Name, "nothing speaks against it");
-        answering.type_key(KeyCode::Char('n').into());
-        let Some(Effect::KeepAnswer(kept)) = answering.type_key(KeyCode::Enter.into()) else {
+        assert!(matches!(answering.over, Some((Over::Name, _))), "nothing speaks against it");
+        answering.type_key(KeyCode::Char('n').into(), false);
+        let Some(Effect::KeepAnswer(kept)) = answering.apply(Action::Send) else {
             panic!("kept");
         };
         let crate::deck::answers::Reply::Result(result) = &kept.reply else { panic!("a result") };
@@ -560,9 +530,9 @@ mod tests {
     #[test]
     fn typing_on_takes_back_the_decision_to_send() {
         let mut answering = large();
-        answering.type_in_form(KeyCode::Char('3').into(), false);
+        answering.type_key(KeyCode::Char('3').into(), false);
         assert_eq!(answering.apply(Action::Send), None);
-        answering.type_in_form(KeyCode::Char('3').into(), false);
+        answering.type_key(KeyCode::Char('3').into(), false);
         assert_eq!(check(&mut answering), None);
         assert!(matches!(answering.apply(Action::Send), Some(Effect::Answer(..))));
     }

@@ -39,10 +39,14 @@ fn url(raw: &str) -> AnswerScreen {
 fn typed(answering: &mut AnswerScreen, text: &str) {
     for character in text.chars() {
         let code = if character == '\n' { KeyCode::Enter } else { KeyCode::Char(character) };
-        let key = KeyEvent::from(code);
-        if !answering.type_in_form(key, false) {
-            assert_eq!(answering.type_key(key), None);
-        }
+        answering.type_key(KeyEvent::from(code), false);
+    }
+}
+
+/// Runs the checks that are too long for the screen's own thread.
+fn check(answering: &mut AnswerScreen) {
+    while let Some(job) = answering.pending_check() {
+        answering.checked(job.run());
     }
 }
 
@@ -67,7 +71,7 @@ fn typed_text_is_sent_as_a_completion_and_enter_is_only_a_line_break() {
 fn an_empty_answer_is_not_sent_and_says_why() {
     let mut answering = sampling();
     assert_eq!(answering.apply(Action::Send), None);
-    assert!(answering.notice.as_deref().is_some_and(|notice| notice.contains("write an answer")));
+    assert!(answering.notice.as_deref().is_some_and(|notice| notice.contains("1 invalid field")));
 }
 
 #[test]
@@ -84,10 +88,10 @@ fn editing_as_json_and_back_keeps_what_was_written() {
     let mut answering = sampling();
     typed(&mut answering, "Hi!");
     answering.apply(Action::Json);
-    assert!(answering.text().contains("\"Hi!\""));
-    assert_eq!(sent(&answering.apply(Action::Send))["stopReason"], "endTurn");
+    answering.replace_text(&answering.text().replace("Hi!", "Ho!"));
+    assert_eq!(sent(&answering.apply(Action::Send))["content"]["text"], "Ho!");
     answering.apply(Action::Json);
-    assert_eq!(answering.text(), "Hi!");
+    assert_eq!(answering.text(), "Ho!");
 }
 
 #[test]
@@ -130,7 +134,7 @@ fn a_withdrawn_request_is_not_answered_and_its_draft_stays() {
     for command in [Action::Send, Action::Deny, Action::CancelRequest] {
         assert_eq!(answering.apply(command), None);
     }
-    answering.type_key(KeyEvent::from(KeyCode::Char('x')));
+    answering.type_key(KeyEvent::from(KeyCode::Char('x')), false);
     answering.paste("x");
     assert_eq!(answering.text(), "almost");
     assert!(answering.has_draft());
@@ -154,10 +158,7 @@ fn a_whole_result_that_is_pasted_is_the_answer_and_other_json_is_text() {
     answering.paste("{\"role\": \"assistant\"}");
     assert_eq!(answering.text(), "{\"role\": \"assistant\"}");
     answering.paste(&whole.to_string());
-    assert!(
-        answering.text().ends_with('}') && matches!(answering.draft, Draft::Text(_)),
-        "not over a text"
-    );
+    assert!(answering.text().starts_with("{\"role\": \"assistant\"}{"), "not over a text");
 }
 
 #[test]
@@ -179,8 +180,9 @@ fn five_hundred_fields_are_edited_as_json() {
     let params = json!({"message": "", "requestedSchema": {"type": "object",
         "properties": properties}});
     let mut answering = answering(RequestKind::Elicitation, params);
-    assert!(matches!(answering.draft, Draft::Raw(_)));
+    assert_eq!(answering.open_form().map(FormState::json), Some(JsonView::Focused));
     answering.replace_text("{\"f1\": \"x\"}");
+    check(&mut answering);
     assert_eq!(sent(&answering.apply(Action::Send))["content"], json!({"f1": "x"}));
 }
 
@@ -196,7 +198,7 @@ fn a_page_that_no_browser_opens_is_accepted_only_when_the_person_says_so() {
 }
 
 #[test]
-fn model_and_stop_reason_are_typed_or_stepped_through() {
+fn model_and_stop_reason_are_fields_of_the_answer() {
     let mut answering = sampling();
     typed(&mut answering, "Hi");
     answering.apply(Action::NextField);
@@ -206,10 +208,6 @@ fn model_and_stop_reason_are_typed_or_stepped_through() {
     let result = sent(&answering.apply(Action::Send)).clone();
     assert_eq!(result["model"], "manual 2");
     assert_eq!(result["stopReason"], "endTurn!");
-    answering.apply(Action::StopReason);
-    assert_eq!(sent(&answering.apply(Action::Send))["stopReason"], "endTurn");
-    answering.apply(Action::StopReason);
-    assert_eq!(sent(&answering.apply(Action::Send))["stopReason"], "stopSequence");
 }
 
 fn with_tools() -> AnswerScreen {
@@ -230,12 +228,25 @@ fn a_tool_call_is_filled_in_as_a_form_and_goes_out_as_a_block() {
     assert!(answering.notice.is_some(), "a required field is missing");
     typed(&mut answering, "7");
     answering.apply(Action::Send);
-    assert_eq!(answering.part, Part::Answer);
+    assert!(answering.over.is_none());
     let result = sent(&answering.apply(Action::Send)).clone();
     let block = json!({"type": "tool_use", "id": "call_1", "name": "add", "input": {"a": 7}});
     assert_eq!((&result["content"], &result["stopReason"]), (&json!([block]), &json!("toolUse")));
-    answering.apply(Action::RemoveTool);
+    answering.apply(Action::RemoveItem);
     assert_eq!(answering.apply(Action::Send), None, "nothing is left of the answer");
+}
+
+#[test]
+fn a_tool_call_stands_behind_the_text_and_text_alone_goes_out_bare() {
+    let mut answering = with_tools();
+    typed(&mut answering, "I add.");
+    assert_eq!(sent(&answering.apply(Action::Send))["content"]["text"], "I add.");
+    answering.begin_tool(0);
+    typed(&mut answering, "7");
+    answering.apply(Action::Send);
+    let result = sent(&answering.apply(Action::Send)).clone();
+    assert_eq!(result["content"][0], json!({"type": "text", "text": "I add."}));
+    assert_eq!(result["content"][1]["id"], "call_1");
 }
 
 #[test]
@@ -245,7 +256,7 @@ fn enter_at_the_end_of_a_form_decides_nothing_but_takes_a_tool_call_in() {
     typed(&mut tool, "7");
     tool.apply(Action::LastField);
     tool.apply(Action::Open);
-    assert_eq!(tool.part, Part::Answer, "the call is in the answer");
+    assert!(tool.over.is_none(), "the call is in the answer");
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let params = json!({"message": "?", "requestedSchema": schema});
     let mut form = answering(RequestKind::Elicitation, params);
@@ -258,13 +269,10 @@ fn enter_at_the_end_of_a_form_decides_nothing_but_takes_a_tool_call_in() {
 fn the_request_can_be_edited_for_reading_and_drafting_and_stays_what_it_was_on_the_wire() {
     let mut answering = sampling();
     answering.apply(Action::EditRequest);
-    assert_eq!(answering.part, Part::Request);
+    assert!(matches!(answering.over, Some((Over::Request, _))));
     answering.replace_text("{");
     answering.apply(Action::Send);
-    assert!(
-        answering.notice.is_some() && answering.part == Part::Request,
-        "broken JSON is not taken"
-    );
+    assert!(answering.notice.is_some() && answering.over.is_some(), "broken JSON is not taken");
     answering.replace_text("{\"messages\": [], \"maxTokens\": 9}");
     assert_eq!(answering.apply(Action::Send), None, "this key takes the edit, no more");
     assert!(answering.is_edited());
@@ -340,27 +348,31 @@ fn kept_answers_of_this_kind_and_server_are_offered_and_fill_the_draft() {
 fn an_answer_is_kept_under_a_name_and_nothing_is_sent() {
     let mut answering = sampling();
     answering.ask_for_name();
-    assert_eq!(answering.part, Part::Answer, "an empty answer cannot be kept");
+    assert!(answering.over.is_none(), "an empty answer cannot be kept");
     typed(&mut answering, "Hi");
     answering.ask_for_name();
-    for character in "greeting".chars() {
-        answering.type_key(KeyEvent::from(KeyCode::Char(character)));
-    }
-    let Some(Effect::KeepAnswer(kept)) = answering.type_key(KeyCode::Enter.into()) else {
+    assert_eq!(answering.apply(Action::Send), None, "it needs a name");
+    typed(&mut answering, "greeting");
+    let Some(Effect::KeepAnswer(kept)) = answering.apply(Action::Send) else {
         panic!("it is kept");
     };
     let crate::deck::answers::Reply::Result(result) = &kept.reply else { panic!("a result") };
     assert_eq!(kept.name.as_deref(), Some("greeting"));
     assert_eq!(result["content"]["text"], json!("Hi"));
-    assert_eq!((answering.part, &answering.stage), (Part::Answer, &Stage::Open));
+    assert!(answering.over.is_none() && answering.stage == Stage::Open);
 }
 
 #[test]
 fn escape_closes_the_innermost_thing_first() {
     let mut answering = with_tools();
     answering.begin_tool(0);
-    assert!(answering.back() && answering.part == Part::Answer);
+    assert!(answering.back() && answering.over.is_none());
+    answering.begin_tool(0);
+    typed(&mut answering, "7");
     answering.apply(Action::Deny);
-    assert!(answering.back() && answering.part == Part::Answer);
+    assert!(matches!(answering.over, Some((Over::Tool(_), _))), "what is filled in is not lost");
+    assert!(answering.back() && answering.over.is_none());
+    answering.apply(Action::Deny);
+    assert!(answering.back() && answering.over.is_none());
     assert!(!answering.back(), "now the screen itself");
 }

@@ -96,7 +96,9 @@ fn a_form_edited_as_json_is_an_object_or_is_not_sent() {
         (0..300).map(|n| (format!("f{n}"), json!({"type": "string"}))).collect();
     let mut answering = form(Value::Object(many));
     answering.replace_text("[1]");
+    check(&mut answering);
     assert_eq!(answering.apply(Action::Send), None);
     answering.replace_text("{\"f1\": \"x\"}");
+    check(&mut answering);
     assert_eq!(sent(&answering.apply(Action::Send))["content"], json!({"f1": "x"}));
 }

@@ -1,0 +1,45 @@
+//! Answers to start from: kept ones, and the canned one of the entry.
+
+use crate::config::{ApprovalRule, ApprovalRules};
+use crate::deck::answers::{Answers, AskedKind};
+use crate::host::approvals::RuleKind;
+use crate::mcp::RequestKind;
+use crate::tui::prelude::*;
+
+/// An answer to start from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Its name.
+    pub name: String,
+    /// Where it comes from.
+    pub origin: &'static str,
+    /// The result.
+    pub result: Value,
+}
+
+/// Kept answers, then the entry's, for one kind of request of one server.
+pub fn kept(
+    server: &str,
+    kind: &RequestKind,
+    answers: &Answers,
+    entry: Option<&ApprovalRules>,
+) -> Vec<Offer> {
+    let mut offers = Vec::new();
+    if let Some(asked) = AskedKind::of(kind) {
+        for (n, answer) in answers.answers.iter().enumerate() {
+            let name = answer.name.clone().unwrap_or_else(|| format!("answer {}", n + 1));
+            if let (true, Ok(result)) = (answer.suits(server, asked), answer.reply.result()) {
+                offers.push(Offer { name, origin: "kept", result });
+            }
+        }
+    }
+    let rule = entry.zip(RuleKind::of(kind)).map(|(rules, kind)| match kind {
+        RuleKind::Sampling => &rules.sampling,
+        RuleKind::Elicitation => &rules.elicitation,
+    });
+    if let Some(ApprovalRule::Canned(result)) = rule {
+        let name = "the canned answer of the entry".to_owned();
+        offers.push(Offer { name, origin: "mcp.json", result: result.clone() });
+    }
+    offers
+}
