@@ -7,8 +7,8 @@ use std::io;
 use std::process::Stdio;
 
 use serde::Deserialize;
-use tokio::io::AsyncReadExt as _;
-use tokio::process::Command;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::{Child, Command};
 
 use crate::tui::prelude::*;
 
@@ -21,6 +21,8 @@ pub const PLACES: [(&str, &str, &str); 3] = [
 ];
 /// How long a command without the terminal may take.
 const LONGEST: Duration = Duration::from_secs(60);
+/// How long its output may take to arrive after it has ended.
+const REST: Duration = Duration::from_millis(200);
 /// Most bytes of its output that are shown, of each stream.
 const OUTPUT: u64 = 1 << 20;
 
@@ -74,13 +76,12 @@ impl Run {
             if let Some((place, name, _)) =
                 PLACES.iter().find(|(place, ..)| rest.starts_with(place))
             {
-                let quote = if open.last() == Some(&'"') { "" } else { "\"" };
-                script.extend(if cfg!(windows) {
-                    ["$env:", name, "", ""]
-                } else {
-                    [quote, "${", name, "}"]
-                });
-                script.push_str(if cfg!(windows) { "" } else { quote });
+                let (before, after) = match open.last() {
+                    _ if cfg!(windows) => ("${env:", "}"),
+                    Some('"') => ("${", "}"),
+                    _ => ("\"${", "}\""),
+                };
+                script.extend([before, name, after]);
                 rest = &rest[place.len()..];
                 continue;
             }
@@ -139,28 +140,46 @@ impl Run {
         }
     }
 
-    /// Runs it without the terminal; gives what it wrote.
+    /// Runs it without the terminal; gives what it wrote until it ended. What it left in the
+    /// background goes on.
     ///
     /// # Errors
     /// Why there is no output.
     pub async fn captured(&self) -> Result<SafeText, SafeText> {
-        async fn read(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> io::Result<String> {
-            let mut bytes = Vec::new();
-            if let Some(pipe) = pipe {
-                pipe.take(OUTPUT).read_to_end(&mut bytes).await?;
-            }
-            Ok(String::from_utf8_lossy(&bytes).into_owned())
-        }
+        self.captured_within(LONGEST).await
+    }
+
+    async fn captured_within(&self, longest: Duration) -> Result<SafeText, SafeText> {
         let work = async {
             let mut shell = self.shell();
             shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            let mut child = shell.spawn()?;
-            let (out, err) = (child.stdout.take(), child.stderr.take());
-            let (mut text, err) = tokio::try_join!(read(out), read(err))?;
-            text.push_str(&err);
-            Ok::<_, io::Error>((text, child.wait().await?))
+            #[cfg(unix)]
+            shell.process_group(0);
+            let mut group = Group(shell.spawn()?);
+            let (stdout, stderr) = (group.0.stdout.take(), group.0.stderr.take());
+            let (mut out, mut err) = (Vec::new(), Vec::new());
+            let status = {
+                let read =
+                    async { tokio::try_join!(read(stdout, &mut out), read(stderr, &mut err)) };
+                tokio::pin!(read);
+                tokio::select! {
+                    read = &mut read => {
+                        read?;
+                        group.0.wait().await?
+                    }
+                    status = group.0.wait() => {
+                        // What runs on in the background may hold the pipes open for ever.
+                        if let Ok(read) = tokio::time::timeout(REST, read).await {
+                            read?;
+                        }
+                        status?
+                    }
+                }
+            };
+            out.append(&mut err);
+            Ok::<_, io::Error>((String::from_utf8_lossy(&out).into_owned(), status))
         };
-        match tokio::time::timeout(LONGEST, work).await {
+        match tokio::time::timeout(longest, work).await {
             Ok(Ok((mut text, status))) => {
                 if !status.success() || text.is_empty() {
                     text.extend(["(", &status.to_string(), ")"]);
@@ -169,6 +188,27 @@ impl Run {
             }
             Ok(Err(error)) => Err(self.failed(error)),
             Err(_) => Err(self.failed("stopped after 60 s; `terminal = true` sets no limit")),
+        }
+    }
+}
+
+/// Reads a pipe to its end, or the most that is shown.
+async fn read(pipe: Option<impl AsyncRead + Unpin>, bytes: &mut Vec<u8>) -> io::Result<()> {
+    if let Some(pipe) = pipe {
+        pipe.take(OUTPUT).read_to_end(bytes).await?;
+    }
+    Ok(())
+}
+
+/// A shell in a process group of its own, which is killed with it when it is given up.
+struct Group(Child);
+
+#[cfg(unix)]
+impl Drop for Group {
+    fn drop(&mut self) {
+        let id = self.0.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed()));
+        if let Some(id) = id {
+            let _ = rustix::process::kill_process_group(id, rustix::process::Signal::KILL);
         }
     }
 }
@@ -204,6 +244,28 @@ mod tests {
             let said = run(line, hostile).captured().await.expect("it ran");
             assert_eq!(said.trim_start_matches('"'), format!("[{hostile}]"), "{line}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_a_command_leaves_in_the_background_is_not_waited_for() {
+        let began = std::time::Instant::now();
+        let said = run("sleep 30 & echo done", "").captured().await.expect("it ran");
+        assert_eq!(said.as_str(), "done\n");
+        assert!(began.elapsed() < Duration::from_secs(20));
+    }
+
+    #[tokio::test]
+    async fn a_command_that_takes_too_long_ends_with_everything_it_started() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let wait = "(echo >began; sleep 2; echo >late) | cat";
+        let line = format!("cd '{}' && {wait}", folder.path().display());
+        let slow = run(&line, "");
+        let stopped =
+            slow.captured_within(Duration::from_secs(1)).await.expect_err("it is stopped");
+        assert!(stopped.contains("stopped after"), "{stopped}");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(folder.path().join("began").exists());
+        assert!(!folder.path().join("late").exists());
     }
 
     #[tokio::test]
