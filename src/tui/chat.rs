@@ -392,8 +392,7 @@ impl ChatScreen {
             }
             return;
         }
-        let newline = key.modifiers.intersects(KeyModifiers::ALT | KeyModifiers::SHIFT);
-        if key.code == KeyCode::Enter && newline {
+        if is_newline(key) {
             self.input.insert_newline();
         } else {
             edit(&mut self.input, key);
@@ -423,6 +422,12 @@ impl ChatScreen {
         }
         out
     }
+}
+
+/// Whether a key begins a line of the message, where enter alone sends it.
+fn is_newline(key: KeyEvent) -> bool {
+    let modified = key.modifiers.intersects(KeyModifiers::ALT | KeyModifiers::SHIFT);
+    key.code == KeyCode::Enter && modified
 }
 
 /// How a turn ended, and what it cost.
@@ -466,10 +471,12 @@ impl Screen for ChatScreen {
     }
 
     fn key(&mut self, key: KeyEvent, bound: Option<Action>, _: &Cx<'_>, _: &mut Out) -> bool {
-        if bound.is_none() {
+        // Shift is no part of a chord here, so that shift-enter seems to be bound as enter is.
+        let types = bound.is_none() || is_newline(key) && self.search.is_none();
+        if types {
             self.type_key(key);
         }
-        bound.is_none()
+        types
     }
 
     fn act(&mut self, action: Action, _: &Cx<'_>, out: &mut Out) {

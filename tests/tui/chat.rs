@@ -102,8 +102,11 @@ fn what_was_typed_is_sent_and_lists_lead_to_commands() {
     }
     press(&mut app, KeyCode::Enter, KeyModifiers::ALT);
     press(&mut app, KeyCode::Char('!'), KeyModifiers::NONE);
+    let sent = press(&mut app, KeyCode::Enter, KeyModifiers::SHIFT);
+    assert!(sent.is_empty(), "shift-enter begins a line: {sent:?}");
+    press(&mut app, KeyCode::Char('?'), KeyModifiers::NONE);
     let said = asked(press(&mut app, KeyCode::Enter, KeyModifiers::NONE));
-    assert_eq!(said, Some(ChatCommand::Say("thanks q?\n!".to_owned(), None)));
+    assert_eq!(said, Some(ChatCommand::Say("thanks q?\n!\n?".to_owned(), None)));
     for (code, modifiers, wanted) in [
         (KeyCode::F(2), KeyModifiers::NONE, ChatCommand::List(Choose::Model)),
         (KeyCode::F(3), KeyModifiers::NONE, ChatCommand::List(Choose::Profile)),
