@@ -20,6 +20,7 @@ use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use mcpdeck::base::Timestamp;
 use mcpdeck::base::ring::Batch;
 use mcpdeck::base::text::SafeText;
+use mcpdeck::deck::news::News;
 use mcpdeck::deck::recording::{Recorder, Scan};
 use mcpdeck::tui::app::{App, Setup};
 use mcpdeck::tui::message::Message;
@@ -197,7 +198,7 @@ fn waterfall() {
         app.update(Message::Resize(120, 40));
         let take = |app: &mut App, first: u64, next: u64| {
             let items = (first..next).map(frame).collect();
-            app.update(Message::Traffic(Batch { items, first, next, missed: 0 }, 0));
+            app.update(Message::News(News::Traffic(Batch { items, first, next, missed: 0 }, 0)));
         };
         take(&mut app, 0, count);
         for key in ['5', 'v'] {

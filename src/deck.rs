@@ -16,6 +16,7 @@ pub mod keyring;
 #[cfg(unix)]
 pub mod local;
 pub mod lock;
+pub mod news;
 pub mod order;
 pub mod policy;
 pub mod recording;

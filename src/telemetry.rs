@@ -109,7 +109,7 @@ impl Telemetry {
         self.control.clone()
     }
 
-    /// What masks values in every later line; learns of more.
+    /// Masks values in every later line; more can be added to it.
     pub fn redactor(&self) -> &Redactor {
         &self.redactor
     }
@@ -127,7 +127,7 @@ pub fn refused(problems: &[Diagnostic]) {
     }
 }
 
-/// The target that says whether arguments and results are written out for the log.
+/// The target that switches the logging of arguments and results.
 const PAYLOAD_TARGET: &str = "mcpdeck::payload";
 
 fn parse_filter(filter: Option<&str>, payloads: bool) -> Result<EnvFilter, LogError> {

@@ -67,7 +67,6 @@ pub mod player;
 pub mod policy;
 pub mod prefs;
 mod prelude;
-mod pump;
 pub mod result;
 mod run;
 mod runner;

@@ -261,6 +261,7 @@ fn an_attached_dashboard_watches_restarts_answers_and_revokes_and_the_service_go
         metrics.contains("\"restarts\":1").then_some(())
     });
     deck.wait("1 ready");
+    deck.wait("MB");
     // A call of the person at the window, and one that is cancelled where the service runs.
     deck.keys("2");
     deck.wait("2 tools of 1 server");
@@ -274,6 +275,9 @@ fn an_attached_dashboard_watches_restarts_answers_and_revokes_and_the_service_go
     deck.wait_until("the panes", pty::at_panes);
     deck.keys(":ping greeter\r");
     deck.wait("greeter answers after");
+    deck.keys("\x05");
+    deck.wait("an attached dashboard cannot do that");
+    deck.keys("\x1b");
     deck.quit();
     assert!(service.send("POST /tools/long/call", "{}").contains("xxx"), "it goes on");
     // What Enter on a client asks for, over the same socket.

@@ -42,6 +42,7 @@ use mcpdeck::config::discover::Scope;
 use mcpdeck::config::edit::entry::ShownEntry;
 use mcpdeck::config::overview::{SourceFile, values};
 use mcpdeck::config::{Environment, InputConfig, InputKind, load_text};
+use mcpdeck::deck::news::News;
 use mcpdeck::deck::trust::Gate;
 use mcpdeck::deck::{DeckEvent, TrustStore};
 use mcpdeck::host::{BuildEnd, BuildView, DevView, Fact, HostView, Record, reload_plan};
@@ -88,7 +89,7 @@ fn app(situation: &str) -> App {
     let mut app = App::new(Setup::default(), now);
     let first = view.servers.keys().next().cloned();
     app.update(Message::EngineReady);
-    app.update(Message::View(Arc::new(view)));
+    app.update(Message::News(News::View(Arc::new(view))));
     if let Some(server) = first {
         let count = if situation == "overflow" { 2_000 } else { 12 };
         let at = |n: u64| Timestamp(now.0 - (count - n) * 40_000);
@@ -112,7 +113,10 @@ fn app(situation: &str) -> App {
             })
         });
         let items: Vec<_> = messages.collect();
-        app.update(Message::Traffic(Batch { items, first: 0, next: count, missed: 0 }, 0));
+        app.update(Message::News(News::Traffic(
+            Batch { items, first: 0, next: count, missed: 0 },
+            0,
+        )));
         let lines = (0..count).map(|n| {
             Arc::new(LogRecord {
                 at: at(n),
@@ -124,7 +128,7 @@ fn app(situation: &str) -> App {
             })
         });
         let items: Vec<_> = lines.collect();
-        app.update(Message::Logs(Batch { items, first: 0, next: count, missed: 0 }, 0));
+        app.update(Message::News(News::Logs(Batch { items, first: 0, next: count, missed: 0 }, 0)));
     }
     app
 }
@@ -176,8 +180,8 @@ fn nothing_changed_means_no_frame() {
     draw(&mut app, 120, 40);
     assert_eq!(app.redraw(), mcpdeck::tui::app::Redraw::None);
     let view = Arc::clone(&app.model.view);
-    app.update(Message::View(view));
-    app.update(Message::Metrics(Vec::new()));
+    app.update(Message::News(News::View(view)));
+    app.update(Message::News(News::Metrics(Vec::new())));
     app.update(Message::Now(app.model.now));
     assert_eq!(app.redraw(), mcpdeck::tui::app::Redraw::None);
 }
@@ -201,14 +205,14 @@ fn every_failed_build_is_told_also_when_no_view_showed_it_running() {
         let server = Some(server.clone());
         view.apply(&Record { at, seq: 0, server, fact: ended(code, at) });
         app.update(Message::Now(at));
-        app.update(Message::View(Arc::new(view.clone())));
+        app.update(Message::News(News::View(Arc::new(view.clone()))));
         let said = format!("build failed: exit code {code}");
         let screen = draw(&mut app, 120, 40);
         assert!(screen.contains(&said), "{screen}");
         // Told once: after its time the words are gone, and a view that says nothing new is silent.
         at.0 += 60_000_000;
         app.update(Message::Now(at));
-        app.update(Message::View(Arc::new(view.clone())));
+        app.update(Message::News(News::View(Arc::new(view.clone()))));
         let screen = draw(&mut app, 120, 40);
         assert!(!screen.contains(&said), "{screen}");
     }

@@ -1,38 +1,37 @@
 //! The local socket of a running service: for a dashboard that attaches to it, and for the bridge of
-//! a browser. One JSON object a line, each answered by one; only the user's own programs get in.
+//! a browser. One JSON object a line, each answered by one, but for `follow`, which is answered by all
+//! that changes; only the user's own programs get in.
 //!
-//! Owns the socket and who may say what; the dashboard that attaches and [`native`]
-//! own what is said.
+//! Owns the socket and who may connect; the dashboard that attaches and [`native`] own what the
+//! requests mean.
 
 pub mod native;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::watch;
+use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::clients::{ClientView, Clients};
+use super::clients::Clients;
+use super::news::{self, News};
 use super::order::{CallRequest, Operated, Order};
-use super::policy::{PolicyKeeper, PolicyView};
-use crate::base::{Batch, LogRecord, Ring, SafeText, ServerName, Weighed};
+use super::policy::PolicyKeeper;
 use crate::error::{Error, ErrorCode};
-use crate::host::metrics::ServerMetrics;
-use crate::host::policy::{Blocked, InForce};
-use crate::host::{CallOptions, CallView, Host, HostView};
-use crate::mcp::TrafficRecord;
+use crate::host::{CallOptions, Host};
 
 /// Longest line in either direction, in bytes: what a browser may send.
 pub const LINE: u64 = 64 << 20;
 /// Connections that are served at once; more wait.
 const CONNECTIONS: usize = 64;
+/// News that waits for a slow dashboard; the rings drop their oldest meanwhile.
+const NEWS: usize = 16;
 
 /// What is reached through the socket.
 pub struct Local {
@@ -106,8 +105,6 @@ impl Local {
         }
         let (read, mut write) = stream.into_split();
         let mut read = BufReader::new(read);
-        let (mut person, mut policy) = (None, self.host.follow_policy());
-        policy.mark_changed();
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -117,13 +114,11 @@ impl Local {
             }
             let request: Value = serde_json::from_slice(&line).unwrap_or_default();
             let kind = request["type"].as_str().unwrap_or_default();
-            if kind == "look" {
-                // Somebody sees what waits for an answer from now on.
-                person.get_or_insert_with(|| self.host.person_arrives());
+            if kind == "follow" {
+                return self.follow(read, write).await;
             }
             let reply = async {
                 match kind {
-                    "look" => Ok(look(self, &request, &mut policy).await),
                     "order" => order(self, &request).await,
                     "callId" => Ok(json!({ "id": self.host.next_call_id() })),
                     "call" => call(self, &request).await,
@@ -137,11 +132,49 @@ impl Local {
                 // Who hangs up wants no answer: what was begun for it ends.
                 Ok(true) = hung_up(&mut read) => return Ok(()),
             };
-            let mut reply = serde_json::to_vec(&reply)?;
-            reply.push(b'\n');
-            write.write_all(&reply).await?;
+            write_line(&mut write, &reply).await?;
         }
     }
+
+    /// Writes what changes, one line each, until the connection or the service ends. Somebody sees
+    /// what waits for an answer meanwhile.
+    async fn follow(
+        &self,
+        mut read: impl AsyncBufReadExt + Unpin,
+        mut write: impl AsyncWriteExt + Unpin,
+    ) -> io::Result<()> {
+        let _person = self.host.person_arrives();
+        let (sender, mut receiver) = mpsc::channel::<News>(NEWS);
+        let written = async {
+            while let Some(news) = receiver.recv().await {
+                write_line(&mut write, &news).await?;
+            }
+            Ok(())
+        };
+        tokio::select! {
+            () = news::follow(self.operated(), sender) => Ok(()),
+            written = written => written,
+            _ = hung_up(&mut read) => Ok(()),
+        }
+    }
+
+    /// What a dashboard may change here.
+    fn operated(&self) -> Operated {
+        Operated {
+            host: self.host.clone(),
+            clients: Some(self.clients.clone()),
+            policy: Some(self.policy.clone()),
+        }
+    }
+}
+
+async fn write_line(
+    write: &mut (impl AsyncWriteExt + Unpin),
+    value: &impl Serialize,
+) -> io::Result<()> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    write.write_all(&line).await
 }
 
 async fn hung_up(read: &mut (impl AsyncBufReadExt + Unpin)) -> io::Result<bool> {
@@ -170,111 +203,10 @@ fn failed(error: &Error) -> Value {
     json!({"error": {"code": error.code, "message": error.message, "help": error.help}})
 }
 
-// What an attached dashboard sees of a service: each look says up to where the one before went.
-
-/// How long a look waits for news.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// What is gathered after the first news: a service under load is not asked for every message.
-const GATHER: Duration = Duration::from_millis(50);
-/// Most records of one ring in one look.
-const BATCH: usize = 2_048;
-
-/// Up to where the look before went.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Seen {
-    /// The newest fact of the view.
-    pub seq: u64,
-    /// The next message.
-    pub traffic: u64,
-    /// The next line of a log.
-    pub logs: u64,
-}
-
-/// What is new since then.
-#[derive(Debug, Deserialize)]
-pub struct Look {
-    /// The view, when it changed.
-    pub view: Option<HostView>,
-    /// Messages.
-    pub traffic: Part<TrafficRecord>,
-    /// Lines of logs.
-    pub logs: Part<LogRecord>,
-    /// Calls in flight.
-    pub calls: Vec<CallView>,
-    /// Metrics of every server.
-    pub metrics: Vec<(ServerName, ServerMetrics)>,
-    /// Clients of the service.
-    pub clients: Vec<ClientView>,
-    /// What was not permitted lately.
-    pub blocked: Vec<Blocked>,
-    /// Who may do what, when that changed.
-    pub policy: Option<PolicyView>,
-    /// Where clients come in.
-    pub place: Option<SafeText>,
-}
-
-/// A part of a ring.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Part<T> {
-    /// The records.
-    pub batch: Batch<T>,
-    /// The oldest record the ring still holds.
-    pub oldest: u64,
-}
-
-impl<T: Weighed> Part<T> {
-    fn read(ring: &Ring<T>, from: u64) -> Self {
-        Self { batch: ring.read(from, BATCH), oldest: ring.span().start }
-    }
-}
-
-/// Waits a little for news, then gives everything that is new since the look before.
-async fn look(local: &Local, request: &Value, policy: &mut watch::Receiver<Arc<InForce>>) -> Value {
-    let seen: Seen = serde_json::from_value(request["seen"].clone()).unwrap_or_default();
-    let host = &local.host;
-    let (mut view, traffic, logs) = (host.view(), host.traffic(), host.logs());
-    let (mut new_traffic, mut new_logs) = (traffic.changed(), logs.changed());
-    let (behind, behind_logs) = (traffic.span().end > seen.traffic, logs.span().end > seen.logs);
-    if view.borrow_and_update().seq == seen.seq && !behind && !behind_logs {
-        tokio::select! {
-            _ = view.changed() => {}
-            _ = new_traffic.changed() => {}
-            _ = new_logs.changed() => {}
-            _ = policy.changed() => policy.mark_changed(),
-            () = tokio::time::sleep(PATIENCE) => {}
-        }
-    }
-    tokio::time::sleep(GATHER).await;
-    let decides = policy.has_changed().unwrap_or_default().then(|| {
-        policy.mark_unchanged();
-        local.policy.clone()
-    });
-    // Compares definitions: not on a task of the engine.
-    let view = tokio::task::spawn_blocking(move || decides.map(|policy| policy.view()));
-    let decides = view.await.ok().flatten();
-    let now = host.snapshot();
-    json!({
-        "view": (now.seq != seen.seq).then_some(&*now),
-        "traffic": Part::read(&traffic, seen.traffic),
-        "logs": Part::read(&logs, seen.logs),
-        "calls": host.calls(),
-        "metrics": host.get_metrics(),
-        "clients": local.clients.list(),
-        "blocked": host.blocked(),
-        "policy": decides,
-        "place": local.clients.place(),
-    })
-}
-
-/// Does what is asked for; `{"done": ...}` with a word about it, or why not.
+/// Carries out an order; `{"done": ...}` with a note about it, or why not.
 async fn order(local: &Local, request: &Value) -> Result<Value, Error> {
     let order: Order = asked(request, "order")?;
-    let on = Operated {
-        host: local.host.clone(),
-        clients: Some(local.clients.clone()),
-        policy: Some(local.policy.clone()),
-    };
-    Ok(json!({ "done": order.perform(on).await? }))
+    Ok(json!({ "done": order.perform(local.operated()).await? }))
 }
 
 /// Makes a call under an id that was given out before; `{"ended": ...}` with how it ended.

@@ -26,7 +26,7 @@ use crate::host::Record;
 use crate::mcp::TrafficRecord;
 pub use export::{Format, Part, export};
 pub use operations::{Operation, Operations, Outcome};
-pub use play::{News, Player, Scan};
+pub use play::{Moment, Player, Scan};
 pub use write::{Recorder, Scrubbed, Scrubber};
 
 /// Format of the lines.

@@ -35,8 +35,7 @@ const AWAY: Duration = Duration::from_secs(2);
 /// Pause before everything is done once more.
 const PAUSE: Duration = Duration::from_secs(20);
 
-/// Does it over and over until told to stop. Answers of people are left to people: what was asked
-/// stays open.
+/// Repeats the steps until it is stopped. It answers no request: those wait for the person.
 pub async fn show(host: Host, config: McpConfig, stop: CancellationToken) {
     let all_settled = |view: &std::sync::Arc<crate::host::HostView>| {
         let settled = |state| matches!(state, ServerState::Ready | ServerState::Unavailable);

@@ -11,7 +11,7 @@ use crate::tui::app::panes::Panes;
 use crate::tui::app::pointer::Pointer;
 use crate::tui::app::screens::{Open, Screens};
 use crate::tui::call::export::Origin;
-use crate::tui::effect::Effect;
+use crate::tui::effect::{Effect, Order};
 use crate::tui::graphics::{Placement, Support};
 use crate::tui::keymap::Scope;
 use crate::tui::layout::Layout;
@@ -385,8 +385,8 @@ impl App {
                 self.screens.calls.saved.set(name.clone(), (**call).clone());
             }
             Effect::KeepAnswer(answer) => self.screens.answers.kept.set((**answer).clone()),
-            Effect::Answer(..) | Effect::OpenUrl(..) if !self.was_read() => return,
-            Effect::Answer(id, _) => self.answer_sent(*id),
+            Effect::Order(Order::Answer(..)) | Effect::OpenUrl(..) if !self.was_read() => return,
+            Effect::Order(Order::Answer(id, _)) => self.answer_sent(*id),
             _ => {}
         }
         self.effects.push(effect);
@@ -459,7 +459,7 @@ impl App {
             None => chrome::too_small(&cx, area, buf),
         }
         self.pointer.render(cx.style(Role::Match), buf);
-        if self.look.is_ascii() {
+        if self.look.glyphs.is_ascii() {
             for cell in buf.content.iter_mut().filter(|cell| cell.symbol() == "µ") {
                 cell.set_symbol("u");
             }

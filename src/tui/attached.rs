@@ -1,5 +1,5 @@
-//! A dashboard on a service that runs elsewhere: what it tells comes as the same messages that the
-//! engine's own news are, what a person wants goes to it as orders.
+//! A dashboard on a service that runs elsewhere: the same news comes over a socket that the engine's
+//! own thread sends, and what the person wants goes there as orders.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,6 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
 use crate::base::text::SafeText;
-use crate::deck::local::{Look, Seen};
 use crate::deck::order::{CallRequest, Order};
 use crate::error::{Error, ErrorCode};
 use crate::host::CallOutcome;
@@ -21,7 +20,7 @@ use crate::tui::message::{CallToken, Message};
 #[derive(Clone, Debug)]
 pub struct Remote(pub PathBuf);
 
-/// A connection that asks and is answered, one line each.
+/// A connection on which requests and what answers them are one line each.
 struct Line(BufReader<UnixStream>);
 
 impl Line {
@@ -29,8 +28,11 @@ impl Line {
         UnixStream::connect(path).await.map(|stream| Self(BufReader::new(stream)))
     }
 
-    async fn ask(&mut self, request: &Value) -> io::Result<String> {
-        self.0.write_all(format!("{request}\n").as_bytes()).await?;
+    async fn write(&mut self, request: &Value) -> io::Result<()> {
+        self.0.write_all(format!("{request}\n").as_bytes()).await
+    }
+
+    async fn read(&mut self) -> io::Result<String> {
         let mut line = String::new();
         match self.0.read_line(&mut line).await? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -40,7 +42,11 @@ impl Line {
 
     /// The answer, or the error that it is.
     async fn reply(&mut self, request: &Value) -> Result<Value, Error> {
-        let reply = self.ask(request).await.map_err(|error| lost(&error))?;
+        let reply = async {
+            self.write(request).await?;
+            self.read().await
+        };
+        let reply = reply.await.map_err(|error| lost(&error))?;
         let reply: Value = serde_json::from_str(&reply).map_err(|error| lost(&error.into()))?;
         match reply.pointer("/error/message").and_then(Value::as_str) {
             Some(why) => {
@@ -56,7 +62,7 @@ impl Line {
     }
 }
 
-/// Tells what happens at the service until the screen or the service is gone.
+/// Passes on what happens at the service until the screen or the service is gone.
 pub async fn run(remote: Remote, messages: mpsc::Sender<Message>) {
     let Err(error) = follow(&remote, &messages).await else { return };
     let text = format!("the service is gone: {error}");
@@ -66,36 +72,12 @@ pub async fn run(remote: Remote, messages: mpsc::Sender<Message>) {
 /// Ends without an error when the screen is gone.
 async fn follow(remote: &Remote, messages: &mpsc::Sender<Message>) -> io::Result<()> {
     let mut line = Line::open(&remote.0).await?;
-    let mut seen = Seen::default();
-    let mut begins = true;
-    loop {
-        let look = line.ask(&json!({"type": "look", "seen": seen})).await?;
-        let look: Look = serde_json::from_str(&look)?;
-        (seen.traffic, seen.logs) = (look.traffic.batch.next, look.logs.batch.next);
-        let mut news = Vec::new();
-        if std::mem::take(&mut begins) {
-            news.push(Message::EngineReady);
-        }
-        if let Some(view) = look.view {
-            seen.seq = view.seq;
-            news.push(Message::View(view.into()));
-        }
-        if !look.traffic.batch.items.is_empty() {
-            news.push(Message::Traffic(look.traffic.batch, look.traffic.oldest));
-        }
-        if !look.logs.batch.items.is_empty() {
-            news.push(Message::Logs(look.logs.batch, look.logs.oldest));
-        }
-        news.push(Message::Calls(look.calls));
-        news.push(Message::Metrics(look.metrics));
-        news.push(Message::Clients(look.clients, look.blocked));
-        news.extend(look.policy.map(Message::Policy));
-        for message in news {
-            if messages.send(message).await.is_err() {
-                return Ok(());
-            }
-        }
+    line.write(&json!({"type": "follow"})).await?;
+    let mut message = Message::EngineReady;
+    while messages.send(message).await.is_ok() {
+        message = Message::News(serde_json::from_str(&line.read().await?)?);
     }
+    Ok(())
 }
 
 impl Remote {
@@ -121,9 +103,7 @@ impl Remote {
         let _ = messages.send(Message::CallBegan(token, began)).await;
         let call = json!({"type": "call", "id": id, "request": request, "reveal": reveal});
         let ended = line.reply(&call).await?["ended"].take();
-        let ended: Result<CallOutcome, Error> =
-            serde_json::from_value(ended).map_err(|error| lost(&error.into()))?;
-        ended
+        serde_json::from_value(ended).map_err(|error| lost(&error.into()))?
     }
 
     async fn line(&self) -> Result<Line, Error> {

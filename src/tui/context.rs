@@ -35,7 +35,7 @@ impl Cx<'_> {
     /// Styles of forms and results. Pictures are pixels only where nothing lies over them.
     pub fn look(&self) -> Look {
         let graphics = if self.focused { self.graphics } else { self.graphics.as_blocks() };
-        Look::of(self.theme, self.glyphs.ellipsis == "~", graphics)
+        Look::of(self.theme, self.glyphs.is_ascii(), graphics)
     }
 
     /// A text of ours with the keys that work in these scopes.
@@ -43,7 +43,7 @@ impl Cx<'_> {
         self.keymap.spelled(&[scopes, &[Scope::List, Scope::Global]].concat(), text)
     }
 
-    /// How the selected row looks; `here` says whether the keys go to its list within the pane.
+    /// How the selected row looks; `here`: whether its list has the keys within the pane.
     pub const fn selection(&self, here: bool) -> Style {
         if self.focused && here {
             self.style(Role::Selection)

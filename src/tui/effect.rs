@@ -7,13 +7,14 @@ use crate::base::LogLevel;
 use crate::deck::answers::ScriptedAnswer;
 use crate::deck::history::HistoryRecord;
 use crate::deck::lock::{Lock, LockedServer, Place};
-pub use crate::deck::order::{CallRequest, CallTarget, ClientOrder, PolicyOrder, ServerCommand};
+pub use crate::deck::order::{
+    CallRequest, CallTarget, ClientOrder, Order, PolicyOrder, ServerCommand,
+};
 use crate::deck::saved::SavedCall;
 pub use crate::deck::{Change, ConfigCommand, Keep, Saving};
 use crate::host::cache::CacheKey;
-use crate::host::{RuleKind, SessionRule};
+use crate::mcp::ApprovalId;
 use crate::mcp::capabilities::ListKind;
-use crate::mcp::{Answer, ApprovalId};
 use crate::tui::chat::port::ChatCommand;
 use crate::tui::form::CheckJob;
 use crate::tui::message::{CallToken, FormToken, ViewToken};
@@ -28,7 +29,7 @@ use crate::tui::user_command::Run;
 /// Something to do: by the dashboard itself down to [`Effect::OpenResource`], the others outside.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Tell something; `{action}` becomes the key it has.
+    /// Show a notice; `{action}` becomes the key of that action.
     Say(String),
     /// Leave the screen.
     Close,
@@ -42,32 +43,20 @@ pub enum Effect {
     OpenEntry(ServerName, ListKind, Arc<str>),
     /// Show a resource of the server whose call screen is open.
     OpenResource(String),
-    /// A command to one server.
-    Server(ServerName, ServerCommand),
+    /// Have something done by the engine, here or where the service runs.
+    Order(Order),
     /// Run a command of the person's keymap file.
     Run(Box<Run>),
     /// Make a call.
     Call(CallToken, CallRequest),
     /// Cancel a call; the server is notified.
     CancelCall(CallToken),
-    /// Answer a server.
-    Answer(ApprovalId, Answer),
-    /// Deny these together; those that are no longer open are only counted.
-    Deny(Vec<(ApprovalId, Answer)>),
-    /// Give a request more time.
-    MoreTime(ApprovalId, Duration),
     /// Ask the registered model for a draft; the parameters as edited, when they were.
     Draft(ApprovalId, Option<Arc<Value>>),
     /// Keep an answer beside the configuration.
     KeepAnswer(Box<ScriptedAnswer>),
-    /// Set or take back a rule of this session.
-    ApprovalRule(ServerName, RuleKind, Option<SessionRule>),
-    /// Do something about a client of the service.
-    Client(ClientOrder, String),
     /// Say something to the model, or stop it.
     Chat(ChatCommand),
-    /// Decide something of the policy.
-    Policy(PolicyOrder),
     /// Read definitions to compare with; they come back.
     Baseline(Baseline),
     /// Change the lock file; it comes back as it is then.
@@ -146,7 +135,7 @@ pub enum Effect {
 pub enum Existing {
     /// It is left alone; the person is asked.
     Keep,
-    /// It is replaced: the person said so.
+    /// It is replaced: the person confirmed it.
     Replace,
 }
 

@@ -10,7 +10,7 @@ use crate::config::RootConfig;
 use crate::config::edit::entry::{NAME, ShownEntry, schema};
 use crate::deck::DeckEvent;
 use crate::tui::approval::roots;
-use crate::tui::effect::{ConfigCommand, Effect, Saving, ServerCommand};
+use crate::tui::effect::{ConfigCommand, Effect, Order, Saving, ServerCommand};
 use crate::tui::form::FormState;
 use crate::tui::form::draw::{form, put};
 use crate::tui::keymap::{Keymap, Scope};
@@ -106,7 +106,7 @@ impl FormScreen {
                         let name = Ink::line(server.as_str());
                         out.say(ink!("{} shared with {}", count(roots.len(), "root"), name));
                         let command = ServerCommand::Roots(roots);
-                        out.effect(Effect::Server(server.clone(), command));
+                        out.effect(Effect::Order(Order::Server(server.clone(), command)));
                         close(out);
                     }
                     Err((line, reason)) => {

@@ -89,6 +89,11 @@ glyphs! {
 }
 
 impl Glyphs {
+    /// Whether these are the signs for terminals without Unicode.
+    pub fn is_ascii(&self) -> bool {
+        *self == ASCII
+    }
+
     /// A bar of a spark-line: so many of at most `most`. Anything above zero shows.
     pub fn bar(&self, count: u32, most: u32) -> Sign {
         let level = (count as usize * 8).div_ceil(most.max(4) as usize).min(8);

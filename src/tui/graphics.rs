@@ -158,11 +158,7 @@ pub struct Support {
 
 impl Support {
     /// Reads the setting and what the environment says of the terminal.
-    pub fn from_env(
-        get: impl Fn(&str) -> Option<String>,
-        depth: ColorDepth,
-        glyphs: &crate::tui::glyph::Glyphs,
-    ) -> Self {
+    pub fn from_env(get: impl Fn(&str) -> Option<String>, depth: ColorDepth, ascii: bool) -> Self {
         let is = |name: &str, words: &[&str]| {
             get(name).is_some_and(|value| words.iter().any(|word| value.contains(word)))
         };
@@ -183,7 +179,7 @@ impl Support {
         Self {
             wanted,
             depth,
-            ascii: glyphs.ellipsis == crate::tui::glyph::ASCII.ellipsis,
+            ascii,
             no_placement: wezterm || konsole,
             iterm2: speaks_iterm2 && !inner,
             inner,
@@ -449,13 +445,12 @@ fn erased(area: Rect) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tui::glyph::{ASCII, UNICODE};
 
     fn support(vars: &[(&str, &str)]) -> Support {
         let get = |name: &str| {
             vars.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
         };
-        Support::from_env(get, ColorDepth::True, &UNICODE)
+        Support::from_env(get, ColorDepth::True, false)
     }
 
     #[test]
@@ -502,8 +497,8 @@ mod tests {
         blocks.answered(TerminalReply::Kitty);
         assert!(!blocks.graphics().has_pixels() && !blocks.asks(Some("xterm")));
         assert!(matches!(support(&[(VARIABLE, "SIXEL")]).graphics(), Graphics::Sixel(..)));
-        let plain = Support::from_env(|_| None, ColorDepth::None, &UNICODE);
-        let ascii = Support::from_env(|_| None, ColorDepth::True, &ASCII);
+        let plain = Support::from_env(|_| None, ColorDepth::None, false);
+        let ascii = Support::from_env(|_| None, ColorDepth::True, true);
         for none in [plain, ascii] {
             assert!(matches!(none.graphics(), Graphics::Off(_)) && !none.asks(Some("xterm")));
         }

@@ -4,23 +4,15 @@ use std::path::PathBuf;
 
 use crossterm::event::Event;
 
-use crate::base::logs::LogRecord;
-use crate::base::ring::Batch;
 use crate::deck::DeckEvent;
 use crate::deck::answers::Answers;
-use crate::deck::clients::ClientView;
 use crate::deck::lock::Lock;
-use crate::deck::policy::PolicyView;
+use crate::deck::news::News;
 use crate::error::Error;
+use crate::host::CallOutcome;
 use crate::host::approvals::Drafted;
-use crate::host::cache::{CacheKey, CacheView};
-use crate::host::call::CallView;
-use crate::host::metrics::ServerMetrics;
-use crate::host::policy::Blocked;
-use crate::host::{CallOutcome, HostView};
-use crate::mcp::traffic::TrafficRecord;
+use crate::host::cache::CacheKey;
 use crate::mcp::{ApprovalId, CallId, Payload, Progress};
-use crate::process::Usage;
 use crate::tui::chat::port::ChatNews;
 use crate::tui::effect::Baseline;
 use crate::tui::form::Checked;
@@ -46,33 +38,17 @@ pub enum Message {
     EngineReady,
     /// The engine could not be built.
     EngineFailed(Error),
-    /// A newer view.
-    View(Arc<HostView>),
-    /// New traffic; the second is the oldest record the ring still holds.
-    Traffic(Batch<TrafficRecord>, u64),
-    /// New log lines; the second is the oldest record the ring still holds.
-    Logs(Batch<LogRecord>, u64),
-    /// New metrics.
-    Metrics(Vec<(ServerName, ServerMetrics)>),
-    /// Calls in flight.
-    Calls(Vec<CallView>),
-    /// Clients of the service, and what was denied lately.
-    Clients(Vec<ClientView>, Vec<Blocked>),
-    /// Who may do what.
-    Policy(PolicyView),
+    /// Something of the engine changed.
+    News(News),
     /// Definitions to compare with, or why they cannot be read.
     Baseline(Baseline, Result<Lock, SafeText>),
-    /// The cache.
-    Cache(CacheView),
     /// The content of a cache entry.
     CacheContent(CacheKey, Option<Payload>),
-    /// Use of memory and processor.
-    Usage(Vec<(ServerName, Usage)>),
     /// What happened to the configuration.
     Deck(DeckEvent),
-    /// A command of ours was done; a word about it.
+    /// A command was carried out; a note about it.
     Done(SafeText),
-    /// Something is amiss that nobody asked for; a word about it.
+    /// A warning about something the person did not ask for.
     Warned(SafeText),
     /// What a command of the person wrote, under its name.
     Output(SafeText, SafeText),
@@ -114,6 +90,12 @@ pub enum Message {
     WorkerPanicked(SafeText),
 }
 
+impl From<News> for Message {
+    fn from(news: News) -> Self {
+        Self::News(news)
+    }
+}
+
 /// Files of the user that change how the dashboard looks and listens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserFiles {
@@ -125,7 +107,7 @@ pub struct UserFiles {
     pub unread: Vec<String>,
 }
 
-/// Tells one call of the dashboard from another, from before it has an id.
+/// Identifies a call of the dashboard before it has an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallToken {
     /// The number of its screen.
@@ -143,7 +125,7 @@ pub enum CallPurpose {
     Completion(u64),
 }
 
-/// Tells one form from another.
+/// Identifies a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormToken {
     /// That of the call screen of this number.
@@ -152,7 +134,7 @@ pub enum FormToken {
     Answer(ApprovalId),
 }
 
-/// Tells one result from another.
+/// Identifies a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ViewToken {
     /// The number of its screen.

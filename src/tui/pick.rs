@@ -2,7 +2,7 @@
 //! data: lists, effects and screens name it, and it names none of them.
 
 use crate::base::LogLevel;
-use crate::deck::order::ClientOrder;
+use crate::deck::order::Order;
 use crate::host::{RuleKind, SessionRule};
 use crate::mcp::capabilities::ListKind;
 use crate::tui::call::export::Export;
@@ -11,7 +11,7 @@ use crate::tui::find::Fields;
 use crate::tui::prelude::*;
 
 /// What picking a row does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Pick {
     /// An action.
     Action(Action),
@@ -29,8 +29,6 @@ pub enum Pick {
     Past(String, u64),
     /// Read a resource.
     Resource(ServerName, String),
-    /// End the subscription to a resource.
-    Unsubscribe(ServerName, String),
     /// Send a request: `method` and `params`.
     Request(ServerName, Box<Value>),
     /// Choose further.
@@ -49,12 +47,12 @@ pub enum Pick {
     Chat(ChatCommand),
     /// Turn the tour's page.
     TourPage(isize),
-    /// Ask a server for a log level; none means the host's own view.
-    LogLevel(Option<ServerName>, LogLevel),
+    /// Let the program's own log begin at this level.
+    LogLevel(LogLevel),
     /// Something about requests of servers.
     Approval(ApprovalPick),
-    /// Do something about a client of the service.
-    Client(ClientOrder, String),
+    /// Something for the engine.
+    Order(Order),
 }
 
 impl Pick {
@@ -139,7 +137,7 @@ pub enum ApprovalPick {
 }
 
 /// One row.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     /// What it does, in words.
     pub words: Ink,

@@ -1,10 +1,11 @@
 //! The thread that plays a recording: what the engine's thread is for servers that run. Reads the
 //! file, lets its time pass, and goes where the person wants.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Instant;
 
-use crate::deck::recording::{News, Player, Scan};
+use crate::deck::news::News;
+use crate::deck::recording::{Moment, Operations, Player, Scan};
 use crate::error::{Error, ErrorCode};
 use crate::tui::model::Playback;
 use crate::tui::prelude::*;
@@ -29,26 +30,24 @@ pub enum PlayCommand {
 pub struct Played {
     /// Where it is.
     pub playback: Playback,
-    /// What happened; nothing while the file is being read.
-    pub news: Option<News>,
-    /// A view while the file is being read.
-    pub view: Option<Arc<crate::host::HostView>>,
+    /// Whether the news replaces messages and lines that came before.
+    pub is_whole: bool,
+    /// What happened; a view alone while the file is being read.
+    pub news: Vec<News>,
     /// Every operation, once.
-    pub operations: Option<Arc<crate::deck::recording::Operations>>,
-    /// Calls in flight.
-    pub calls: Vec<crate::host::call::CallView>,
-    /// Metrics as of now.
-    pub metrics: Vec<(ServerName, crate::host::metrics::ServerMetrics)>,
+    pub operations: Option<Arc<Operations>>,
 }
 
 /// Pause between two steps while time passes.
 const ROUND: Duration = Duration::from_millis(33);
-/// Pause between two words about how much of the file was read.
+/// Messages, and lines of logs, that are kept while time passes.
+const KEPT: u64 = 20_000;
+/// Pause between two reports of how much of the file was read.
 const TELL: Duration = Duration::from_millis(100);
 /// Slowest and fastest, times the time that passed then.
 const SPEEDS: (f64, f64) = (1.0 / 16.0, 1024.0);
 
-/// Plays until `tell` gives false or nobody can command any more.
+/// Plays until `tell` returns false or the sender of the commands is gone.
 pub fn play(
     name: SafeText,
     mut scan: Scan,
@@ -64,6 +63,10 @@ pub fn play(
     playback.speed = 1.0;
     let mut sent = Instant::now();
     loop {
+        // What is wanted of a recording that is still being read is not kept.
+        if commands.try_recv() == Err(TryRecvError::Disconnected) {
+            return;
+        }
         match scan.advance() {
             Ok(true) if sent.elapsed() < TELL => {}
             Ok(true) => {
@@ -71,8 +74,8 @@ pub fn play(
                 let (read, view) = scan.so_far();
                 playback.read = Some(read);
                 playback.at = view.at.max(playback.began);
-                let view = Some(Arc::new(view.clone()));
-                let played = Played { playback: playback.clone(), view, ..Played::default() };
+                let news = vec![News::View(Arc::new(view.clone()))];
+                let played = Played { playback: playback.clone(), news, ..Played::default() };
                 if !tell(Ok(Box::new(played))) {
                     return;
                 }
@@ -84,14 +87,14 @@ pub fn play(
     let player = scan.finish();
     playback.read = None;
     (playback.began, playback.end) = player.span();
-    let mut running = Running { player, playback, operations_told: false };
+    let mut running = Running { player, playback, operations_sent: false };
     let mut next = running.player.seek(running.playback.end);
     loop {
-        let news = match next {
-            Ok(news) => news,
+        let moment = match next {
+            Ok(moment) => moment,
             Err(error) => return failed(error),
         };
-        if !tell(Ok(Box::new(running.report(news)))) {
+        if !tell(Ok(Box::new(running.report(moment)))) {
             return;
         }
         next = match running.wait(commands) {
@@ -104,25 +107,33 @@ pub fn play(
 struct Running {
     player: Player,
     playback: Playback,
-    operations_told: bool,
+    operations_sent: bool,
 }
 
 impl Running {
-    fn report(&mut self, news: News) -> Played {
+    fn report(&mut self, moment: Moment) -> Played {
         self.playback.at = self.player.at();
-        let first = !std::mem::replace(&mut self.operations_told, true);
+        let first = !std::mem::replace(&mut self.operations_sent, true);
+        let oldest = |next: u64| next.saturating_sub(KEPT);
+        let (frames, logs) = (moment.frames, moment.logs);
+        let mut news: Vec<News> = moment.view.map(News::View).into_iter().collect();
+        let (oldest_frame, oldest_line) = (oldest(frames.next), oldest(logs.next));
+        news.extend([
+            News::Traffic(frames, oldest_frame),
+            News::Logs(logs, oldest_line),
+            News::Calls(self.player.calls()),
+            News::Metrics(self.player.metrics()),
+        ]);
         Played {
             playback: self.playback.clone(),
-            news: Some(news),
-            view: None,
+            is_whole: moment.is_whole,
+            news,
             operations: first.then(|| Arc::clone(self.player.operations())),
-            calls: self.player.calls(),
-            metrics: self.player.metrics(),
         }
     }
 
     /// Waits for a command, or for time to pass; gives what is to be seen then, nothing at the end.
-    fn wait(&mut self, commands: &Receiver<PlayCommand>) -> Option<std::io::Result<News>> {
+    fn wait(&mut self, commands: &Receiver<PlayCommand>) -> Option<std::io::Result<Moment>> {
         let began = Instant::now();
         let command = if self.playback.is_playing {
             commands.recv_timeout(ROUND)
@@ -163,5 +174,22 @@ impl Running {
         };
         let near = to >= at && to.since(at) <= step;
         Some(if near { self.player.advance(to) } else { self.player.seek(to) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_that_nobody_looks_at_any_more_is_not_read_to_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        let header = r#"{"type":"header","version":1,"product":"p","began":1000}"#;
+        std::fs::write(&path, header.to_owned() + "\n").unwrap();
+        let scan = Scan::open(&path).unwrap();
+        let (sender, commands) = std::sync::mpsc::channel();
+        drop(sender);
+        play(SafeText::line("a"), scan, &commands, &|_| panic!("it was read"));
     }
 }

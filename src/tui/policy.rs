@@ -11,7 +11,7 @@ use crate::deck::lock::{Drift, Lock, LockedServer, Place};
 use crate::host::policy::{Digest, GrantId, Held};
 use crate::host::{ServerState, ServerView};
 use crate::mcp::capabilities::{FieldChange, ListKind, Risk};
-use crate::tui::effect::{Baseline, ClientOrder, Effect, LockChange, PolicyOrder};
+use crate::tui::effect::{Baseline, ClientOrder, Effect, LockChange, Order, PolicyOrder};
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::Message;
 use crate::tui::model::Model;
@@ -195,7 +195,12 @@ impl PolicyScreen {
                     _ => None,
                 };
                 let server = one.server.as_str().into();
-                out.effect(Effect::Policy(PolicyOrder::Review { server, tool, digest, accept }));
+                out.effect(Effect::Order(Order::Policy(PolicyOrder::Review {
+                    server,
+                    tool,
+                    digest,
+                    accept,
+                })));
             }
             (Some(Baseline::Lock), _) if accept => {
                 let server = model.view.servers.get(one.server.as_str());
@@ -219,7 +224,7 @@ impl PolicyScreen {
                 let Some(grant) = detail::grant(model, *id) else { return };
                 let (who, what) = detail::grant_words(grant);
                 let lines = vec![who, what, ink!("It counts no more at once.")];
-                let revoke = Effect::Policy(PolicyOrder::Revoke(*id));
+                let revoke = Effect::Order(Order::Policy(PolicyOrder::Revoke(*id)));
                 out.ask(ink!("revoke grant {}?", id.0), lines, revoke);
             }
             Some(Row::Client(origin)) => {
@@ -327,7 +332,7 @@ fn choices(client: &ClientView) -> Vec<Choice> {
             ClientOrder::Revoke => ink!("revoke {}: its token ends for good", name()),
         },
         hint: ink!("{} now", count(client.active.len(), "call")),
-        pick: Pick::Client(order, origin.clone()),
+        pick: Pick::Order(Order::Client(order, origin.clone())),
         disabled: if client.is_revoked {
             Some(ink!("its token has ended"))
         } else {
@@ -382,8 +387,8 @@ impl Screen for PolicyScreen {
             Action::Revoke => self.revoke(cx.model, out),
             Action::Against => self.turn(out),
             Action::WriteLock => write_lock(cx.model, out),
-            Action::Copy => out.copy(self.browser.detail.doc.to_text()),
-            Action::Filter | Action::ClearFilter => {}
+            Action::Copy | Action::CopyAll => out.copy(self.browser.detail.doc.to_text()),
+            Action::Filter => out.warn(ink!("this list has no filter")),
             Action::Back if !self.browser.act(action, Self::body(self.area)) => close(out),
             action => _ = self.browser.act(action, Self::body(self.area)),
         }

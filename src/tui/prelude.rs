@@ -1,4 +1,4 @@
-//! The words nearly every file here speaks: who and when, values and text that is safe to draw,
+//! The names nearly every file here uses: who and when, values and text that is safe to draw,
 //! where it stands and how it looks, what the person wants. Only what names nothing else of the
 //! dashboard, so that the imports of a file still tell which of its parts belong together.
 

@@ -16,6 +16,8 @@ use crate::base::clock::Clock;
 use crate::deck::answers::Answers;
 use crate::deck::clients::Clients;
 use crate::deck::history::History;
+use crate::deck::news;
+use crate::deck::order::Operated;
 use crate::deck::recording::Recorder;
 use crate::deck::saved::SavedCalls;
 use crate::error::{Error, ErrorCode};
@@ -48,7 +50,7 @@ pub type HostLogLevel = Arc<dyn Fn(LogLevel) + Send + Sync>;
 pub struct Options {
     /// Record everything to this new file.
     pub record: Option<PathBuf>,
-    /// How it is set up, as far as the command line says.
+    /// Settings from the command line.
     pub setup: Setup,
     /// Colours whatever the environment says: `Some(false)` for none.
     pub colour: Option<bool>,
@@ -97,7 +99,7 @@ struct Dashboard {
     messages: mpsc::Sender<Message>,
     options: Options,
     leaving: Option<Leaving>,
-    /// Whether somebody may look at the screen.
+    /// Whether the terminal is still there.
     terminal_lives: bool,
     /// A signal or the end of the terminal ends the run, not the person.
     interrupted: bool,
@@ -172,7 +174,6 @@ impl Dashboard {
         let (input_sender, mut inputs) = mpsc::channel(256);
         let (opened_sender, mut opened) = mpsc::channel(1);
         let mut runner = Runner::new(messages.clone(), files, options.reveal);
-        runner.clients = options.clients.take();
         #[cfg(unix)]
         if let Source::Attached(socket) = &source {
             runner.remote = Some(Remote(socket.clone()));
@@ -199,6 +200,9 @@ impl Dashboard {
         tokio::spawn(follow_user_files(places, deck.messages.clone()));
         if let Some(problem) = saved_problem {
             deck.failed(ErrorCode::Configuration, problem).await?;
+        }
+        if let Some(path) = deck.options.record.take_if(|_| !is_live) {
+            deck.record_to(&path).await?;
         }
         let outcome = deck.serve(&mut inputs, &mut incoming, &mut opened).await;
         let recorder = deck.recorder.take();
@@ -287,7 +291,7 @@ impl Dashboard {
         Ok(())
     }
 
-    /// Says that something went wrong.
+    /// Shows an error.
     async fn failed(&mut self, code: ErrorCode, why: impl Into<String>) -> io::Result<()> {
         Box::pin(self.update(Message::Failed(Error::new(code, why)))).await
     }
@@ -295,8 +299,9 @@ impl Dashboard {
     /// The deck is open: whatever needs its engine begins.
     async fn opened(&mut self, (host, policy): Opened) -> io::Result<()> {
         self.engine.attach(host.clone());
-        self.runner.host = Some(host.clone());
-        self.runner.policy.clone_from(&policy);
+        let clients = self.options.clients.take();
+        let deck = Operated { host: host.clone(), clients, policy };
+        self.runner.opened = Some(deck.clone());
         if let Some(drafter) = self.options.drafter.take() {
             host.set_drafter(drafter);
         }
@@ -305,11 +310,10 @@ impl Dashboard {
         }
         let drafter = host.drafter_name();
         self.open_chat(&host);
-        let clients = self.runner.clients.clone();
         if let Some(show) = self.options.show.take() {
             tokio::spawn(show(host.clone(), self.acted.clone()));
         }
-        tokio::spawn(crate::tui::pump::run(host, clients, policy, self.messages.clone()));
+        tokio::spawn(news::follow(deck, self.messages.clone()));
         self.update(Message::Drafter(drafter)).await
     }
 
@@ -370,7 +374,7 @@ impl Dashboard {
                     recorder.said(text);
                 }
                 if let Some(chat) = &self.chat {
-                    // A person does not fill the queue; whoever does loses keys.
+                    // A person does not fill the queue; what does loses commands.
                     let _ = chat.try_send(command);
                 }
             }
@@ -417,9 +421,12 @@ impl Dashboard {
     }
 
     async fn record_to(&mut self, path: &Path) -> io::Result<()> {
-        let Some(host) = self.runner.host.clone() else { return Ok(()) };
+        let deck = match self.runner.deck() {
+            Ok(deck) => deck,
+            Err(error) => return Box::pin(self.update(Message::Failed(error))).await,
+        };
         let name = SafeText::line(&path.display().to_string());
-        match Recorder::start(&host, path) {
+        match Recorder::start(&deck.host, path) {
             Ok(recorder) => {
                 self.recorder = Some((name.clone(), recorder));
                 self.update(Message::Recording(Some(name))).await
@@ -501,7 +508,7 @@ impl Dashboard {
         Ok(done)
     }
 
-    /// Says what went wrong while another program had the terminal.
+    /// Shows what went wrong while another program had the terminal.
     async fn lent(&mut self, done: Result<(), SafeText>) -> io::Result<()> {
         match done {
             Ok(()) => Ok(()),
@@ -516,7 +523,7 @@ impl Dashboard {
 /// Themes and keymap are few and small: they are looked at by the clock.
 const USER_FILES: Duration = Duration::from_secs(2);
 
-/// Tells when a theme or the keymap of the person changed.
+/// Sends the themes and the keymap of the person whenever they change.
 async fn follow_user_files(places: Places, messages: mpsc::Sender<Message>) {
     let read = |places: Places| tokio::task::spawn_blocking(move || places.user_files());
     let Ok(mut known) = read(places.clone()).await else { return };
@@ -546,8 +553,8 @@ fn setup(mut setup: Setup, colour: Option<bool>, places: &Places) -> Setup {
             value.contains("utf-8") || value.contains("utf8")
         });
     setup.ascii |= !utf8;
-    let glyphs = if setup.ascii { &crate::tui::glyph::ASCII } else { &crate::tui::glyph::UNICODE };
-    let support = graphics::Support::from_env(|name| std::env::var(name).ok(), setup.depth, glyphs);
+    let variable = |name: &str| std::env::var(name).ok();
+    let support = graphics::Support::from_env(variable, setup.depth, setup.ascii);
     setup.graphics = support.with_cell(cell_pixels());
     setup.user = places.user_files();
     setup.home = dirs::home_dir();

@@ -11,11 +11,10 @@ use tokio_util::sync::CancellationToken;
 use crate::base::text::SafeText;
 use crate::deck::answers::{Answers, ScriptedAnswer};
 use crate::deck::browser;
-use crate::deck::clients::Clients;
 use crate::deck::history::History;
 use crate::deck::lock::Lock;
+use crate::deck::news::News;
 use crate::deck::order::{Operated, Order};
-use crate::deck::policy::PolicyKeeper;
 use crate::deck::saved::{SavedCall, SavedCalls};
 use crate::error::{Error, ErrorCode};
 use crate::host::{CallOptions, Host};
@@ -41,12 +40,8 @@ pub struct Files {
 
 /// Does effects that need no terminal.
 pub struct Runner {
-    /// The engine, once it is there.
-    pub host: Option<Host>,
-    /// Clients of the service, when there is one.
-    pub clients: Option<Clients>,
-    /// What decides about callers that are not the person, where that is kept.
-    pub policy: Option<PolicyKeeper>,
+    /// The engine, once it is there, and what belongs to it.
+    pub opened: Option<Operated>,
     /// The service that is watched instead, when it runs elsewhere.
     #[cfg(unix)]
     pub remote: Option<crate::tui::attached::Remote>,
@@ -54,7 +49,7 @@ pub struct Runner {
     files: Files,
     calls: HashMap<CallToken, CancellationToken>,
     reveal: bool,
-    /// What was said not to be kept.
+    /// Kinds of data whose loss has been reported.
     not_kept: HashSet<&'static str>,
 }
 
@@ -63,9 +58,7 @@ impl Runner {
     /// configuration or mask them.
     pub fn new(messages: mpsc::Sender<Message>, files: Files, reveal: bool) -> Self {
         Self {
-            host: None,
-            clients: None,
-            policy: None,
+            opened: None,
             #[cfg(unix)]
             remote: None,
             messages,
@@ -76,18 +69,10 @@ impl Runner {
         }
     }
 
-    /// Does one effect; those of the terminal are not its business.
+    /// Does one effect; those of the terminal are ignored.
     pub fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::Server(server, command) => self.order(Order::Server(server, command)),
-            Effect::Answer(id, answer) => self.order(Order::Answer(id, answer)),
-            Effect::Deny(answers) => self.order(Order::Deny(answers)),
-            Effect::MoreTime(id, more) => self.order(Order::MoreTime(id, more)),
-            Effect::ApprovalRule(server, kind, rule) => {
-                self.order(Order::ApprovalRule(server, kind, rule));
-            }
-            Effect::Client(order, origin) => self.order(Order::Client(order, origin)),
-            Effect::Policy(order) => self.order(Order::Policy(order)),
+            Effect::Order(order) => self.order(order),
             Effect::Call(token, request) => self.call(token, request),
             Effect::Run(run) => self.later(async move {
                 let name = SafeText::line(&run.command.name);
@@ -101,8 +86,8 @@ impl Runner {
                     cancel.cancel();
                 }
             }
-            Effect::Draft(id, params) => match self.host() {
-                Ok(host) => self
+            Effect::Draft(id, params) => match self.deck() {
+                Ok(Operated { host, .. }) => self
                     .later(async move { Some(Message::Drafted(id, host.draft(id, params).await)) }),
                 Err(error) => self.tell(Message::Drafted(id, Err(error))),
             },
@@ -110,18 +95,14 @@ impl Runner {
             Effect::OpenUrl(id, url) => {
                 self.later(async move { Some(Message::Opened(id, browser::open(url).await)) });
             }
-            Effect::CacheDrop(key) => {
-                if let Ok(host) = self.host() {
-                    host.cache_drop(key.as_ref());
-                    self.tell(Message::Cache(host.cache()));
-                }
-            }
-            Effect::CacheContent(key) => {
-                if let Ok(host) = self.host() {
-                    let content = host.cache_content(&key);
-                    self.tell(Message::CacheContent(key, content));
-                }
-            }
+            Effect::CacheDrop(key) => self.at_once(|host| {
+                host.cache_drop(key.as_ref());
+                News::Cache(host.cache()).into()
+            }),
+            Effect::CacheContent(key) => self.at_once(|host| {
+                let content = host.cache_content(&key);
+                Message::CacheContent(key, content)
+            }),
             // A check that failed as a program is no verdict: the engine decides then.
             Effect::Check(token, job) => {
                 self.beside(move || Message::Checked(token, Box::new(job.run())));
@@ -136,7 +117,7 @@ impl Runner {
         }
     }
 
-    /// Does what has to be waited for; tells what came of it, when there is something to say.
+    /// Does something that takes time and sends its message, if there is one.
     fn later(&self, work: impl Future<Output = Option<Message>> + Send + 'static) {
         let messages = self.messages.clone();
         tokio::spawn(async move {
@@ -146,22 +127,31 @@ impl Runner {
         });
     }
 
-    /// Does what takes long or may have to wait for the file system, away from the drawing.
+    /// Does slow work, or work that may wait for the file system, on a thread of its own.
     fn beside(&self, work: impl FnOnce() -> Message + Send + 'static) {
         self.later(async move { tokio::task::spawn_blocking(work).await.ok() });
     }
 
-    fn host(&self) -> Result<Host, Error> {
+    /// The open deck, or why there is none.
+    pub fn deck(&self) -> Result<Operated, Error> {
         #[cfg(unix)]
         if self.remote.is_some() {
             let text = "an attached dashboard cannot do that: do it where the service runs";
             return Err(Error::new(ErrorCode::Configuration, text));
         }
         let missing = || Error::new(ErrorCode::Internal, "the engine is not running");
-        self.host.clone().ok_or_else(missing)
+        self.opened.clone().ok_or_else(missing)
     }
 
-    /// Has an order done, here or where the service runs; says what there is to say.
+    /// Does something quick with the engine and sends its message.
+    fn at_once(&self, work: impl FnOnce(Host) -> Message) {
+        self.tell(match self.deck() {
+            Ok(deck) => work(deck.host),
+            Err(error) => Message::Failed(error),
+        });
+    }
+
+    /// Has an order carried out, here or where the service runs, and reports its outcome.
     fn order(&self, order: Order) {
         let said = |done: Result<Option<SafeText>, Error>| match done {
             Ok(done) => done.map(Message::Done),
@@ -171,16 +161,13 @@ impl Runner {
         if let Some(remote) = self.remote.clone() {
             return self.later(remote.perform(order).map(said));
         }
-        let (clients, policy) = (self.clients.clone(), self.policy.clone());
-        match self.host() {
-            Ok(host) => {
-                self.later(order.perform(Operated { host, clients, policy }).map(said));
-            }
+        match self.deck() {
+            Ok(deck) => self.later(order.perform(deck).map(said)),
             Err(error) => self.tell(Message::Failed(error)),
         }
     }
 
-    /// Overflow policy: effects come from keys; a queue that is full of them drops the words.
+    /// Overflow policy: effects come from keys; when the queue is full, the message is dropped.
     fn tell(&self, message: Message) {
         let _ = self.messages.try_send(message);
     }
@@ -200,8 +187,8 @@ impl Runner {
                 Some(Message::CallEnded(token, Box::new(ended.unwrap_or_else(gone))))
             });
         }
-        let host = match self.host() {
-            Ok(host) => host,
+        let host = match self.deck() {
+            Ok(deck) => deck.host,
             Err(error) => return self.tell(Message::CallEnded(token, Box::new(Err(error)))),
         };
         let id = host.next_call_id();
@@ -220,12 +207,12 @@ impl Runner {
             watcher.abort();
             cancel.cancel();
             // What runs is reported before what ended, or leaving would ask about a call that is over.
-            let _ = messages.send(Message::Calls(host.calls())).await;
+            let _ = messages.send(News::Calls(host.calls()).into()).await;
             Some(Message::CallEnded(token, Box::new(outcome)))
         });
     }
 
-    /// Does one of these effects; others are not its business.
+    /// Does one effect about files; others are ignored.
     fn about_files(&mut self, effect: Effect) {
         match effect {
             Effect::Save { name, content } => self.tell(match state::save_new(&name, &content) {
@@ -273,7 +260,7 @@ impl Runner {
         }
     }
 
-    /// Something that should outlive the program will not: said once, logged every time.
+    /// Data that should outlive the program could not be written: reported once, logged every time.
     fn kept(&mut self, what: &'static str, written: Option<std::io::Result<()>>) {
         let Some(Err(error)) = written else { return };
         tracing::warn!(%error, "not kept: {what}");
@@ -309,7 +296,7 @@ impl Runner {
     }
 }
 
-/// Passes on what comes until nobody wants it any more.
+/// Forwards every item as a message until one end is closed.
 pub async fn forward<T>(
     mut from: mpsc::Receiver<T>,
     to: mpsc::Sender<Message>,
@@ -322,10 +309,10 @@ pub async fn forward<T>(
     }
 }
 
-// Effects about files: what a person saves and loads, and what outlives the program. What may
-// have to wait for a disk is done away from the drawing.
+// Effects about files: what the person saves and loads, and what outlives the program. Work that
+// may wait for a disk is not done on the thread that draws.
 
-/// There is no lock file beside nothing.
+/// Why there is no lock file.
 const NO_LOCK: &str = "there is no configuration file, so no lock file beside it";
 
 /// Writes a file that a person named.
@@ -362,7 +349,7 @@ fn failed(text: &str) -> Message {
     Message::Failed(Error::new(ErrorCode::Internal, text))
 }
 
-/// What is to be done in the configuration's folder cannot be done.
+/// Something in the configuration's folder cannot be done.
 fn refused(text: &str) -> Message {
     Message::Failed(Error::new(ErrorCode::Configuration, text))
 }

@@ -80,7 +80,7 @@ impl Role {
 }
 
 /// A theme, resolved.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Theme {
     name: String,
     styles: [Style; Role::ALL.len()],
@@ -150,7 +150,7 @@ impl Theme {
             next.clone_from(&config.inherits);
             chain.push((current, text, config));
         }
-        let mut theme = Self { name: name.to_owned(), styles: [Style::new(); Role::ALL.len()] };
+        let mut theme = Self { name: name.to_owned(), ..Self::default() };
         let mut palette = BTreeMap::new();
         for (current, text, config) in chain.into_iter().rev() {
             palette.extend(config.palette);
@@ -182,10 +182,7 @@ impl Theme {
     /// The built-in theme that uses the terminal's own colours.
     pub fn builtin() -> Self {
         // A broken shipped theme fails a test; an unstyled screen is still a usable one.
-        Self::load("default", &[]).unwrap_or_else(|_| Self {
-            name: "default".into(),
-            styles: [Style::new(); Role::ALL.len()],
-        })
+        Self::load("default", &[]).unwrap_or_default()
     }
 
     /// The same theme in the colours a terminal has.

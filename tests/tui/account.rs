@@ -5,7 +5,7 @@ use std::time::Duration;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::host::Fact;
 use mcpdeck::host::view::AccountView;
-use mcpdeck::tui::effect::{Effect, ServerCommand};
+use mcpdeck::tui::effect::{Effect, Order, ServerCommand};
 
 use crate::driver::Driver;
 
@@ -62,7 +62,7 @@ fn signing_in_again_refreshing_and_signing_out_are_actions() {
         let sent = driver
             .wanted
             .iter()
-            .any(|effect| matches!(effect, Effect::Server(_, command) if *command == wanted));
+            .any(|effect| matches!(effect, Effect::Order(Order::Server(_, command)) if *command == wanted));
         assert!(sent, "{typed:?}: {:?}", driver.wanted);
     }
 }

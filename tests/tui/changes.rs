@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crossterm::event::KeyCode;
 use mcpdeck::base::text::SafeText;
+use mcpdeck::deck::news::News;
 use mcpdeck::host::Record;
 use mcpdeck::mcp::capabilities::{Capabilities, ListChanges, ListKind};
 use mcpdeck::tui::app::App;
-use mcpdeck::tui::effect::{Effect, ServerCommand};
+use mcpdeck::tui::effect::{Effect, Order, ServerCommand};
 use mcpdeck::tui::message::{Message, UserFiles};
 use serde_json::{Value, json};
 
@@ -22,7 +23,7 @@ fn happens(app: &mut App, mut fact: Value) {
     fact["server"] = "filesystem".into();
     let record: Record = serde_json::from_value(fact).unwrap();
     view.apply(&record);
-    app.update(Message::View(Arc::new(view)));
+    app.update(Message::News(News::View(Arc::new(view))));
 }
 
 /// It lists its tools with other definitions.
@@ -43,7 +44,7 @@ fn says(tools: &mut [Value], tool: usize, about: &str) {
 /// The changed entries that these effects say were looked at.
 fn seen(effects: &[Effect]) -> Vec<&str> {
     let items = effects.iter().filter_map(|effect| match effect {
-        Effect::Server(_, ServerCommand::ChangesSeen(items)) => Some(items),
+        Effect::Order(Order::Server(_, ServerCommand::ChangesSeen(items))) => Some(items),
         _ => None,
     });
     items.flatten().map(|(_, name)| name.as_str()).collect()

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crossterm::event::{KeyCode, KeyModifiers};
 use mcpdeck::base::Timestamp;
 use mcpdeck::base::text::SafeText;
+use mcpdeck::deck::news::News;
 use mcpdeck::host::approvals::{PendingRequest, Settlement};
 use mcpdeck::host::{Fact, HostView, Record};
 use mcpdeck::mcp::ApprovalId;
@@ -55,7 +56,7 @@ impl Driver {
 
     /// The screen sees it.
     pub fn shown(&mut self) {
-        let seen = self.app.update(Message::View(Arc::new(self.view.clone())));
+        let seen = self.app.update(Message::News(News::View(Arc::new(self.view.clone()))));
         self.wanted.extend(seen);
     }
 

@@ -7,11 +7,12 @@ use crossterm::event::{KeyCode, KeyModifiers};
 use mcpdeck::base::Timestamp;
 use mcpdeck::base::ring::Batch;
 use mcpdeck::base::text::SafeText;
+use mcpdeck::deck::news::News;
 use mcpdeck::host::cache::{CacheEntryView, CacheKey, CacheView};
 use mcpdeck::host::{HostView, Record};
 use mcpdeck::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use mcpdeck::tui::app::{App, Setup};
-use mcpdeck::tui::effect::{CallTarget, Effect, ServerCommand};
+use mcpdeck::tui::effect::{CallTarget, Effect, Order, ServerCommand};
 use mcpdeck::tui::message::Message;
 use serde_json::{Value, json};
 
@@ -70,7 +71,7 @@ fn catalogues() -> App {
     }
     let mut app = App::new(Setup::default(), Timestamp(1_790_000_090_000_000));
     app.update(Message::EngineReady);
-    app.update(Message::View(Arc::new(view)));
+    app.update(Message::News(News::View(Arc::new(view))));
     draw(&mut app, 200, 60);
     app
 }
@@ -228,7 +229,7 @@ fn subscriptions_and_tasks_are_listed_as_they_are_and_can_be_ended() {
         message(Response, "tools/call", "git_log", &json!({"result": {"task": task("working")}})),
         message(Response, "tasks/get", "git_log", &json!({"result": task("completed")})),
     ];
-    app.update(Message::Traffic(Batch { items, first: 0, next: 4, missed: 0 }, 0));
+    app.update(Message::News(News::Traffic(Batch { items, first: 0, next: 4, missed: 0 }, 0)));
     press(&mut app, KeyCode::Char('t'), NONE);
     let list = draw(&mut app, 120, 40);
     assert!(list.contains("git  file:///a") && list.contains("1 update, last "), "{list}");
@@ -237,7 +238,7 @@ fn subscriptions_and_tasks_are_listed_as_they_are_and_can_be_ended() {
     press(&mut app, KeyCode::Down, NONE);
     let effects = press(&mut app, KeyCode::Enter, NONE);
     let end = ServerCommand::Unsubscribe("file:///a".into());
-    assert_eq!(effects, [Effect::Server("git".into(), end)]);
+    assert_eq!(effects, [Effect::Order(Order::Server("git".into(), end))]);
     "tgit_log".chars().for_each(|c| _ = press(&mut app, KeyCode::Char(c), NONE));
     press(&mut app, KeyCode::Enter, NONE);
     let effects = press(&mut app, KeyCode::Enter, NONE);
@@ -316,7 +317,10 @@ fn what_is_selected_among_the_subscriptions_stays_selected_when_others_come() {
     let subscribe = |app: &mut App, n: u64, uri: &str| {
         let body = json!({"params": {"uri": uri}});
         let items = vec![message(MessageKind::Request, "resources/subscribe", uri, &body)];
-        app.update(Message::Traffic(Batch { items, first: n, next: n + 1, missed: 0 }, 0));
+        app.update(Message::News(News::Traffic(
+            Batch { items, first: n, next: n + 1, missed: 0 },
+            0,
+        )));
     };
     subscribe(&mut app, 0, "file:///m");
     press(&mut app, KeyCode::Char('t'), NONE);
@@ -327,14 +331,17 @@ fn what_is_selected_among_the_subscriptions_stays_selected_when_others_come() {
         press(&mut app, code, NONE);
     }
     let end = ServerCommand::Unsubscribe("file:///m".into());
-    assert_eq!(press(&mut app, KeyCode::Enter, NONE), [Effect::Server("git".into(), end)]);
+    assert_eq!(
+        press(&mut app, KeyCode::Enter, NONE),
+        [Effect::Order(Order::Server("git".into(), end))]
+    );
 }
 
 #[test]
 fn a_list_whose_filter_hides_every_row_says_so() {
     for pane in ['2', '8'] {
         let mut app = crate::app("typical");
-        app.update(Message::Cache(cached()));
+        app.update(Message::News(News::Cache(cached())));
         draw(&mut app, 120, 40);
         press(&mut app, KeyCode::Char(pane), NONE);
         press(&mut app, KeyCode::Char('/'), NONE);

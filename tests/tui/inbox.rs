@@ -7,7 +7,7 @@ use crossterm::event::{Event, KeyCode, KeyModifiers, MouseButton, MouseEvent, Mo
 use mcpdeck::deck::DeckEvent;
 use mcpdeck::mcp::{Answer, ApprovalId, RequestKind};
 use mcpdeck::tui::app::App;
-use mcpdeck::tui::effect::{ConfigCommand, Effect};
+use mcpdeck::tui::effect::{ConfigCommand, Effect, Order};
 use mcpdeck::tui::message::Message;
 use serde_json::{Value, json};
 
@@ -88,8 +88,9 @@ fn everything_that_waits_is_one_list_with_one_count_and_each_row_says_what_it_wa
 fn after_one_is_answered_the_next_is_there_and_a_second_press_does_not_reach_it() {
     let mut driver = full();
     driver.keys("9\rleft");
-    let sent =
-        |driver: &Driver| driver.wanted.iter().filter(|e| matches!(e, Effect::Answer(..))).count();
+    let sent = |driver: &Driver| {
+        driver.wanted.iter().filter(|e| matches!(e, Effect::Order(Order::Answer(..)))).count()
+    };
     driver.keys("\x12");
     assert_eq!(sent(&driver), 1);
     let next = draw(&mut driver.app, 120, 40);
@@ -128,7 +129,7 @@ fn signing_in_shows_who_asks_for_what_and_the_whole_address_and_opens_nothing_un
     };
     let answer = |effects: &[Effect]| {
         effects.iter().find_map(|effect| match effect {
-            Effect::Answer(id, Answer::Result(result)) => Some((*id, result.clone())),
+            Effect::Order(Order::Answer(id, Answer::Result(result))) => Some((*id, result.clone())),
             _ => None,
         })
     };

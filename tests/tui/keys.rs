@@ -8,6 +8,7 @@ use crossterm::event::{Event, KeyCode, KeyModifiers};
 use mcpdeck::base::Timestamp;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::deck::history::{History, HistoryRecord};
+use mcpdeck::deck::news::News;
 use mcpdeck::deck::saved::{SavedCall, SavedCalls};
 use mcpdeck::host::call::CallView;
 use mcpdeck::host::{ServerState, Validation};
@@ -144,10 +145,10 @@ fn a_snapshot_from_before_the_end_of_a_call_does_not_make_leaving_ask() {
     let token: CallToken = token.unwrap_or_else(|| panic!("{effects:?}"));
     let id = CallId(7);
     app.update(Message::CallBegan(token, id));
-    app.update(Message::Calls(vec![in_flight(id)]));
+    app.update(Message::News(News::Calls(vec![in_flight(id)])));
     let error = mcpdeck::Error::new(mcpdeck::error::ErrorCode::Internal, "it failed");
     app.update(Message::CallEnded(token, Box::new(Err(error))));
-    app.update(Message::Calls(vec![in_flight(id)]));
+    app.update(Message::News(News::Calls(vec![in_flight(id)])));
     press(&mut app, KeyCode::Esc, NONE);
     press(&mut app, KeyCode::Esc, NONE);
     press(&mut app, KeyCode::Esc, NONE);
@@ -174,7 +175,7 @@ fn what_was_typed_a_moment_ago_is_kept_when_the_program_ends() {
     assert!(drafted(&effects) && effects.contains(&Effect::Quit), "{effects:?}");
 
     let mut app = typed();
-    app.update(Message::Calls(vec![in_flight(CallId(7))]));
+    app.update(Message::News(News::Calls(vec![in_flight(CallId(7))])));
     let mut effects = Vec::new();
     for code in [KeyCode::Esc, KeyCode::Esc, KeyCode::Char('q')] {
         effects.extend(key(&mut app, code, NONE));
@@ -263,7 +264,7 @@ fn with_saved(calls: &[(&str, SavedCall)]) -> App {
     let calls = Calls::new(History::default(), saved);
     let mut app = App::new(Setup { calls, ..Setup::default() }, Timestamp(1));
     app.update(Message::EngineReady);
-    app.update(Message::View(Arc::new(super::session("typical"))));
+    app.update(Message::News(News::View(Arc::new(super::session("typical")))));
     draw(&mut app, 120, 40);
     app
 }
@@ -357,7 +358,7 @@ fn a_server_that_is_not_ready_offers_nothing_to_call() {
         Arc::make_mut(server).state = ServerState::Unavailable;
     }
     let mut app = with_saved(&[]);
-    app.update(Message::View(Arc::new(view)));
+    app.update(Message::News(News::View(Arc::new(view))));
     types(&mut app, ":create_entities");
     assert!(draw(&mut app, 120, 40).contains("unavailable"));
     press(&mut app, KeyCode::Enter, NONE);

@@ -6,9 +6,10 @@ use mcpdeck::base::ring::Batch;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::base::{LogLevel, Timestamp};
 use mcpdeck::deck::DeckEvent;
+use mcpdeck::deck::news::News;
 use mcpdeck::mcp::RequestKind;
 use mcpdeck::tui::app::{App, Setup};
-use mcpdeck::tui::effect::Effect;
+use mcpdeck::tui::effect::{Effect, Order};
 use mcpdeck::tui::message::Message;
 
 use super::driver::Driver;
@@ -157,7 +158,8 @@ fn elicitation(message: &str) -> Driver {
 #[test]
 fn an_answer_is_given_by_mouse_and_never_by_a_single_stray_click() {
     let mut driver = elicitation("Where do you sit?");
-    let sends = |effects: &[Effect]| effects.iter().any(|e| matches!(e, Effect::Answer(..)));
+    let sends =
+        |effects: &[Effect]| effects.iter().any(|e| matches!(e, Effect::Order(Order::Answer(..))));
     assert!(!sends(&click(&mut driver.app, "Meal")));
     driver.keys("x");
     let screen = draw(&mut driver.app, 120, 40);
@@ -181,7 +183,7 @@ fn the_keys_at_the_foot_of_the_answering_screen_are_clicked() {
     let mut driver = elicitation("Where do you sit?");
     driver.reads();
     let effects = click(&mut driver.app, "decline");
-    assert!(matches!(effects.as_slice(), [Effect::Answer(..)]), "{effects:?}");
+    assert!(matches!(effects.as_slice(), [Effect::Order(Order::Answer(..))]), "{effects:?}");
 }
 
 #[test]
@@ -270,7 +272,7 @@ fn logs(lines: &[&str]) -> App {
     let items: Vec<_> = lines.iter().map(line).collect();
     let next = items.len() as u64;
     app.update(Message::EngineReady);
-    app.update(Message::Logs(Batch { items, first: 0, next, missed: 0 }, 0));
+    app.update(Message::News(News::Logs(Batch { items, first: 0, next, missed: 0 }, 0)));
     press(&mut app, KeyCode::Char('6'), NONE);
     app
 }
@@ -303,7 +305,7 @@ fn a_click_on_a_title_of_the_metrics_sorts_and_a_second_one_turns_it_round() {
         metrics
     };
     let figures = [("filesystem".into(), metrics(1)), ("memory".into(), metrics(2))];
-    app.update(Message::Metrics(figures.into()));
+    app.update(Message::News(News::Metrics(figures.into())));
     for (title, filesystem_first) in
         [("calls ", false), ("calls", true), ("name", true), ("name", false)]
     {

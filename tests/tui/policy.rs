@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use mcpdeck::deck::clients::ClientView;
 use mcpdeck::deck::lock::{Lock, Place};
+use mcpdeck::deck::news::News;
 use mcpdeck::deck::policy::PolicyView;
 use mcpdeck::host::Origin;
 use mcpdeck::host::policy::{
     Action, Blocked, Definition, Digest, Grant, GrantId, GrantKind, Limits, Pins, Principal,
 };
 use mcpdeck::mcp::capabilities::ListKind;
-use mcpdeck::tui::effect::{Baseline, LockChange, PolicyOrder};
+use mcpdeck::tui::effect::{Baseline, LockChange, Order, PolicyOrder};
 use serde_json::{Value, json};
 
 use super::*;
@@ -84,8 +85,8 @@ fn screen() -> App {
         target: SafeText::line("filesystem.write_file"),
         why: SafeText::line("denied by grant 2 (DENY)"),
     };
-    app.update(Message::Clients(vec![client], vec![blocked]));
-    app.update(Message::Policy(policy()));
+    app.update(Message::News(News::Clients(vec![client], vec![blocked])));
+    app.update(Message::News(News::Policy(policy())));
     draw(&mut app, 120, 40);
     key(&mut app, '@');
     app
@@ -120,7 +121,7 @@ fn the_policy_reads_as_recorded() {
 #[test]
 fn what_changed_is_told_once_and_accepted_or_refused_as_it_was_shown() {
     let mut app = app("typical");
-    app.update(Message::Policy(policy()));
+    app.update(Message::News(News::Policy(policy())));
     let said = draw(&mut app, 120, 40);
     assert!(said.contains("1 definition not as approved: @ reviews"), "{said}");
     let mut app = screen();
@@ -134,7 +135,7 @@ fn what_changed_is_told_once_and_accepted_or_refused_as_it_was_shown() {
             digest,
             accept,
         };
-        assert_eq!(key(&mut app, letter), [Effect::Policy(order)]);
+        assert_eq!(key(&mut app, letter), [Effect::Order(Order::Policy(order))]);
     }
 }
 
@@ -154,7 +155,7 @@ fn a_grant_is_taken_back_and_a_client_is_paused_cut_or_revoked() {
     press(&mut app, KeyCode::Delete, KeyModifiers::NONE);
     let asked = draw(&mut app, 120, 40);
     assert!(asked.contains("revoke grant 1?"), "{asked}");
-    assert_eq!(key(&mut app, 'y'), [Effect::Policy(PolicyOrder::Revoke(GrantId(1)))]);
+    assert_eq!(key(&mut app, 'y'), [Effect::Order(Order::Policy(PolicyOrder::Revoke(GrantId(1))))]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use mcpdeck::base::text::SafeText;
 use mcpdeck::host::approvals::{Decider, Settlement};
 use mcpdeck::mcp::ApprovalId;
 use mcpdeck::mcp::RequestKind;
-use mcpdeck::tui::effect::Effect;
+use mcpdeck::tui::effect::{Effect, Order};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ fn an_answer_that_crossed_a_withdrawal_is_told_and_its_draft_is_kept() {
     driver.ask(RequestKind::Sampling, words());
     driver.shown();
     driver.keys("\x07left\x12");
-    assert!(driver.wanted.iter().any(|effect| matches!(effect, Effect::Answer(..))));
+    assert!(driver.wanted.iter().any(|effect| matches!(effect, Effect::Order(Order::Answer(..)))));
     driver.settle(ApprovalId(101), withdrawn("never mind"));
     driver.shown();
     let screen = crate::draw(&mut driver.app, 120, 40);
@@ -71,8 +71,9 @@ fn a_choice_made_after_the_end_sends_nothing_and_sets_no_rule() {
         driver.settle(ApprovalId(101), withdrawn("its session ended"));
         driver.shown();
         driver.keys("\r\x12");
-        let sent =
-            |effect: &Effect| matches!(effect, Effect::Answer(..) | Effect::ApprovalRule(..));
+        let sent = |effect: &Effect| {
+            matches!(effect, Effect::Order(Order::Answer(..) | Order::ApprovalRule(..)))
+        };
         assert!(!driver.wanted.iter().any(sent), "{pick:?}: {:?}", driver.wanted);
     }
 }
@@ -181,7 +182,7 @@ impl Witness {
     /// Judges what the screen wants sent.
     fn judge(&mut self, driver: &mut Driver) -> Result<(), TestCaseError> {
         for effect in std::mem::take(&mut driver.wanted) {
-            let Effect::Answer(id, answer) = effect else { continue };
+            let Effect::Order(Order::Answer(id, answer)) = effect else { continue };
             prop_assert!(!self.over.contains(&id), "{id} was seen to be over");
             prop_assert!(self.answered.insert(id), "{id} is answered twice");
             let text = format!("{answer:?}");

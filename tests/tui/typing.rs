@@ -9,11 +9,12 @@ use mcpdeck::base::Timestamp;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::config::edit::entry::ShownEntry;
 use mcpdeck::deck::DeckEvent;
+use mcpdeck::deck::news::News;
 use mcpdeck::host::HostView;
 use mcpdeck::host::call::CallView;
 use mcpdeck::mcp::{CallId, RequestKind};
 use mcpdeck::tui::app::App;
-use mcpdeck::tui::effect::{CallTarget, Change, ConfigCommand, Effect, ServerCommand};
+use mcpdeck::tui::effect::{CallTarget, Change, ConfigCommand, Effect, Order, ServerCommand};
 use mcpdeck::tui::message::Message;
 use serde_json::json;
 
@@ -38,10 +39,12 @@ fn ends_something(effect: &Effect) -> bool {
         Effect::Quit
         | Effect::QuitNow
         | Effect::CancelCall(_)
-        | Effect::Answer(..)
-        | Effect::Deny(_)
-        | Effect::CacheDrop(None)
-        | Effect::Server(_, ServerCommand::Stop | ServerCommand::Restart) => true,
+        | Effect::Order(
+            Order::Answer(..)
+            | Order::Deny(_)
+            | Order::Server(_, ServerCommand::Stop | ServerCommand::Restart),
+        )
+        | Effect::CacheDrop(None) => true,
         Effect::Config(command) => matches!(
             command,
             ConfigCommand::Approve { .. }
@@ -101,8 +104,8 @@ fn busy() -> App {
         progress: None,
     };
     let calls = view.servers.keys().enumerate().map(call).collect();
-    app.update(Message::View(Arc::new(view)));
-    app.update(Message::Calls(calls));
+    app.update(Message::News(News::View(Arc::new(view))));
+    app.update(Message::News(News::Calls(calls)));
     draw(&mut app, 120, 40);
     app
 }
@@ -402,7 +405,9 @@ fn an_answer_goes_out_when_its_request_was_there_to_be_read() {
     driver.ask(RequestKind::Sampling, sampling);
     driver.shown();
     let send = |driver: &mut Driver| {
-        press(&mut driver.app, KeyCode::F(5), NONE).iter().any(|e| matches!(e, Effect::Answer(..)))
+        press(&mut driver.app, KeyCode::F(5), NONE)
+            .iter()
+            .any(|e| matches!(e, Effect::Order(Order::Answer(..))))
     };
     driver.keys("\u{7}gold");
     assert!(!send(&mut driver));

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use mcpdeck::deck::lock::Lock;
-use mcpdeck::deck::recording::{News, Operations, Outcome, Scan};
+use mcpdeck::deck::news::News;
+use mcpdeck::deck::recording::{Operations, Outcome, Scan};
 use mcpdeck::mcp::CallId;
 use mcpdeck::tui::player::{PlayCommand, Played, play};
 use ratatui::style::Color;
@@ -63,7 +64,7 @@ fn shown_in(mut app: App) -> App {
     let items = traffic();
     let next = items.len() as u64;
     app.update(Message::Now(Timestamp(BEGAN + 1_000_000)));
-    app.update(Message::Traffic(Batch { items, first: 0, next, missed: 0 }, 0));
+    app.update(Message::News(News::Traffic(Batch { items, first: 0, next, missed: 0 }, 0)));
     draw(&mut app, 120, 40);
     press(&mut app, KeyCode::Char('5'), KeyModifiers::NONE);
     press(&mut app, KeyCode::Char('v'), KeyModifiers::NONE);
@@ -190,7 +191,10 @@ fn of_very_many_operations_the_newest_are_shown() {
         frame(1_000 + n, out, kind, &format!("filesystem {} tools/call t {}", n + 10, n + 10))
     };
     let items: Vec<_> = (0..100_000).map(call).collect();
-    app.update(Message::Traffic(Batch { items, first: 13, next: 100_013, missed: 0 }, 0));
+    app.update(Message::News(News::Traffic(
+        Batch { items, first: 13, next: 100_013, missed: 0 },
+        0,
+    )));
     let screen = draw(&mut app, 120, 40);
     assert_eq!(app.model.operations.iter().count(), 100_000);
     assert!(screen.contains("operations"), "{screen}");
@@ -261,7 +265,7 @@ fn a_recording_is_shown_at_any_moment_without_an_engine() {
     player.join().unwrap();
 }
 
-/// Another moment of a recording, told whole.
+/// Another moment of a recording, as a whole.
 fn moment(view: HostView, operations: Operations) -> Message {
     let uri = r#"{"params": {"uri": "file:///a"}}"#;
     let of = |direction, kind, method: &str| {
@@ -274,9 +278,9 @@ fn moment(view: HostView, operations: Operations) -> Message {
     ];
     let logs = Batch { items: Vec::new(), first: 0, next: 0, missed: 0 };
     let frames = Batch { items, first: 0, next: 2, missed: 0 };
-    let news = News { is_whole: true, view: Some(Arc::new(view)), frames, logs };
+    let news = vec![News::View(Arc::new(view)), News::Traffic(frames, 0), News::Logs(logs, 0)];
     let operations = Some(Arc::new(operations));
-    Message::Played(Box::new(Played { news: Some(news), operations, ..Played::default() }))
+    Message::Played(Box::new(Played { is_whole: true, news, operations, ..Played::default() }))
 }
 
 #[test]
@@ -305,7 +309,7 @@ fn a_request_that_is_looked_at_says_when_it_was_answered() {
     press(&mut app, KeyCode::Char('5'), KeyModifiers::NONE);
     let take = |app: &mut App, first: u64, record| {
         let batch = Batch { items: vec![record], first, next: first + 1, missed: 0 };
-        app.update(Message::Traffic(batch, 0));
+        app.update(Message::News(News::Traffic(batch, 0)));
         draw(app, 160, 40)
     };
     let asked = "memory 1 tools/call read 1";

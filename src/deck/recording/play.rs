@@ -139,7 +139,7 @@ impl Scan {
 
 /// What happened between two moments, or everything up to one.
 #[derive(Debug)]
-pub struct News {
+pub struct Moment {
     /// Whether this replaces what was given before.
     pub is_whole: bool,
     /// The view, when it changed.
@@ -247,8 +247,8 @@ impl Player {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn advance(&mut self, to: Timestamp) -> io::Result<News> {
-        let mut news = News {
+    pub fn advance(&mut self, to: Timestamp) -> io::Result<Moment> {
+        let mut news = Moment {
             is_whole: false,
             view: None,
             frames: batch(self.before[0]),
@@ -286,7 +286,7 @@ impl Player {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn seek(&mut self, to: Timestamp) -> io::Result<News> {
+    pub fn seek(&mut self, to: Timestamp) -> io::Result<Moment> {
         let Scan { index, views, view, from, until, .. } = &mut self.scan;
         let to = to.clamp(*from, *until);
         let block = index.partition_point(|block| block.until <= to);
@@ -322,7 +322,7 @@ impl Player {
         let view = Some(Arc::new(self.scan.view.clone()));
         let frames = window(frames, self.before[0]);
         let logs = window(logs, self.before[1]);
-        Ok(News { is_whole: true, view, frames, logs })
+        Ok(Moment { is_whole: true, view, frames, logs })
     }
 
     fn facts(&mut self, block: usize) -> io::Result<()> {

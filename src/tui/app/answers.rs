@@ -10,7 +10,7 @@ use crate::host::approvals::{PendingRequest, Settlement};
 use crate::host::{HostView, RuleKind, SessionRule};
 use crate::mcp::{Answer, ApprovalId, RequestKind};
 use crate::tui::approval::answering::{AnswerScreen, Drafting, Offer, Stage, kept_offers};
-use crate::tui::effect::Effect;
+use crate::tui::effect::{Effect, Order};
 use crate::tui::message::FormToken;
 use crate::tui::model::Model;
 use crate::tui::pane::Out;
@@ -214,13 +214,15 @@ pub(super) fn send_next(answering: &mut AnswerScreen, left: Option<u32>, out: &m
     // A rule is only made of an answer that goes out now.
     answering.stop_waiting();
     let request = &answering.request;
-    if let (Some(Effect::Answer(_, answer)), Some(kind)) = (&wanted, RuleKind::of(&request.kind)) {
+    if let (Some(Effect::Order(Order::Answer(_, answer))), Some(kind)) =
+        (&wanted, RuleKind::of(&request.kind))
+    {
         let rule = match answer {
             Answer::Result(result) => ApprovalRule::Canned(result.clone()),
             Answer::Refuse { .. } => ApprovalRule::Deny,
         };
         let rule = Some(SessionRule { rule, left });
-        out.effect(Effect::ApprovalRule(request.server.clone(), kind, rule));
+        out.effect(Effect::Order(Order::ApprovalRule(request.server.clone(), kind, rule)));
     }
     out.effects.extend(wanted);
 }

@@ -61,11 +61,6 @@ impl Appearance {
         all.collect::<indexmap::IndexSet<_>>().into_iter().collect()
     }
 
-    /// Whether only ASCII signs are drawn.
-    pub fn is_ascii(&self) -> bool {
-        *self.glyphs == ASCII
-    }
-
     /// What drawing sees.
     pub fn cx<'a>(&'a self, model: &'a Model, focused: bool) -> Cx<'a> {
         Cx {

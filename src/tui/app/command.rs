@@ -9,7 +9,7 @@ use crate::config::ConfigChange;
 use crate::config::import::templates;
 use crate::config::print::servers;
 use crate::mcp::capabilities::ListKind;
-use crate::tui::effect::{Baseline, Change, ConfigCommand, Effect, ServerCommand};
+use crate::tui::effect::{Baseline, Change, ConfigCommand, Effect, Order, ServerCommand};
 use crate::tui::entry::FormScreen;
 use crate::tui::keymap::Scope;
 use crate::tui::model::{EngineState, Model, Todo};
@@ -296,7 +296,8 @@ impl App {
             _ if servers.iter().any(is_up) => (ServerCommand::Stop, "stopping", Some("stop")),
             _ => (ServerCommand::Start, "starting", None),
         };
-        let each = servers.iter().map(|name| Effect::Server(name.clone(), command.clone()));
+        let each =
+            servers.iter().map(|name| Effect::Order(Order::Server(name.clone(), command.clone())));
         let each = each.collect();
         let done = if let Some(what) = asks {
             self.end(ink!("{} {}?", what, &name), servers, each)
@@ -383,9 +384,6 @@ impl App {
             }
             Pick::Past(target, id) => screens.open_past(&target, id, model, out),
             Pick::Resource(server, uri) => self.open_link(&server, &uri),
-            Pick::Unsubscribe(server, uri) => {
-                self.effects.push(Effect::Server(server, ServerCommand::Unsubscribe(uri)));
-            }
             Pick::Request(server, request) => {
                 screens.send_request(&server, Some(*request), model, out);
             }
@@ -395,10 +393,7 @@ impl App {
                 out.effects.extend(wanted.unwrap_or_default());
             }
             Pick::Theme(name) => self.use_theme(name),
-            Pick::LogLevel(Some(server), level) => {
-                self.effects.push(Effect::Server(server, ServerCommand::LogLevel(level)));
-            }
-            Pick::LogLevel(None, level) => {
+            Pick::LogLevel(level) => {
                 self.toast(ink!("mcpdeck logs {} and above", level_word(level)), Role::Ok);
                 self.effects.push(Effect::HostLogLevel(level));
             }
@@ -408,7 +403,7 @@ impl App {
             Pick::Approval(ApprovalPick::SendNext(_)) if !self.was_read() => {}
             Pick::Approval(pick) => self.screens.approval_pick(pick, &self.model, &mut self.out),
             Pick::Chat(command) => self.effects.push(Effect::Chat(command)),
-            Pick::Client(order, origin) => self.effects.push(Effect::Client(order, origin)),
+            Pick::Order(order) => self.effects.push(Effect::Order(order)),
             Pick::TourPage(_) => {}
         }
     }

@@ -13,6 +13,7 @@ use super::{App, Focus, chrome, keys, playback};
 use crate::base::LogLevel;
 use crate::deck::DeckEvent;
 use crate::deck::answers::Answers as KeptAnswers;
+use crate::deck::news::News;
 use crate::deck::policy::PolicyView;
 use crate::error::Error;
 use crate::host::HostView;
@@ -35,8 +36,6 @@ use crate::tui::player::{PlayCommand, Played};
 use crate::tui::prelude::*;
 use crate::tui::widget::Doc;
 
-/// Messages, and lines of logs, of a recording that are kept while time passes.
-const KEPT: u64 = 20_000;
 /// Rows per notch of the wheel.
 const WHEEL: isize = 3;
 
@@ -50,19 +49,27 @@ impl App {
             }
             Message::EngineReady => self.engine(EngineState::Running),
             Message::EngineFailed(error) => self.engine_failed(&error),
-            Message::View(view) => {
+            Message::News(news) => self.news(news),
+            Message::Played(played) => self.played(*played),
+            Message::Deck(event) => self.deck(event),
+            message => self.replies(message),
+        }
+    }
+
+    fn news(&mut self, news: News) {
+        match news {
+            News::View(view) => {
                 self.view(view);
                 self.screens.calls.redefine(&self.model.view);
                 self.screens.calls.sources_followed(&self.model, &mut self.out);
             }
-            Message::Traffic(batch, oldest) => {
+            News::Traffic(batch, oldest) => {
                 let now = self.model.now;
                 self.screens.calls.resources_updated(&batch.items, now, &mut self.out);
                 self.model.take_traffic(batch, oldest);
                 self.mark(Redraw::Soon);
             }
-            Message::Played(played) => self.played(*played),
-            Message::Logs(batch, oldest) => {
+            News::Logs(batch, oldest) => {
                 self.screens.calls.log(&batch.items);
                 let errors = batch.items.iter().filter(|line| line.level >= LogLevel::Error);
                 let unseen = self.pane != PaneId::Logs;
@@ -70,26 +77,24 @@ impl App {
                 self.model.logs.take(batch, oldest);
                 self.mark(Redraw::Soon);
             }
-            Message::Metrics(metrics) => {
+            News::Metrics(metrics) => {
                 self.renew(|model| &mut model.metrics, metrics.into_iter().collect());
             }
-            Message::Calls(calls) => {
+            News::Calls(calls) => {
                 self.screens.calls.follow(&calls, self.model.now);
                 if self.model.take_calls(calls) {
                     self.mark(Redraw::Soon);
                 }
             }
-            Message::Clients(clients, blocked) => {
+            News::Clients(clients, blocked) => {
                 self.renew(|model| &mut model.clients, clients);
                 self.renew(|model| &mut model.blocked, blocked);
             }
-            Message::Policy(policy) => self.policy(policy),
-            Message::Cache(cache) => self.renew(|model| &mut model.cache, cache),
-            Message::Usage(usage) => {
+            News::Policy(policy) => self.policy(policy),
+            News::Cache(cache) => self.renew(|model| &mut model.cache, cache),
+            News::Usage(usage) => {
                 self.renew(|model| &mut model.usage, usage.into_iter().collect());
             }
-            Message::Deck(event) => self.deck(event),
-            message => self.replies(message),
         }
     }
 
@@ -324,28 +329,16 @@ impl App {
         if let Some(operations) = played.operations {
             self.model.operations = operations;
         }
-        if let Some(view) = played.view {
-            self.incoming(Message::View(view));
+        if played.is_whole {
+            (self.model.traffic, self.model.logs) = (Feed::default(), Feed::default());
+            self.model.activity = Activity::default();
+            self.model.watched = Watched::default();
+            for pane in PaneId::ALL {
+                self.panes.get_mut(pane).rewound();
+            }
         }
-        if let Some(news) = played.news {
-            if news.is_whole {
-                (self.model.traffic, self.model.logs) = (Feed::default(), Feed::default());
-                self.model.activity = Activity::default();
-                self.model.watched = Watched::default();
-                for pane in PaneId::ALL {
-                    self.panes.get_mut(pane).rewound();
-                }
-            }
-            if let Some(view) = news.view {
-                self.incoming(Message::View(view));
-            }
-            let oldest = |first: u64, next: u64| first.max(next.saturating_sub(KEPT));
-            let frames = oldest(self.model.traffic.first(), news.frames.next);
-            let logs = oldest(self.model.logs.first(), news.logs.next);
-            self.incoming(Message::Traffic(news.frames, frames));
-            self.incoming(Message::Logs(news.logs, logs));
-            self.incoming(Message::Calls(played.calls));
-            self.incoming(Message::Metrics(played.metrics));
+        for news in played.news {
+            self.news(news);
         }
         // What was asked then can be answered no more.
         self.effects.retain(|effect| !matches!(effect, Effect::Bell));

@@ -203,7 +203,7 @@ fn rows_here(app: &App, scopes: &[Scope]) -> Vec<Row> {
 
 /// A chord as this terminal can show it.
 fn spell(app: &App, chord: Chord) -> String {
-    if app.look.is_ascii() { chord.to_string() } else { chord.short() }
+    if app.look.glyphs.is_ascii() { chord.to_string() } else { chord.short() }
 }
 
 /// Rows of the palette: what the screen can do, every action, every server, saved calls and filters,

@@ -10,7 +10,7 @@ use crate::tui::approval::answering::Stage;
 use crate::tui::call::export::{Origin, Start};
 use crate::tui::call::{CallScreen, Subject};
 use crate::tui::chat::ChatScreen;
-use crate::tui::effect::Effect;
+use crate::tui::effect::{Effect, Order};
 use crate::tui::form::Checked;
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::{CallPurpose, FormToken, Message};
@@ -426,7 +426,7 @@ impl Screens {
             (ApprovalPick::Rule(server, kind, rule), _) => {
                 let name = Ink::line(server.as_str());
                 out.say(ink!("{} of {} is decided anew", kind.method(), name));
-                out.effect(Effect::ApprovalRule(server, kind, rule));
+                out.effect(Effect::Order(Order::ApprovalRule(server, kind, rule)));
             }
             _ => {}
         }

@@ -11,7 +11,7 @@ use crate::mcp::{Answer, ApprovalId, RequestKind};
 use crate::tui::approval::draw::{self, Spot};
 use crate::tui::approval::elicitation::{self, Asks, ElicitationReading};
 use crate::tui::approval::sampling::{self, SamplingReading};
-use crate::tui::effect::Effect;
+use crate::tui::effect::{Effect, Order};
 use crate::tui::form::seed::Defaults;
 use crate::tui::form::{FormState, JsonView};
 use crate::tui::keymap::{Keymap, Scope};
@@ -147,7 +147,7 @@ impl AnswerScreen {
     }
 
     fn sends(&self, result: Value) -> Effect {
-        Effect::Answer(self.id(), Answer::Result(result))
+        Effect::Order(Order::Answer(self.id(), Answer::Result(result)))
     }
 
     /// Says something in the line of notices, and does nothing else.
@@ -455,7 +455,7 @@ impl Screen for AnswerScreen {
         match action {
             Action::SaveForm => self.ask_for_name(),
             Action::MoreTime if self.stage == Stage::Open => {
-                out.effect(Effect::MoreTime(self.id(), MORE_TIME));
+                out.effect(Effect::Order(Order::MoreTime(self.id(), MORE_TIME)));
             }
             Action::MoreTime => {}
             Action::Editor => {

@@ -9,7 +9,7 @@ use super::subject::{METHODS, Subject, SubjectKind};
 use crate::deck::history::{Draft, History, HistoryRecord};
 use crate::deck::saved::{SavedCall, SavedTarget};
 use crate::host::Validation;
-use crate::tui::effect::{CallRequest, CallTarget, Effect, Existing, ServerCommand};
+use crate::tui::effect::{CallRequest, CallTarget, Effect, Existing, Order, ServerCommand};
 use crate::tui::form::draw::Look;
 use crate::tui::form::{Defaults, FormState, JsonView, pointer};
 use crate::tui::graphics::Placement;
@@ -335,7 +335,7 @@ impl CallScreen {
         self.subscribed = !self.subscribed;
         let command =
             if self.subscribed { ServerCommand::Subscribe } else { ServerCommand::Unsubscribe };
-        vec![Effect::Server(self.subject.server.clone(), command(uri))]
+        vec![Effect::Order(Order::Server(self.subject.server.clone(), command(uri)))]
     }
 
     fn back(&mut self) -> Vec<Effect> {

@@ -1,4 +1,4 @@
-//! What the dashboard asks of whoever talks with the model, and what comes back.
+//! Commands of the dashboard to the task that talks to the model, and the events it sends back.
 
 use tokio::sync::mpsc;
 
@@ -8,13 +8,13 @@ use crate::tui::prelude::*;
 /// What the person wants of the chat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChatCommand {
-    /// Say this; instead of the message of this number, when one is given.
+    /// Send this message; in place of the message of this number, when one is given.
     Say(String, Option<usize>),
     /// Stop the turn.
     Abort,
     /// Cancel this call; the turn goes on.
     CancelCall(String),
-    /// Tell what there is to choose from.
+    /// List what there is to choose from.
     List(Choose),
     /// Go on with this conversation; a new one when none is named.
     Open(Option<String>),
@@ -24,7 +24,7 @@ pub enum ChatCommand {
     Model(String),
     /// Act under this profile of the policy from the next turn on; as the person when none is named.
     Profile(Option<String>),
-    /// Tell the system prompt and what each server costs.
+    /// Send the system prompt and what each server costs.
     Prompt,
 }
 

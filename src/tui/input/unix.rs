@@ -121,7 +121,7 @@ fn report_gone(events: &mpsc::Sender<Input>, closed: &PipeReader) {
     send(Input::Gone, events, closed);
 }
 
-/// Waits while `events` is full, but not beyond the pause: whoever asks for it does not read them.
+/// Waits while `events` is full, but not once a pause is asked for: nothing is read meanwhile.
 /// Gives false when the thread must end.
 fn send(mut input: Input, events: &mpsc::Sender<Input>, closed: &PipeReader) -> bool {
     loop {

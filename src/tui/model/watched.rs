@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::Model;
+use crate::deck::order::{Order, ServerCommand};
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::prelude::*;
@@ -130,7 +131,13 @@ impl Model {
                 hint,
                 vec![
                     does("Read the resource", Pick::Resource(server.clone(), uri.clone())),
-                    does("Unsubscribe", Pick::Unsubscribe(server.clone(), uri.clone())),
+                    does(
+                        "Unsubscribe",
+                        Pick::Order(Order::Server(
+                            server.clone(),
+                            ServerCommand::Unsubscribe(uri.clone()),
+                        )),
+                    ),
                 ],
             )
         });

@@ -134,7 +134,7 @@ impl InputDialog {
         let line = Rect { y: area.y + 1, height: area.height.saturating_sub(1).min(1), ..area };
         match self.view.input.kind {
             InputKind::PromptString { password: true } => {
-                let sign = if cx.glyphs.ellipsis == "~" { '*' } else { '•' };
+                let sign = if cx.glyphs.is_ascii() { '*' } else { '•' };
                 self.palette.input.render_masked(line, buf, cx.style(Role::Input), sign);
             }
             InputKind::PromptString { .. } => {

@@ -11,7 +11,7 @@ use crate::host::approvals::PendingRequest;
 use crate::mcp::Answer;
 use crate::mcp::auth::scopes_in_words;
 use crate::tui::approval::elicitation::{UrlReading, read_url};
-use crate::tui::effect::Effect;
+use crate::tui::effect::{Effect, Order};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::{Cx, Out};
@@ -47,7 +47,7 @@ impl SignInDialog {
     }
 
     fn answers(&self, result: Value) -> Effect {
-        Effect::Answer(self.request.id, Answer::Result(result))
+        Effect::Order(Order::Answer(self.request.id, Answer::Result(result)))
     }
 
     /// Its title.

@@ -3,7 +3,7 @@
 
 use crate::host::{ServerState, ServerView};
 use crate::mcp::capabilities::{ListChanges, ListKind};
-use crate::tui::effect::{Effect, ServerCommand};
+use crate::tui::effect::{Effect, Order, ServerCommand};
 use crate::tui::find::{self, Fields};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
@@ -211,7 +211,7 @@ impl CatalogPane {
     fn seen(entry: &Entry, ui: Ui<'_>, out: &mut Out) {
         if entry.change.is_some() && ui.model.playback.is_none() {
             let seen = ServerCommand::ChangesSeen(vec![(entry.list, entry.label.clone())]);
-            out.effect(Effect::Server(entry.server.clone(), seen));
+            out.effect(Effect::Order(Order::Server(entry.server.clone(), seen)));
         }
     }
 

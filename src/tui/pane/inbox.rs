@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 
 use crate::host::approvals::PendingRequest;
 use crate::mcp::{Answer, RequestKind};
-use crate::tui::effect::Effect;
+use crate::tui::effect::{Effect, Order};
 use crate::tui::keymap::Scope;
 use crate::tui::model::{Model, Todo, kind_word};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
@@ -184,7 +184,7 @@ pub fn deny_all(server: &ServerName, kind: Option<&RequestKind>, model: &Model, 
     }
     let open = count(denied.len(), "open request");
     let lines = vec![ink!("{} of this server will be denied", open)];
-    out.ask(ink!("deny all of {}?", name), lines, Effect::Deny(denied));
+    out.ask(ink!("deny all of {}?", name), lines, Effect::Order(Order::Deny(denied)));
 }
 
 /// "No", as the wire carries it for this kind.

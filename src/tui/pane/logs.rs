@@ -2,6 +2,7 @@
 
 use crate::base::LogLevel;
 use crate::base::logs::{LogRecord, LogSource};
+use crate::deck::order::{Order, ServerCommand};
 use crate::host::ServerState;
 use crate::tui::filter::{Filter, contains, find};
 use crate::tui::ink::Piece;
@@ -117,7 +118,7 @@ impl LogsPane {
             choices.push(Choice::new(
                 ink!("mcpdeck: {} and above", level_word(level)),
                 ink!("log file"),
-                Pick::LogLevel(None, level),
+                Pick::LogLevel(level),
             ));
         }
         for server in model.servers() {
@@ -125,7 +126,10 @@ impl LogsPane {
                 choices.push(Choice {
                     words: ink!("{}: {} and above", Model::name(&server.name), level_word(level)),
                     hint: ink!(""),
-                    pick: Pick::LogLevel(Some(server.name.clone()), level),
+                    pick: Pick::Order(Order::Server(
+                        server.name.clone(),
+                        ServerCommand::LogLevel(level),
+                    )),
                     disabled: (server.state != ServerState::Ready).then(|| ink!("not ready")),
                 });
             }

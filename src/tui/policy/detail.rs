@@ -1,4 +1,4 @@
-//! What the rows of the policy screen say, and what stands beside the list of each.
+//! Text of the rows of the policy screen, and the detail beside the list.
 
 use super::{Differs, PolicyScreen, Row, Section};
 use crate::deck::clients::ClientView;
@@ -68,7 +68,7 @@ impl PolicyScreen {
         }
     }
 
-    /// What stands beside the title of a section.
+    /// The note beside the title of a section.
     fn note(&self, section: Section, model: &Model) -> Ink {
         let none = match section {
             Section::Definitions => match &self.known {
@@ -85,7 +85,7 @@ impl PolicyScreen {
         if none { ink!("none") } else { ink!("") }
     }
 
-    /// Tells of the selected row.
+    /// Describes the selected row.
     pub(super) fn detail(&self, cx: &Cx<'_>, doc: &mut Doc) -> Option<()> {
         let model = cx.model;
         match self.browser.selected()? {

@@ -11,7 +11,7 @@ use crate::host::Verdict;
 use crate::mcp::Answer;
 use crate::tui::approval::elicitation::{Asks, ElicitationReading, accepted};
 use crate::tui::approval::sampling::{Media, media};
-use crate::tui::effect::Effect;
+use crate::tui::effect::{Effect, Order};
 use crate::tui::form::seed::{Defaults, seed};
 use crate::tui::form::{CheckJob, Checked, FormState, JsonView};
 use crate::tui::model::last_text;
@@ -139,7 +139,10 @@ impl AnswerScreen {
             Over::Reason => {
                 let reason = Some(text("reason")).filter(|reason| !reason.is_empty());
                 let message = reason.unwrap_or_else(|| "the user declined".to_owned());
-                return Some(Effect::Answer(self.id(), Answer::Refuse { code: REJECTED, message }));
+                return Some(Effect::Order(Order::Answer(
+                    self.id(),
+                    Answer::Refuse { code: REJECTED, message },
+                )));
             }
             Over::Name => return self.keep(text("name")),
             Over::Tool(name) => self.add_tool_call(&name, value),
@@ -499,7 +502,7 @@ mod tests {
             Some(job) => answering.checked(job.run()),
             None => outcome,
         };
-        let Some(Effect::Answer(_, Answer::Result(result))) = outcome else {
+        let Some(Effect::Order(Order::Answer(_, Answer::Result(result)))) = outcome else {
             panic!("{outcome:?}")
         };
         assert_eq!(result["content"]["age"], 200);
@@ -534,6 +537,6 @@ mod tests {
         assert_eq!(answering.apply(Action::Send), None);
         answering.type_key(KeyCode::Char('3').into(), false);
         assert_eq!(check(&mut answering), None);
-        assert!(matches!(answering.apply(Action::Send), Some(Effect::Answer(..))));
+        assert!(matches!(answering.apply(Action::Send), Some(Effect::Order(Order::Answer(..)))));
     }
 }

@@ -53,7 +53,7 @@ fn check(answering: &mut AnswerScreen) {
 #[expect(clippy::ref_option, reason = "what a key came to, as it comes")]
 fn sent(outcome: &Option<Effect>) -> &Value {
     match outcome {
-        Some(Effect::Answer(_, Answer::Result(result))) => result,
+        Some(Effect::Order(Order::Answer(_, Answer::Result(result)))) => result,
         other => panic!("expected a result, got {other:?}"),
     }
 }
@@ -80,7 +80,10 @@ fn saying_no_asks_for_a_reason_first_and_sends_it() {
     assert_eq!(answering.apply(Action::Deny), None);
     typed(&mut answering, "not today");
     let refusal = Answer::Refuse { code: -1, message: "not today".into() };
-    assert_eq!(answering.apply(Action::Send), Some(Effect::Answer(ApprovalId(1), refusal)));
+    assert_eq!(
+        answering.apply(Action::Send),
+        Some(Effect::Order(Order::Answer(ApprovalId(1), refusal)))
+    );
 }
 
 #[test]
@@ -169,7 +172,7 @@ fn a_guarded_call_is_let_through_or_refused() {
     refused.apply(Action::Deny);
     assert!(matches!(
         refused.apply(Action::Send),
-        Some(Effect::Answer(_, Answer::Refuse { message, .. })) if message == "the user declined"
+        Some(Effect::Order(Order::Answer(_, Answer::Refuse { message, .. }))) if message == "the user declined"
     ));
 }
 

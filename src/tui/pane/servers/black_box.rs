@@ -5,7 +5,7 @@ use super::card::{Density, breaker_line, draw as draw_card, expires, step_sign, 
 use crate::host::ServerView;
 use crate::mcp::Era;
 use crate::mcp::traffic::TrafficRecord;
-use crate::tui::effect::{Effect, ServerCommand};
+use crate::tui::effect::{Effect, Order, ServerCommand};
 use crate::tui::glyph::Glyphs;
 use crate::tui::model::Model;
 use crate::tui::pane::{Cx, Ui};
@@ -215,7 +215,7 @@ pub fn removals_seen(model: &Model, name: &ServerName) -> Option<Effect> {
     let (_, changes) = model.server(name)?.changes.as_ref()?;
     let any = !changes.removed.is_empty() && model.playback.is_none();
     let seen = ServerCommand::ChangesSeen(changes.removed.clone());
-    any.then(|| Effect::Server(name.clone(), seen))
+    any.then(|| Effect::Order(Order::Server(name.clone(), seen)))
 }
 
 fn changes(server: &ServerView, model: &Model, doc: &mut Doc) {

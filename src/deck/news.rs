@@ -1,0 +1,165 @@
+//! What a dashboard shows of a running configuration, here or over the socket of a service: waits for
+//! changes, reads rings by cursor and takes snapshots, at most thirty times a second. Nothing is read
+//! while nothing changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::clients::ClientView;
+use super::order::Operated;
+use super::policy::PolicyView;
+use crate::base::{Batch, LogRecord, Ring, ServerName, Weighed};
+use crate::host::cache::CacheView;
+use crate::host::metrics::ServerMetrics;
+use crate::host::policy::Blocked;
+use crate::host::{CallView, Host, HostView};
+use crate::mcp::TrafficRecord;
+use crate::process::Usage;
+
+/// Pause between two rounds.
+const ROUND: Duration = Duration::from_millis(33);
+/// Pause between two snapshots of metrics and cache while messages pass.
+const SNAPSHOT: Duration = Duration::from_millis(250);
+/// Pause between two readings of the process table.
+const USAGE: Duration = Duration::from_secs(5);
+/// Pause between two looks at the clients of the service.
+const CLIENTS: Duration = Duration::from_millis(500);
+/// Most records in one piece of news.
+const BATCH: usize = 2_048;
+/// Most batches of one ring in one round.
+const BATCHES: usize = 8;
+
+/// Something that changed.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum News {
+    /// A newer view.
+    View(Arc<HostView>),
+    /// New traffic; the second is the oldest record that is still held.
+    Traffic(Batch<TrafficRecord>, u64),
+    /// New log lines; the second is the oldest record that is still held.
+    Logs(Batch<LogRecord>, u64),
+    /// Metrics of every server.
+    Metrics(Vec<(ServerName, ServerMetrics)>),
+    /// Calls in flight.
+    Calls(Vec<CallView>),
+    /// Clients of the service, and what was denied lately.
+    Clients(Vec<ClientView>, Vec<Blocked>),
+    /// Who may do what.
+    Policy(PolicyView),
+    /// The cache.
+    Cache(CacheView),
+    /// Use of memory and processor.
+    Usage(Vec<(ServerName, Usage)>),
+}
+
+/// Sends everything there is, then what changes, until nobody receives it or the engine has ended.
+/// Overflow policy: it waits while `to` is full; the rings drop their oldest meanwhile, and a batch
+/// says how many were missed.
+pub async fn follow<T: From<News>>(of: Operated, to: mpsc::Sender<T>) {
+    let Operated { host, clients, policy } = of;
+    let (mut view, mut decided) = (host.view(), host.follow_policy());
+    view.mark_changed();
+    decided.mark_changed();
+    let (traffic, logs) = (host.traffic(), host.logs());
+    let (mut traffic_changed, mut logs_changed) = (traffic.changed(), logs.changed());
+    let (mut traffic_at, mut logs_at) = (0, 0);
+    let mut snapshot_at = Some(Instant::now());
+    let mut usage_at = Instant::now() + Duration::from_secs(1);
+    loop {
+        tokio::select! {
+            () = to.closed() => return,
+            changed = view.changed() => match changed {
+                Ok(()) => view.mark_changed(),
+                Err(_) => return,
+            },
+            _ = traffic_changed.changed() => {}
+            _ = logs_changed.changed() => {}
+            _ = decided.changed(), if policy.is_some() => decided.mark_changed(),
+            () = sleep_until(snapshot_at.unwrap_or(usage_at)), if snapshot_at.is_some() => {}
+            () = sleep_until(usage_at) => {}
+            () = sleep(CLIENTS), if clients.is_some() => {}
+        }
+        let now = Instant::now();
+        let mut news = Vec::new();
+        // First, because it takes a while: what is read after it is newer.
+        if now >= usage_at {
+            usage_at = now + USAGE;
+            let host = host.clone();
+            // Reads the process table: not on a task of the engine or the screen.
+            let usage = tokio::task::spawn_blocking(move || usage(&host)).await;
+            news.extend(usage.map(News::Usage));
+        }
+        let served = clients.as_ref().map(|clients| (clients.list(), host.blocked()));
+        news.extend(served.map(|(clients, blocked)| News::Clients(clients, blocked)));
+        if let Some(policy) = &policy
+            && decided.has_changed().unwrap_or_default()
+        {
+            decided.mark_unchanged();
+            let policy = policy.clone();
+            // Compares definitions: not there either.
+            let policy = tokio::task::spawn_blocking(move || policy.view()).await;
+            news.extend(policy.map(News::Policy));
+        }
+        if view.has_changed().unwrap_or_default() {
+            news.push(News::View(view.borrow_and_update().clone()));
+        }
+        traffic_changed.mark_unchanged();
+        logs_changed.mark_unchanged();
+        let before = news.len();
+        news.extend(
+            pull(&traffic, &mut traffic_at).map(|(new, oldest)| News::Traffic(new, oldest)),
+        );
+        if news.len() > before {
+            news.push(News::Calls(host.calls()));
+            snapshot_at = snapshot_at.or(Some(now + SNAPSHOT));
+        }
+        news.extend(pull(&logs, &mut logs_at).map(|(new, oldest)| News::Logs(new, oldest)));
+        if traffic_at < traffic.span().end {
+            traffic_changed.mark_changed();
+        }
+        if logs_at < logs.span().end {
+            logs_changed.mark_changed();
+        }
+        if snapshot_at.is_some_and(|at| now >= at) {
+            let calls = host.calls();
+            // The end of a call need not leave a trace in the traffic: looked for until all ended.
+            snapshot_at = (!calls.is_empty()).then(|| now + SNAPSHOT);
+            news.push(News::Metrics(host.get_metrics()));
+            news.push(News::Calls(calls));
+            news.push(News::Cache(host.cache()));
+        }
+        for one in news {
+            if to.send(one.into()).await.is_err() {
+                return;
+            }
+        }
+        sleep(ROUND).await;
+    }
+}
+
+/// What a ring holds from a place on, and the oldest record it holds.
+fn pull<T: Weighed>(ring: &Ring<T>, from: &mut u64) -> impl Iterator<Item = (Batch<T>, u64)> {
+    let batches = std::iter::from_fn(move || {
+        let batch = ring.read(*from, BATCH);
+        *from = batch.next;
+        (!batch.items.is_empty()).then(|| (batch, ring.span().start))
+    });
+    batches.take(BATCHES)
+}
+
+fn usage(host: &Host) -> Vec<(ServerName, Usage)> {
+    let view = host.snapshot();
+    let usage = view.servers.keys().filter_map(|name| {
+        let mut usage = host.usage(name)?;
+        // In steps that can be seen, so that a resting screen rests.
+        usage.memory -= usage.memory % 1_000_000;
+        usage.cpu_percent = usage.cpu_percent.round();
+        Some((name.clone(), usage))
+    });
+    usage.collect()
+}
