@@ -325,10 +325,10 @@ impl Dashboard {
     }
 
     async fn signal(&mut self, signal: Signal) -> io::Result<()> {
-        self.interrupted |= matches!(signal, Signal::Terminate | Signal::Quit);
+        self.interrupted |= matches!(signal, Signal::Terminate | Signal::Interrupt | Signal::Quit);
         match signal {
-            Signal::Terminate if self.leaving.is_some() => self.quit_now(),
-            Signal::Terminate => self.update(Message::Terminate).await?,
+            Signal::Terminate | Signal::Interrupt if self.leaving.is_some() => self.quit_now(),
+            Signal::Terminate | Signal::Interrupt => self.update(Message::Terminate).await?,
             Signal::HangUp => self.hang_up(),
             Signal::Quit => self.quit_now(),
             Signal::Suspend => self.suspend().await?,
@@ -497,14 +497,31 @@ impl Dashboard {
         self.resized()
     }
 
-    /// Hands the terminal to another program and takes it back.
+    /// Hands the terminal to another program and takes it back. The two are one job: they are
+    /// stopped and continued together.
     async fn lend<T>(&mut self, work: impl Future<Output = T>) -> io::Result<T> {
         self.input.pause();
         self.session.leave()?;
-        let done = work.await;
+        tokio::pin!(work);
+        let mut end = None;
+        let done = loop {
+            tokio::select! {
+                biased;
+                signal = self.signals.next() => match signal {
+                    Signal::Suspend => self.signals.stop_job().await,
+                    Signal::Terminate | Signal::HangUp => end = Some(signal),
+                    // Keys reach every program of the job: these were meant for the other one.
+                    Signal::Interrupt | Signal::Quit | Signal::Resized | Signal::Continued => {}
+                },
+                done = &mut work => break done,
+            }
+        };
         self.session.resume()?;
         self.input.resume()?;
         self.resized()?;
+        if let Some(signal) = end {
+            Box::pin(self.signal(signal)).await?;
+        }
         Ok(done)
     }
 

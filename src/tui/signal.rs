@@ -5,9 +5,11 @@ use std::io;
 /// What the system asks of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// End in order (SIGTERM, SIGINT; Ctrl-C, a closed window, the end of a session).
+    /// End in order (SIGTERM; a closed window, the end of a session).
     Terminate,
-    /// The terminal is gone (SIGHUP): end in order, however often it is said.
+    /// The same, asked for by a key (SIGINT; Ctrl-C).
+    Interrupt,
+    /// The terminal is gone (SIGHUP): end in order, however often the signal comes.
     #[cfg_attr(windows, expect(dead_code, reason = "a closed window is a request to end"))]
     HangUp,
     /// End at once (SIGQUIT; Ctrl-Break).
@@ -42,7 +44,7 @@ mod unix {
             Ok(Self([
                 (signal(SignalKind::terminate())?, Signal::Terminate),
                 (signal(SignalKind::hangup())?, Signal::HangUp),
-                (signal(SignalKind::interrupt())?, Signal::Terminate),
+                (signal(SignalKind::interrupt())?, Signal::Interrupt),
                 (signal(SignalKind::quit())?, Signal::Quit),
                 (signal(SignalKind::window_change())?, Signal::Resized),
                 (signal(raw(rustix::process::Signal::TSTP))?, Signal::Suspend),
@@ -82,7 +84,7 @@ mod windows {
         ctrl_logoff, ctrl_shutdown,
     };
 
-    /// What the console tells the dashboard.
+    /// The console's events.
     pub struct Signals {
         interrupt: CtrlC,
         quit: CtrlBreak,
@@ -106,7 +108,7 @@ mod windows {
         /// The next one. After the last three the system ends the program within seconds.
         pub async fn next(&mut self) -> Signal {
             tokio::select! {
-                _ = self.interrupt.recv() => Signal::Terminate,
+                _ = self.interrupt.recv() => Signal::Interrupt,
                 _ = self.quit.recv() => Signal::Quit,
                 _ = self.close.recv() => Signal::Terminate,
                 _ = self.logoff.recv() => Signal::Terminate,

@@ -57,6 +57,35 @@ fn ctrl_z_does_not_wait_for_the_input_that_came_after_it() {
 }
 
 #[test]
+fn keys_of_a_command_that_has_the_terminal_neither_end_nor_hang_the_dashboard() {
+    let keymap = r#"
+        [commands.wait]
+        key = "f10"
+        run = "echo it runs; sleep 60; echo late"
+        terminal = true"#;
+    let launch = Launch::demo(Size::WIDE).in_shell().write("config/keymap.toml", keymap);
+    let mut deck = launch.start();
+    deck.wait("4 ready");
+    let job = deck.job_pid();
+    let place = deck.written();
+    deck.keys("\x1b[21~");
+    deck.wait_raw(place, "it runs");
+    deck.keys("\x1a");
+    until("both are stopped", || process_state(job) == Some('T'));
+    deck.keys("echo in the shell $((6*7))\r");
+    deck.wait("in the shell 42");
+    deck.keys("fg\r");
+    until("both go on", || process_state(job) != Some('T'));
+    deck.keys("\x03");
+    deck.wait("4 ready");
+    deck.keys("2");
+    deck.wait("find_airport");
+    deck.keys("q");
+    until("the job has ended", || !is_alive(job));
+    deck.assert_restored();
+}
+
+#[test]
 fn every_signal_that_ends_a_program_restores_the_terminal_and_ends_the_servers() {
     for end in [Signal::TERM, Signal::HUP, Signal::INT, Signal::QUIT] {
         let mut deck = Deck::demo(Size::WIDE);
