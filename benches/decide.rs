@@ -10,9 +10,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use mcpdeck::base::Timestamp;
-use mcpdeck::host::Origin;
-use mcpdeck::host::policy::{
-    Action, Definition, Digest, Effect, Grant, GrantId, GrantKind, Grants, Pins, Policy,
+use mcpdeck::host::{
+    Action, Definition, Digest, Effect, Grant, GrantId, GrantKind, Grants, Origin, Pins, Policy,
     PolicyConfig, Principal, Rules, Scope, ServerDigests, Target,
 };
 use serde_json::json;

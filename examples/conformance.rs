@@ -13,11 +13,9 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use mcpdeck::deck::tokens::TokenFiles;
+use mcpdeck::deck::TokenFiles;
 use mcpdeck::host::{CallOptions, PendingRequest, Validation};
-use mcpdeck::mcp::Tool;
-use mcpdeck::mcp::auth::{Accounts, SignIn, SignInPrompt};
-use mcpdeck::mcp::{Answer, RequestKind};
+use mcpdeck::mcp::{Accounts, Answer, RequestKind, SignIn, SignInPrompt, Tool};
 use mcpdeck::{Host, Startup};
 use serde_json::{Map, Value, json};
 

@@ -1,35 +1,62 @@
 //! One running configuration: loads it, starts its servers, follows its files, and remembers what
 //! was approved, answered, called and drafted. Knows no screen.
 
-pub mod answers;
-pub mod browser;
-pub mod chats;
-pub mod clients;
+mod answers;
+mod browser;
+mod chats;
+mod clients;
 mod command;
-pub mod definitions;
+mod definitions;
 mod edits;
-pub(crate) mod files;
+mod files;
 mod handle;
-pub mod history;
+mod history;
 mod inputs;
-pub mod keyring;
+mod keyring;
 #[cfg(unix)]
-pub mod local;
-pub mod lock;
-pub mod news;
-pub mod order;
-pub mod policy;
-pub mod recording;
-pub mod saved;
+mod local;
+mod lock;
+mod news;
+mod order;
+mod policy;
+mod recording;
+mod saved;
 mod situation;
 mod task;
-pub mod tokens;
-pub mod trust;
-pub mod watch;
+mod tokens;
+mod trust;
+mod watch;
 
+pub use answers::{Answers, AskedKind, Reply, ScriptedAnswer};
+pub use browser::open_browser;
+pub(crate) use chats::Stored;
+pub use chats::{ChatStore, KeptChat};
+pub use clients::{ClientView, Clients};
 pub use command::{Change, ConfigCommand, DeckEvent, Keep, Masks, Notebook, Saving};
+pub use definitions::Kept;
+pub(crate) use files::{load_json, parse_json, parse_jsonc};
 pub use handle::{Alongside, Deck, DeckBuilder};
-pub use saved::{SavedCall, SavedCalls, SavedTarget};
+pub use history::{Draft, History, HistoryRecord};
+pub use keyring::Keyring;
+#[cfg(unix)]
+pub use local::native::NATIVE_MESSAGES;
+#[cfg(unix)]
+pub use local::{Listening, Local, MAX_LOCAL_LINE, local_sockets};
+pub use lock::{Drift, LOCK_FILE, Lock, LockedServer, Place, canonical_json};
+pub use news::{News, follow_news};
+pub use order::{
+    CallRequest, CallTarget, ClientOrder, Operated, Order, PolicyOrder, ServerCommand,
+};
+pub use policy::{
+    GrantStore, NEW_PASSPHRASE, Offline, PASSPHRASE, PolicyKeeper, PolicyView, SecretStore,
+    keyring_place, load_policy, policy_schema, secret_sources, system_keyring,
+};
+pub use recording::{
+    Format, Line, Moment, Operation, Operations, Outcome, Part, Player, Recorder, Recording, Scan,
+    Scrubbed, Scrubber, export_recording, recording_schema,
+};
+pub use saved::{SAVED_CALLS_FILE, SavedCall, SavedCalls, SavedTarget};
 pub use situation::{FileText, InputState, InputView, Situation};
-pub use trust::{FieldChange, Review, TrustStore, Verdict};
+pub use tokens::{TokenFiles, accounts};
+pub use trust::{Awaiting, FieldChange, Gate, Passed, Review, TrustStore, Verdict};
 pub use watch::{LoadResult, Watch, WatchOptions};

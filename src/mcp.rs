@@ -1,25 +1,38 @@
 //! An MCP client session: JSON-RPC over pipes and Streamable HTTP, both eras, the tap. Knows no host.
 
-pub mod auth;
-pub mod capabilities;
-pub mod era;
-pub mod id;
-pub mod notice;
-pub mod payload;
-pub mod pending;
-pub mod session;
-pub mod traffic;
-pub mod transport;
-pub mod wire;
+mod auth;
+mod capabilities;
+mod era;
+mod id;
+mod notice;
+mod payload;
+mod pending;
+mod session;
+mod traffic;
+mod transport;
+mod wire;
 
+pub use auth::{
+    Accounts, AuthEvent, AuthFailure, AuthStep, Authorization, Authorizer, ClientAuth,
+    ClientOrigin, SignIn, SignInPrompt, StepKind, StoredClient, StoredToken, TokenStore,
+    scopes_in_words, token_covers,
+};
+pub use capabilities::diff::{every_difference, is_set_keyword};
+pub(crate) use capabilities::schema_kind;
 pub use capabilities::{
     Capabilities, FieldChange, ListChanges, ListKind, Prompt, RejectedEntry, Resource, Risk, Tool,
     ToolHints,
 };
-pub use era::{Era, SessionView};
+pub use era::{CLIENT_NAME, Era, HOPS_KEY, SessionView};
 pub use id::{ApprovalId, CallId};
 pub use notice::{Answer, InputPlace, Notice, NoticeKind, Progress, RequestKind};
 pub use payload::Payload;
-pub use pending::{Claim, PendingRequest};
-pub use session::SessionEvent;
+pub use pending::{ByteCount, Claim, PendingRequest};
+pub use session::{
+    Arrivals, Attempt, ConnectError, Connected, Endpoint, FetchedList, Request, Responder, Seen,
+    ServerRequest, SessionContext, SessionEvent, SessionHandle, attempts, connect,
+};
 pub use traffic::{Direction, Finding, FindingKind, MessageKind, TrafficRecord};
+pub(crate) use transport::events::Events;
+pub(crate) use transport::remote::{client_builder, provide_tls, unreachable_reason};
+pub use wire::tap::Tap;

@@ -66,7 +66,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueHint};
 
 use crate::base::text::path::spelled;
-use crate::deck::recording::Recording;
+use crate::deck::Recording;
 use crate::mock::recorded::{PlayOptions, Recorded};
 use crate::mock::script::Script;
 use crate::mock::stage::Stage;

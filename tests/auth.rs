@@ -20,9 +20,9 @@ use futures::future::BoxFuture;
 use mcpdeck::Host;
 use mcpdeck::base::secret::Redactor;
 use mcpdeck::config::HttpConfig;
-use mcpdeck::deck::tokens::TokenFiles;
+use mcpdeck::deck::TokenFiles;
 use mcpdeck::host::Startup;
-use mcpdeck::mcp::auth::{
+use mcpdeck::mcp::{
     Accounts, AuthEvent, AuthFailure, Authorizer, SignIn, SignInPrompt, StepKind, StoredToken,
     TokenStore,
 };

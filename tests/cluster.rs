@@ -22,7 +22,7 @@ use futures::{SinkExt as _, StreamExt as _};
 use mcpdeck::Host;
 use mcpdeck::base::{Clock, ServerName};
 use mcpdeck::config::Environment;
-use mcpdeck::deck::policy::PolicyKeeper;
+use mcpdeck::deck::PolicyKeeper;
 use mcpdeck::gateway::{DEFAULT_SCOPES, Shared as _, TokenStore, Valkey};
 use parking_lot::Mutex;
 use port::free;

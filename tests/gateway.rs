@@ -1060,7 +1060,7 @@ fn an_editor_starts_it_over_stdio_and_it_ends_with_its_stdin() {
 /// What an operator has before the eyes of a running service.
 struct Window {
     world: fake::World,
-    clients: mcpdeck::deck::clients::Clients,
+    clients: mcpdeck::deck::Clients,
     port: String,
     token: String,
     _folder: tempfile::TempDir,
@@ -1073,7 +1073,7 @@ impl Window {
     }
 
     async fn over(config: mcpdeck::config::McpConfig) -> Self {
-        use mcpdeck::host::policy::{Policy, PolicyConfig, Rules};
+        use mcpdeck::host::{Policy, PolicyConfig, Rules};
         let world = fake::World::default();
         let bridge = Bridge::default();
         let host = world.host(config).handler(bridge.clone());
@@ -1086,7 +1086,7 @@ impl Window {
         let tokens = TokenStore::of(folder.path());
         let scopes = DEFAULT_SCOPES.to_vec();
         let (token, _) = tokens.create("reader", scopes, None, host.clock().now()).unwrap();
-        let clients = mcpdeck::deck::clients::Clients::default();
+        let clients = mcpdeck::deck::Clients::default();
         let options = Options {
             tokens,
             clients: clients.clone(),
@@ -1110,7 +1110,7 @@ impl Window {
         })
     }
 
-    async fn until(&self, look: impl Fn(&mcpdeck::deck::clients::ClientView) -> bool) {
+    async fn until(&self, look: impl Fn(&mcpdeck::deck::ClientView) -> bool) {
         while !self.clients.list().first().is_some_and(&look) {
             tokio::task::yield_now().await;
         }

@@ -23,8 +23,7 @@ use crate::chat::llm::{
 };
 use crate::chat::prompt::{BASE, Cost, SystemPrompt, inner, marked};
 use crate::error::{Error, ErrorCode};
-use crate::host::policy::{OutsideError, Principal};
-use crate::host::{CallOptions, CallOutcome, Host};
+use crate::host::{CallOptions, CallOutcome, Host, OutsideError, Principal};
 
 /// Where a turn stops by itself.
 #[derive(Clone, Copy, Debug)]

@@ -7,9 +7,7 @@ use std::sync::Arc;
 use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::chat::llm::ToolSpec;
-use crate::host::Host;
-use crate::host::naming::{canonical, exposed, hashed};
-use crate::host::policy::Principal;
+use crate::host::{Host, Principal, canonical_name, exposed_name, hashed_name};
 use crate::mcp::Tool;
 
 /// Longest description of one tool that a model is given, in characters.
@@ -56,9 +54,9 @@ impl Catalog {
         let (mut tools, mut names) = (Vec::new(), HashSet::new());
         for (server, all) in host.offers(who) {
             for tool in &all.tools {
-                let mut name = exposed(Some(&server), &tool.name);
+                let mut name = exposed_name(Some(&server), &tool.name);
                 if !names.insert(name.clone()) {
-                    name = hashed(&name, &format!("{server}\0{}", tool.name));
+                    name = hashed_name(&name, &format!("{server}\0{}", tool.name));
                 }
                 tools.push(Entry { name, server: server.clone(), tool: Arc::clone(tool) });
             }
@@ -68,9 +66,9 @@ impl Catalog {
 
     /// The tool that a model means: by its name here, or as `server.tool`.
     pub fn find(&self, name: &str) -> Option<&Entry> {
-        self.tools
-            .iter()
-            .find(|entry| entry.name == name || canonical(&entry.server, &entry.tool.name) == name)
+        self.tools.iter().find(|entry| {
+            entry.name == name || canonical_name(&entry.server, &entry.tool.name) == name
+        })
     }
 
     /// The three names nearest to one that does not exist.

@@ -7,8 +7,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use crate::chat::llm::{Message, Model, Prompt, Reply, Stop};
-use crate::host::PendingRequest;
-use crate::host::approvals::Drafter;
+use crate::host::{Drafter, PendingRequest};
 use crate::mcp::RequestKind;
 
 /// A model that drafts completions.

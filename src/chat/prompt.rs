@@ -9,8 +9,7 @@ use crate::base::ServerName;
 use crate::base::text::SafeText;
 use crate::chat::catalog::Catalog;
 use crate::chat::{context, fence};
-use crate::host::Host;
-use crate::host::policy::Principal;
+use crate::host::{Host, Principal};
 
 /// The base prompt when the person sets none.
 pub const BASE: &str = "You are the assistant of a person who runs several MCP servers. Answer \

@@ -27,8 +27,7 @@ use crate::chat::llm::{
     Answering, Delta, LlmError, LlmErrorKind, Message, Model, OnDelta, Prompt, Reply, Stop,
 };
 use crate::config::TlsConfig;
-use crate::mcp::transport::events::Events;
-use crate::mcp::transport::remote;
+use crate::mcp::{Events, client_builder, unreachable_reason};
 use wire::{Fault, Outgoing, Reader};
 pub use wire::{Provider, RemoteConfig};
 
@@ -63,7 +62,7 @@ impl Remote {
             let host = SafeText::line(url.host_str().unwrap_or_default());
             return Err(format!("the key would travel unencrypted to {host}: use https"));
         }
-        let builder = remote::builder(url, &TlsConfig::default())?;
+        let builder = client_builder(url, &TlsConfig::default())?;
         // A key goes where it was meant to go and nowhere else.
         let http = builder.redirect(reqwest::redirect::Policy::none()).build();
         let http = http.map_err(|error| error.to_string())?;
@@ -99,7 +98,7 @@ impl Remote {
         let sent = tokio::time::timeout(self.config.idle, request.json(&outgoing.body).send());
         let silent = |_| Fault::new(LlmErrorKind::Timeout, "no answer in time");
         let response = sent.await.map_err(silent)?.map_err(|error| {
-            let why = remote::unreachable(&error, &self.redactor);
+            let why = unreachable_reason(&error, &self.redactor);
             Fault::new(LlmErrorKind::Unreachable, why)
         })?;
         if response.status().is_success() {

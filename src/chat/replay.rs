@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::base::ServerName;
-use crate::deck::recording::{Line, Recording};
-use crate::mcp::traffic::{Direction, MessageKind};
+use crate::deck::{Line, Recording};
+use crate::mcp::{Direction, MessageKind};
 
 /// A call that a model chose.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -17,9 +17,8 @@ use crate::chat::agent::{Agent, Conversation};
 use crate::chat::event::ChatEvent;
 use crate::chat::llm::{Message, Model};
 use crate::chat::prompt::inner;
-use crate::deck::chats::{ChatStore, KeptChat};
-use crate::host::Host;
-use crate::host::policy::Principal;
+use crate::deck::{ChatStore, KeptChat};
+use crate::host::{Host, Principal};
 
 /// Bounds of sessions.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@ use crate::base::secret::Secret;
 use crate::base::text::path::spelled;
 use crate::chat::{Embedded, Model, Provider, Remote, RemoteConfig};
 use crate::config::Environment;
-use crate::deck::files::{json, load};
+use crate::deck::{load_json, parse_json};
 
 /// Name of the file in the user's configuration folder.
 pub const SETTINGS: &str = "settings.json";
@@ -57,7 +57,7 @@ impl ChatSettings {
     pub fn read(env: &Environment) -> Result<Self, String> {
         let Some(folder) = &env.config_dir else { return Ok(Self::default()) };
         let path = folder.join("mcpdeck").join(SETTINGS);
-        let file: Option<File> = load(&path, LARGEST, |text| json(text.as_bytes()))?;
+        let file: Option<File> = load_json(&path, LARGEST, |text| parse_json(text.as_bytes()))?;
         let mut settings = file.unwrap_or_default().chat;
         if let Some((provider, _)) = settings.keys.iter().find(|(_, key)| reference(key).is_none())
         {

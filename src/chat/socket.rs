@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::chat::prompt::SystemPrompt;
 use crate::chat::session::{Refusal, Session, Sessions};
-use crate::host::policy::Principal;
+use crate::host::Principal;
 
 /// Who a token belongs to, and what is cancelled when that token ends; nothing for a token that opens no
 /// chat.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::base::text::path::spelled;
-use crate::deck::chats::{ChatStore, KeptChat, Stored};
+use crate::deck::{ChatStore, KeptChat, Stored};
 
 /// Most sessions that are kept; beyond them the oldest are forgotten.
 const MOST: u32 = 1_000;

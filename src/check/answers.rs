@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::host::{PendingRequest, RequestHandler};
 use crate::mcp::{Answer, RequestKind};
 
-pub use crate::deck::answers::{Answers, AskedKind, Reply, ScriptedAnswer};
+pub use crate::deck::{Answers, AskedKind, Reply, ScriptedAnswer};
 
 /// Answers from a script; counts what it had no answer for.
 #[derive(Clone, Default)]

@@ -10,7 +10,7 @@ use crate::check::Finding;
 use crate::check::expect::{Expectations, ResultExpectation, SampleCall, Target};
 use crate::check::subject::brief;
 use crate::deck::{SavedCall, SavedCalls, SavedTarget};
-use crate::host::naming;
+use crate::host::split_name;
 use crate::mcp::ListKind;
 
 /// A call with everything it needs.
@@ -159,7 +159,7 @@ fn settle(name: &str, call: &SavedCall, known: &[String]) -> Result<(String, Pla
 /// The server that a full name begins with, and the rest of the name; a bare name belongs to the
 /// only server there is.
 fn owner(name: &str, known: &[String]) -> Option<(String, String)> {
-    let (server, rest) = naming::owner(name, known.iter().map(String::as_str))
+    let (server, rest) = split_name(name, known.iter().map(String::as_str))
         .or_else(|| Some((only(known)?.as_str(), name)))?;
     Some((server.to_owned(), rest.to_owned()))
 }

@@ -19,8 +19,7 @@ use super::{Finding, Severity, rule};
 use crate::base::text::nearest;
 use crate::config::diagnostics::child;
 use crate::error::place;
-use crate::host::CallOutcome;
-use crate::host::validate::{Validator, Verdict};
+use crate::host::{CallOutcome, Validator, Verdict};
 use crate::mcp::ListKind;
 
 /// Name of the file beside the configuration.

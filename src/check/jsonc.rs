@@ -13,7 +13,7 @@ use crate::check::report::schema_of;
 use crate::check::subject::brief;
 use crate::config::source::Source;
 use crate::config::syntax::{Node, NodeKind, parse_with};
-use crate::host::validate::{Validator, Verdict};
+use crate::host::{Validator, Verdict};
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 16 << 20;

@@ -9,7 +9,7 @@ use crate::check::Finding;
 use crate::check::jsonc::Written;
 use crate::check::rule::{capped, finding};
 use crate::check::subject::{Subject, brief};
-use crate::deck::lock::{Drift, Lock, Place};
+use crate::deck::{Drift, Lock, Place};
 use crate::mcp::{FieldChange, Risk};
 
 /// Findings about one entry that are listed; a rewritten schema would fill the report.

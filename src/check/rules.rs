@@ -11,7 +11,7 @@ use super::rule::finding;
 use super::subject::{Subject, brief};
 use super::{Finding, lock};
 pub use crate::base::text::inspect::{hidden, instructions, urls};
-use crate::deck::lock::Lock;
+use crate::deck::Lock;
 use names::shape;
 
 /// What the rules say.

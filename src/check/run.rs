@@ -19,9 +19,7 @@ use crate::check::rules::{self, Measure};
 use crate::check::run::stage::Run;
 use crate::check::subject::Subject;
 use crate::config::{McpConfig, Severity};
-use crate::deck::Deck;
-use crate::deck::lock::Lock;
-use crate::deck::recording::Recorder;
+use crate::deck::{Deck, Lock, Recorder};
 use crate::error::{Error, ErrorCode};
 use crate::host::{Host, HostView, ServerState, ServerView, Startup};
 use crate::mcp::{Direction, MessageKind};
@@ -125,7 +123,7 @@ pub async fn run(
     let engine = Host::builder()
         .startup(Startup::Background)
         .handler(plan.answers.clone())
-        .accounts(crate::deck::tokens::accounts(&crate::config::Environment::of_process()));
+        .accounts(crate::deck::accounts(&crate::config::Environment::of_process()));
     let opened = Deck::builder().config(plan.config.clone()).host(engine).open().await;
     let deck = match opened {
         Ok(deck) => deck,

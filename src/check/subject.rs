@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::base::SafeText;
 use crate::config::ContentLimits;
-use crate::deck::lock::{LockedServer, canonical};
+use crate::deck::{LockedServer, canonical_json};
 use crate::host::{ServerState, ServerView, StepView};
 use crate::mcp::{Era, Finding, FindingKind, ListKind, RejectedEntry};
 use crate::process::ExitView;
@@ -137,7 +137,7 @@ impl Subject {
         let entries = self.entries().map(|entry| (entry.list, entry.raw));
         let info = self.server_info.as_deref();
         let mut locked = LockedServer::new(info, self.instructions.as_deref(), entries);
-        locked.authorization = canonical(&self.authorization);
+        locked.authorization = canonical_json(&self.authorization);
         locked
     }
 

@@ -37,9 +37,8 @@ use crate::chat::llm::Usage;
 use crate::chat::{Agent, ChatEvent, ChatSettings, Conversation, Provider, StatusKind, TurnLimits};
 use crate::check::answers::Script;
 use crate::config::Environment;
-use crate::deck::policy::PolicyKeeper;
-use crate::host::policy::Principal;
-use crate::host::{Origin, PendingRequest, RequestHandler};
+use crate::deck::PolicyKeeper;
+use crate::host::{Origin, PendingRequest, Principal, RequestHandler};
 use crate::mcp::{Answer, RequestKind};
 use crate::telemetry::Telemetry;
 

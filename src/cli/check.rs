@@ -19,8 +19,7 @@ use crate::check::run::{self, Outcome, Plan};
 use crate::check::{Finding, Report, Severity, Verdict, lock};
 use crate::config::Environment;
 use crate::config::discover::{self, Scope};
-use crate::deck::SavedCalls;
-use crate::deck::lock::{FILE, Lock};
+use crate::deck::{LOCK_FILE, Lock, SavedCalls};
 use crate::host::{HostView, Startup};
 use crate::telemetry::Telemetry;
 
@@ -176,7 +175,7 @@ fn files(request: &Request<'_>, source: &Source) -> Files {
     };
     Files {
         expect: args.expect.clone().unwrap_or_else(|| beside.join(expect::FILE)),
-        lock: args.lock_file.clone().unwrap_or_else(|| beside.join(FILE)),
+        lock: args.lock_file.clone().unwrap_or_else(|| beside.join(LOCK_FILE)),
         foreign: source.path.is_none() && (*demo || here()),
     }
 }

@@ -24,8 +24,7 @@ use super::{load, operate, output, values};
 use crate::base::SafeText;
 use crate::check::rule;
 use crate::config::{Environment, Loaded, ServerConfig};
-use crate::deck::SavedTarget;
-use crate::deck::definitions::Kept;
+use crate::deck::{Kept, SavedTarget};
 use crate::mcp::{Capabilities, ListKind};
 
 /// How long names are offered after a server was seen.

@@ -14,11 +14,7 @@ use super::{load, output};
 use crate::base::{LogLevel, SafeText};
 use crate::config::import::{Place, places};
 use crate::config::{Environment, Loaded, McpConfig};
-use crate::deck::clients::Clients;
-use crate::deck::definitions::Kept;
-use crate::deck::recording::Scan;
-use crate::deck::trust::Gate;
-use crate::deck::{Deck, DeckBuilder, Notebook, TrustStore};
+use crate::deck::{Clients, Deck, DeckBuilder, Gate, Kept, Notebook, Scan, TrustStore};
 use crate::host::{Drafter, Host, HostBuilder, ServerState};
 use crate::mcp::Capabilities;
 use crate::telemetry::Telemetry;
@@ -31,7 +27,7 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
     let engine = Host::builder()
         .startup(cli.common.startup_mode())
         .person_answers()
-        .accounts(crate::deck::tokens::accounts(&Environment::of_process()));
+        .accounts(crate::deck::accounts(&Environment::of_process()));
     let (deck, engine, clients) = served(cli, deck(cli)?, engine)?;
     let mut deck = deck.host(engine);
     deck.keep_watching = true;
@@ -68,7 +64,7 @@ pub fn open(cli: &Cli, telemetry: &Telemetry, file: &Path) -> Result<ExitCode, E
 #[cfg(unix)]
 pub fn attach(cli: &Cli, telemetry: &Telemetry, pid: Option<u32>) -> Result<ExitCode, Exit> {
     let state = Environment::of_process().state_dir.unwrap_or_default();
-    let mut found = crate::deck::local::sockets(&state);
+    let mut found = crate::deck::local_sockets(&state);
     let id = |path: &Path| path.file_stem()?.to_str()?.parse::<u32>().ok();
     found.retain(|path| pid.is_none_or(|pid| id(path) == Some(pid)));
     let socket = match <[_; 1]>::try_from(found) {

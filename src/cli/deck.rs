@@ -10,12 +10,9 @@ use crate::base::{SafeText, ServerName};
 use crate::check::answers::Script;
 use crate::check::run::{Signals, TICK, is_settled};
 use crate::config::{Environment, McpConfig};
-use crate::deck::definitions::Kept;
-use crate::deck::recording::Recorder;
-use crate::deck::{Deck, DeckBuilder};
+use crate::deck::{Deck, DeckBuilder, Kept, Recorder};
 use crate::error::{Error, ErrorCode};
-use crate::host::policy::TargetKind;
-use crate::host::{Host, HostView, ServerState, naming};
+use crate::host::{Host, HostView, ServerState, TargetKind, split_name};
 use crate::mcp::ListKind;
 use crate::telemetry::Telemetry;
 use std::fmt::Write as _;
@@ -110,7 +107,7 @@ impl Invocation<'_> {
             let engine = Host::builder()
                 .startup(common.startup_mode())
                 .handler(answers)
-                .accounts(crate::deck::tokens::accounts(&Environment::of_process()));
+                .accounts(crate::deck::accounts(&Environment::of_process()));
             let deck = Deck::builder().config(source.config).host(engine);
             let done = over(common, &signals, deck, async |deck, recorder| {
                 let (host, left_out) = (deck.host(), &source.left_out);
@@ -201,7 +198,7 @@ fn needed(source: &Source, need: Need, kept: &Kept) -> (Vec<String>, bool) {
     let left_out = source.left_out.iter().map(|(name, _)| name);
     let servers = source.config.servers.keys().chain(left_out).map(ServerName::as_str);
     if kind != TargetKind::Resource
-        && let Some((server, _)) = naming::owner(&name, servers)
+        && let Some((server, _)) = split_name(&name, servers)
     {
         return (vec![server.to_owned()], false);
     }

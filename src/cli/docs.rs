@@ -11,7 +11,7 @@ use crate::base::text::nearest;
 use crate::check::answers::Answers;
 use crate::check::expect::Expectations;
 use crate::check::{report, rule};
-use crate::deck::lock::Lock;
+use crate::deck::Lock;
 
 /// `mcpdeck explain [RULE]`
 pub fn explain(args: &ExplainArgs) -> Done {
@@ -103,8 +103,8 @@ pub fn schema(which: SchemaKind) -> Exit {
         SchemaKind::Lock => report::schema_of::<Lock>(),
         SchemaKind::Expect => report::schema_of::<Expectations>(),
         SchemaKind::Answers => report::schema_of::<Answers>(),
-        SchemaKind::Policy => crate::deck::policy::policy_schema(),
-        SchemaKind::Recording => crate::deck::recording::json_schema(),
+        SchemaKind::Policy => crate::deck::policy_schema(),
+        SchemaKind::Recording => crate::deck::recording_schema(),
     };
     output::json(&schema, Exit::Ok)
 }

@@ -14,9 +14,8 @@ use super::{load, output};
 use crate::base::human::{Dur, parse_duration};
 use crate::base::text::json as safe;
 use crate::base::{Clock, SafeText, Timestamp};
-use crate::deck::policy::GrantStore;
-use crate::host::Origin;
-use crate::host::policy::{DEFAULT_PROFILE, Grant, GrantId, GrantKind, NewGrant, Scope};
+use crate::deck::GrantStore;
+use crate::host::{DEFAULT_PROFILE, Grant, GrantId, GrantKind, NewGrant, Origin, Scope};
 
 /// `mcpdeck grants`
 #[derive(Debug, Args)]

@@ -13,8 +13,7 @@ use crate::base::{SafeText, Secret, ServerName};
 use crate::config::{
     Diagnostic, Environment, Loaded, McpConfig, ServerConfig, Severity, discover, load,
 };
-use crate::deck::Masks;
-use crate::deck::trust::TrustStore;
+use crate::deck::{Masks, TrustStore};
 use crate::host::Startup;
 use crate::telemetry::Telemetry;
 
@@ -171,7 +170,7 @@ pub fn environment(common: &Common) -> Result<Environment, Vec<Diagnostic>> {
     for file in &common.env_file {
         env.add_file(file)?;
     }
-    env.sources = crate::deck::policy::sources(&env);
+    env.sources = crate::deck::secret_sources(&env);
     Ok(env)
 }
 

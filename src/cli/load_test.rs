@@ -17,8 +17,7 @@ use super::output::{self, Exit};
 use crate::base::SafeText;
 use crate::check::answers::Script;
 use crate::error::Error;
-use crate::host::policy::TargetKind;
-use crate::host::{CallOptions, CallOutcome, Host, Origin};
+use crate::host::{CallOptions, CallOutcome, Host, Origin, TargetKind};
 use crate::telemetry::Telemetry;
 
 /// Longest latency that is recorded exactly, in microseconds: an hour.

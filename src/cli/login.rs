@@ -15,8 +15,8 @@ use super::{load, output, signals};
 use crate::base::human::Dur;
 use crate::base::{SafeText, ServerName};
 use crate::config::{Environment, HttpConfig, McpConfig};
-use crate::deck::{browser, tokens};
-use crate::mcp::auth::{
+use crate::deck::{accounts, open_browser};
+use crate::mcp::{
     AuthEvent, AuthFailure, Authorizer, SignIn, SignInPrompt, StoredToken, scopes_in_words,
 };
 
@@ -77,7 +77,7 @@ fn with(
         .map_err(|found| problems(&found))?;
     let (name, http) =
         remote(&source.config, named, by_url).map_err(|message| output::refuse(&message))?;
-    let accounts = tokens::accounts(&Environment::of_process())
+    let accounts = accounts(&Environment::of_process())
         .ok_or_else(|| output::refuse("there is no folder in which tokens could be kept"))?;
     let accounts = accounts.watch(|_, event| {
         if let AuthEvent::Step { step, .. } = event {
@@ -155,7 +155,7 @@ impl SignInPrompt for Terminal {
             output::complain(&format!("{issuer} asks you to sign in, for: {asks}"));
             if browser {
                 output::complain(&format!("opening {}", SafeText::line(url.as_str())));
-                match browser::open(url).await {
+                match open_browser(url).await {
                     Ok(()) => return Ok(None),
                     Err(why) => output::complain(&format!("{why}: open the address yourself")),
                 }

@@ -14,10 +14,9 @@ use super::{deck, load, login, outcome, output, values};
 use crate::base::{SafeText, ServerName};
 use crate::check::answers::Script;
 use crate::config::{Environment, TransportKind};
-use crate::deck::tokens;
+use crate::deck::accounts;
 use crate::host::{HostView, ServerState, ServerView};
-use crate::mcp::auth::StoredToken;
-use crate::mcp::{FindingKind, ListKind, Prompt, Resource, Tool};
+use crate::mcp::{FindingKind, ListKind, Prompt, Resource, StoredToken, Tool};
 use crate::process::containment;
 use crate::telemetry::Telemetry;
 
@@ -220,7 +219,7 @@ pub fn status(common: &Common, args: &StatusArgs, telemetry: &Telemetry) -> Exit
 
 /// The tokens of the servers that are signed in to.
 fn signed_in(common: &Common, one: &OneServer) -> IndexMap<ServerName, StoredToken> {
-    let accounts = tokens::accounts(&Environment::of_process());
+    let accounts = accounts(&Environment::of_process());
     let (Some(accounts), Ok(source)) = (accounts, load::usable(common, one)) else {
         return IndexMap::new();
     };

@@ -15,9 +15,8 @@ use super::output::{self, Exit};
 use crate::base::SafeText;
 use crate::base::text::cut;
 use crate::config::Environment;
-use crate::deck::local::native::MESSAGES;
-use crate::deck::local::{LINE, sockets};
-use crate::host::policy::OutsideCode;
+use crate::deck::{MAX_LOCAL_LINE, NATIVE_MESSAGES, local_sockets};
+use crate::host::OutsideCode;
 
 /// Name of the host in the browser.
 const NAME: &str = "mcpdeck";
@@ -157,7 +156,7 @@ fn frame(input: &mut impl Read) -> io::Result<Option<Value>> {
         done => done?,
     }
     let length = u32::from_ne_bytes(length);
-    if u64::from(length) >= LINE {
+    if u64::from(length) >= MAX_LOCAL_LINE {
         return Err(io::Error::other(format!("a message of {length} bytes is too long")));
     }
     let mut text = vec![0; length as usize];
@@ -173,11 +172,11 @@ fn error(request: &Value, code: OutsideCode, message: &str) -> Value {
 fn reply(state: &Path, request: &Value) -> Value {
     let kind = request["type"].as_str().unwrap_or_default();
     // The socket takes more than an extension may say.
-    if !MESSAGES.contains(&kind) {
-        let message = format!("`type` is one of {}", MESSAGES.join(", "));
+    if !NATIVE_MESSAGES.contains(&kind) {
+        let message = format!("`type` is one of {}", NATIVE_MESSAGES.join(", "));
         return error(request, OutsideCode::ProtocolError, &message);
     }
-    let reply = sockets(state).first().and_then(|socket| ask(socket, request).ok());
+    let reply = local_sockets(state).first().and_then(|socket| ask(socket, request).ok());
     let missing = "no service is running: start `mcpdeck serve`";
     reply.unwrap_or_else(|| error(request, OutsideCode::ServerUnavailable, missing))
 }
@@ -186,7 +185,7 @@ fn ask(socket: &Path, request: &Value) -> io::Result<Value> {
     let mut stream = UnixStream::connect(socket)?;
     stream.write_all(format!("{request}\n").as_bytes())?;
     let mut line = Vec::new();
-    BufReader::new(stream.take(LINE)).read_until(b'\n', &mut line)?;
+    BufReader::new(stream.take(MAX_LOCAL_LINE)).read_until(b'\n', &mut line)?;
     Ok(serde_json::from_slice(&line)?)
 }
 

@@ -14,11 +14,9 @@ use super::{deck, output, values};
 use crate::base::ServerName;
 use crate::check::answers::Script;
 use crate::check::jsonc::Written;
-use crate::deck::saved::FILE_NAME;
-use crate::deck::{SavedCall, SavedCalls, SavedTarget};
+use crate::deck::{SAVED_CALLS_FILE, SavedCall, SavedCalls, SavedTarget};
 use crate::error::{Error, ErrorCode};
-use crate::host::policy::TargetKind;
-use crate::host::{CallOptions, CallOutcome, Host, Origin, Validation, naming};
+use crate::host::{CallOptions, CallOutcome, Host, Origin, TargetKind, Validation, canonical_name};
 use crate::telemetry::Telemetry;
 
 /// What every operation has.
@@ -166,7 +164,7 @@ pub fn prepare(
 ) -> Result<Prepared, Error> {
     let (server, tool) = found((host, invocation), name, host.find_tool(name))?;
     let schema = tool.input_schema.as_ref();
-    let canonical = naming::canonical(&server, &tool.name);
+    let canonical = canonical_name(&server, &tool.name);
     let usage = values::usage(&canonical, schema);
     let takes = format!("it takes: {usage}\n`{}` says more", invocation.list(&server));
     match values::arguments(words.base.clone(), &words.pairs, schema) {
@@ -270,7 +268,7 @@ fn prompt_of(operation: Operation<'_>, words: Words) -> Exit {
             let help = format!("write {}=TEXT", missing.join("=TEXT "));
             return Err(invalid(message).server(&server).help(help));
         }
-        let canonical = naming::canonical(&server, &prompt.name);
+        let canonical = canonical_name(&server, &prompt.name);
         let options = CallOptions { server: Some(server), ..options.clone() };
         host.get_prompt_with(&canonical, arguments, options).await
     })
@@ -316,7 +314,7 @@ pub fn words(arguments: &[String]) -> Result<Words, Error> {
 
 /// The file of saved calls that belongs to a configuration; the one in this folder without one.
 pub fn saved_path(config: Option<&Path>) -> PathBuf {
-    config.map_or_else(|| PathBuf::from(FILE_NAME), SavedCalls::path_beside)
+    config.map_or_else(|| PathBuf::from(SAVED_CALLS_FILE), SavedCalls::path_beside)
 }
 
 /// The saved call of this name.

@@ -13,10 +13,8 @@ use super::output::{Done, Exit};
 use super::{load, output};
 use crate::base::file::read_text;
 use crate::base::{Clock, SafeText};
-use crate::deck::policy::Offline;
-use crate::deck::recording::{Line, Recording};
-use crate::host::Origin;
-use crate::host::policy::{Action, DEFAULT_PROFILE, Decision, Effect, Principal, TargetKind};
+use crate::deck::{Line, Offline, Recording};
+use crate::host::{Action, DEFAULT_PROFILE, Decision, Effect, Origin, Principal, TargetKind};
 use crate::mcp::{Direction, MessageKind};
 
 /// `mcpdeck policy`

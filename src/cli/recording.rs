@@ -14,10 +14,9 @@ use super::output::{self, Done, Exit};
 use crate::base::SafeText;
 use crate::base::human::{count, parse_duration};
 use crate::check::answers::Script;
-use crate::deck::recording::{Format, Line, Part, Recorder, Recording, Scrubber, export};
+use crate::deck::{Format, Line, Part, Recorder, Recording, Scrubber, export_recording};
 use crate::host::{CallOptions, Host, Origin};
-use crate::mcp::capabilities::diff::every_difference;
-use crate::mcp::{Direction, MessageKind};
+use crate::mcp::{Direction, MessageKind, every_difference};
 use crate::telemetry::Telemetry;
 
 /// `mcpdeck scrub`
@@ -148,7 +147,7 @@ pub fn report(args: &ReportArgs) -> Done {
     }
     let file = File::create(&args.output).map_err(|e| unreadable(&args.output, &e))?;
     let part = Part { servers: args.server.clone(), from: args.from, to: args.to };
-    export(recording, &part, format, &mut std::io::BufWriter::new(file))
+    export_recording(recording, &part, format, &mut std::io::BufWriter::new(file))
         .map_err(|e| unreadable(&args.file, &e))?;
     Ok(Exit::Ok)
 }

@@ -12,7 +12,7 @@ use super::{load, output};
 use crate::base::text::json as safe;
 use crate::base::{SafeText, Secret};
 use crate::config::Environment;
-use crate::deck::policy::{self, NEW_PASSPHRASE, SecretStore};
+use crate::deck::{NEW_PASSPHRASE, SecretStore, keyring_place, system_keyring};
 
 /// `mcpdeck secret`
 #[derive(Debug, Args)]
@@ -102,9 +102,9 @@ fn set(store: &SecretStore, keyring: Option<&Environment>, name: &str) -> Result
         store.set(name, &value)?;
         return Ok(format!("{shown}: kept; write ${{secret:{shown}}} where it is needed\n"));
     };
-    let keyring = policy::keyring(env)?;
+    let keyring = system_keyring(env)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    runtime.block_on(keyring.set(&policy::place(name), &value))?;
+    runtime.block_on(keyring.set(&keyring_place(name), &value))?;
     Ok(format!("{shown}: kept; write ${{keyring:{shown}}} where it is needed\n"))
 }

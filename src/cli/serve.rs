@@ -15,22 +15,17 @@ use super::{deck, load, output, signals};
 use crate::base::human::parse_duration;
 use crate::base::{Clock, SafeText, Timestamp};
 use crate::config::Environment;
-use crate::deck::clients::Clients;
-#[cfg(unix)]
-use crate::deck::local::{Listening, Local};
-use crate::deck::policy::PolicyKeeper;
-use crate::deck::trust::Gate;
+use crate::deck::Clients;
 #[cfg(feature = "tui")]
-use crate::deck::{Alongside, DeckBuilder};
-use crate::deck::{Deck, DeckEvent, TrustStore};
+use crate::deck::{Alongside, Deck, DeckBuilder, DeckEvent, TrustStore};
+#[cfg(unix)]
+use crate::deck::{Gate, Listening, Local, PolicyKeeper};
 use crate::gateway::{
     self, Bridge, DEFAULT_SCOPES, Options, OwnerToken, Service, Shared, TokenStore, Traces,
     serve_stdio,
 };
 #[cfg(feature = "tui")]
-use crate::host::policy::DEFAULT_PROFILE;
-use crate::host::policy::Scope;
-use crate::host::{Host, ServerState};
+use crate::host::{DEFAULT_PROFILE, Host, Scope, ServerState};
 use crate::telemetry::Telemetry;
 
 /// `mcpdeck serve`
@@ -149,7 +144,7 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Done {
         let engine = Host::builder()
             .startup(common.startup_mode())
             .handler(bridge.clone())
-            .accounts(crate::deck::tokens::accounts(&env));
+            .accounts(crate::deck::accounts(&env));
         let mut deck = Deck::builder().host(engine).environment(env.clone());
         deck.masks = Some(load::masks(telemetry));
         let files = match source.path {

@@ -11,7 +11,7 @@ use super::output::{Done, Exit, problems};
 use super::{load, output};
 use crate::base::{SafeText, ServerName};
 use crate::config::Environment;
-use crate::deck::trust::{Gate, Passed, Review, TrustStore, Verdict};
+use crate::deck::{Gate, Passed, Review, TrustStore, Verdict};
 
 /// `mcpdeck trust`
 pub fn trust(common: &Common, args: &TrustArgs) -> Done {

@@ -7,8 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::base::SafeText;
 use crate::base::text::nearest;
-use crate::mcp::Prompt;
-use crate::mcp::capabilities::kind_of;
+use crate::mcp::{Prompt, schema_kind};
 
 /// Builds the arguments from words: at most one JSON object first, then `key=value` pairs that add
 /// to it or replace.
@@ -25,7 +24,10 @@ pub fn arguments(
         None => Map::new(),
         Some(Value::Object(object)) => object,
         Some(other) => {
-            return Err(vec![format!("arguments must be a JSON object, not {}", kind_of(&other))]);
+            return Err(vec![format!(
+                "arguments must be a JSON object, not {}",
+                schema_kind(&other)
+            )]);
         }
     };
     let mut given: Vec<&str> = Vec::new();

@@ -147,8 +147,8 @@ impl Answers {
     /// # Errors
     /// Names the file and what is wrong with it.
     pub fn load(path: &Path) -> Result<Self, String> {
-        let found: Option<Option<Self>> = files::load(path, LARGEST, |text| {
-            serde_json::from_value(files::jsonc(text)?).map_err(|error| error.to_string())
+        let found: Option<Option<Self>> = files::load_json(path, LARGEST, |text| {
+            serde_json::from_value(files::parse_jsonc(text)?).map_err(|error| error.to_string())
         })?;
         Ok(found.flatten().unwrap_or_default())
     }

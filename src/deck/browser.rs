@@ -13,7 +13,7 @@ const FAILS_WITHIN: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// No program could be started that opens it.
-pub async fn open(url: url::Url) -> Result<(), SafeText> {
+pub async fn open_browser(url: url::Url) -> Result<(), SafeText> {
     let mut programs = Vec::new();
     programs.extend(std::env::var("BROWSER").ok());
     programs.push(

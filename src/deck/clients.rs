@@ -13,8 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::{SafeText, Timestamp};
 use crate::error::Error;
-use crate::host::CallOutcome;
-use crate::host::policy::Principal;
+use crate::host::{CallOutcome, Principal};
 
 /// Most clients that are remembered; of more, the one that was silent longest is forgotten.
 const REMEMBERED: usize = 1_000;

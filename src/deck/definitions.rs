@@ -12,13 +12,10 @@ use serde_json::Value;
 use crate::base::Redactor;
 use crate::base::file::StateFile;
 use crate::config::{Environment, McpConfig, ServerConfig};
-use crate::deck::files::{self, json};
+use crate::deck::files::{self, parse_json};
 use crate::deck::lock::{self, Lock};
-use crate::host::policy::Digest;
-use crate::host::server::memory::{Definitions, Memory};
-use crate::host::{HostView, ServerState};
-use crate::mcp::session::FetchedList;
-use crate::mcp::{Capabilities, Era, ListKind, SessionView};
+use crate::host::{Definitions, Digest, HostView, Memory, ServerState};
+use crate::mcp::{Capabilities, Era, FetchedList, ListKind, SessionView};
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 32 << 20;
@@ -40,7 +37,7 @@ impl Kept {
     pub fn lists(&self, config: &ServerConfig) -> Option<(Capabilities, Duration)> {
         let file = self.file(config)?;
         let seen = file.path().metadata().ok()?.modified().ok()?;
-        let known: Definitions = file.load(json)?;
+        let known: Definitions = file.load(parse_json)?;
         Some((known.capabilities, seen.elapsed().ok()?))
     }
 
@@ -59,7 +56,7 @@ impl Kept {
                     Some(Definitions { about, capabilities })
                 }
                 (ServerState::Unavailable, _) => {
-                    let before = self.file(server).and_then(|file| file.load(json));
+                    let before = self.file(server).and_then(|file| file.load(parse_json));
                     before.or_else(|| Some(unlisted(Value::Null, None)))
                 }
                 _ => None,
@@ -78,7 +75,7 @@ impl Kept {
 
 impl Memory for Kept {
     fn recall(&self, config: &ServerConfig) -> Option<Definitions> {
-        let known: Option<Definitions> = self.file(config).and_then(|file| file.load(json));
+        let known: Option<Definitions> = self.file(config).and_then(|file| file.load(parse_json));
         // One that was never up has no lists.
         known
             .filter(|known| known.capabilities != Capabilities::default())
@@ -108,7 +105,7 @@ impl Memory for Kept {
 
 /// What the lock file says of a server.
 fn locked(config: &ServerConfig) -> Option<Definitions> {
-    let lock = Lock::read(&config.at.file.with_file_name(lock::FILE)).ok()?;
+    let lock = Lock::read(&config.at.file.with_file_name(lock::LOCK_FILE)).ok()?;
     let locked = lock.servers.get(config.name.as_str())?;
     let mut known = unlisted(locked.server_info.clone(), locked.instructions.as_deref());
     for kind in ListKind::ALL {

@@ -18,7 +18,7 @@ use crate::config::edit::without_mark;
 ///
 /// # Errors
 /// Names the file and what is wrong with it.
-pub(crate) fn load<T>(
+pub(crate) fn load_json<T>(
     path: &Path,
     limit: u64,
     parse: impl FnOnce(&str) -> Result<T, String>,
@@ -33,7 +33,7 @@ pub(crate) fn load<T>(
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+pub(crate) fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     serde_json::from_slice(bytes).map_err(|error| error.to_string())
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
 ///
 /// # Errors
 /// What is wrong with it, and where.
-pub(crate) fn jsonc(text: &str) -> Result<Value, String> {
+pub(crate) fn parse_jsonc(text: &str) -> Result<Value, String> {
     let root = jsonc_parser::cst::CstRootNode::parse(text, &jsonc_parser::ParseOptions::default());
     Ok(root.map_err(|error| error.to_string())?.to_serde_value().unwrap_or_default())
 }

@@ -15,8 +15,7 @@ use super::task;
 use super::trust::Gate;
 use crate::config::{Environment, McpConfig};
 use crate::error::{Error, ErrorCode};
-use crate::host::handle::ShutdownReport;
-use crate::host::{Host, HostBuilder};
+use crate::host::{Host, HostBuilder, ShutdownReport};
 
 /// Events that may wait for a reader; the oldest are dropped and counted ([`DeckEvent::Missed`]).
 const EVENTS: usize = 256;

@@ -322,7 +322,7 @@ pub fn save(history: &Path, target: &str, draft: &Draft) -> io::Result<()> {
 /// Every draft by target. What cannot be read is left out.
 pub fn load(history: &Path) -> HashMap<String, Draft> {
     let read = |path: PathBuf| {
-        let kept: Kept<Draft> = StateFile::new(path, LARGEST as u64).load(files::json)?;
+        let kept: Kept<Draft> = StateFile::new(path, LARGEST as u64).load(files::parse_json)?;
         Some((kept.target, kept.draft))
     };
     files::newest(&folder(history), MOST).into_iter().filter_map(read).collect()

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use tokio::task::JoinSet;
 
-use super::files::json;
+use super::files::parse_json;
 use super::keyring::{Keyring, Place};
 use super::situation::{InputState, InputView};
 use super::trust::Passed;
@@ -45,7 +45,7 @@ impl KeptInputs {
         let name = format!("{}.json", file_key(&out.file));
         let folder = environment.state_dir.as_ref().map(|state| state.join("inputs"));
         out.store = folder.map(|folder| StateFile::new(folder.join(name), LARGEST));
-        out.names = out.store.as_ref().and_then(|store| store.load(json)).unwrap_or_default();
+        out.names = out.store.as_ref().and_then(|store| store.load(parse_json)).unwrap_or_default();
         if let Some(keyring) = &out.keyring {
             for id in out.names.clone() {
                 let (keyring, place) = (keyring.clone(), out.place(&id));
@@ -100,7 +100,7 @@ impl KeptInputs {
         };
         change(&mut self.names);
         let Some(store) = &self.store else { return };
-        let written = store.change(json, |all: Option<BTreeSet<String>>| {
+        let written = store.change(parse_json, |all: Option<BTreeSet<String>>| {
             let mut all = all.unwrap_or_default();
             change(&mut all);
             Ok(Some(serde_json::to_vec(&all)?))

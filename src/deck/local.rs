@@ -27,7 +27,7 @@ use crate::error::{Error, ErrorCode};
 use crate::host::{CallOptions, Host};
 
 /// Longest line in either direction, in bytes: what a browser may send.
-pub const LINE: u64 = 64 << 20;
+pub const MAX_LOCAL_LINE: u64 = 64 << 20;
 /// Connections that are served at once; more wait.
 const CONNECTIONS: usize = 64;
 /// News that waits for a slow dashboard; the rings drop their oldest meanwhile.
@@ -57,7 +57,7 @@ impl Drop for Listening {
 
 /// Sockets of services below a state folder, those of services that are gone left out; the newest
 /// first.
-pub fn sockets(state: &Path) -> Vec<PathBuf> {
+pub fn local_sockets(state: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder(state)).into_iter().flatten().flatten();
     let found = entries.map(|entry| entry.path()).filter(|path| {
         let lives = std::os::unix::net::UnixStream::connect(path).is_ok();
@@ -108,7 +108,7 @@ impl Local {
         let mut line = Vec::new();
         loop {
             line.clear();
-            (&mut read).take(LINE).read_until(b'\n', &mut line).await?;
+            (&mut read).take(MAX_LOCAL_LINE).read_until(b'\n', &mut line).await?;
             if line.pop() != Some(b'\n') {
                 return Ok(());
             }
@@ -152,7 +152,7 @@ impl Local {
             Ok(())
         };
         tokio::select! {
-            () = news::follow(self.operated(), sender) => Ok(()),
+            () = news::follow_news(self.operated(), sender) => Ok(()),
             written = written => written,
             _ = hung_up(&mut read) => Ok(()),
         }

@@ -14,11 +14,10 @@ use crate::base::text::json;
 use crate::deck::files;
 use crate::deck::recording::Scan;
 use crate::host::{HostView, ServerView};
-use crate::mcp::capabilities::diff::{every_difference, is_set};
-use crate::mcp::{FieldChange, ListKind};
+use crate::mcp::{FieldChange, ListKind, every_difference, is_set_keyword};
 
 /// Name of the file beside the configuration.
-pub const FILE: &str = "mcp.lock.json";
+pub const LOCK_FILE: &str = "mcp.lock.json";
 /// Version of the file's shape.
 pub const VERSION: u32 = 1;
 /// Largest file that is read, in bytes.
@@ -98,8 +97,8 @@ impl Lock {
     /// # Errors
     /// Names the file and what is wrong with it.
     pub fn read(path: &Path) -> Result<Self, String> {
-        let parse = |text: &str| files::json::<Self>(text.as_bytes())?.known();
-        Ok(files::load(path, LARGEST, parse)?.unwrap_or_default())
+        let parse = |text: &str| files::parse_json::<Self>(text.as_bytes())?.known();
+        Ok(files::load_json(path, LARGEST, parse)?.unwrap_or_default())
     }
 
     /// The lock, when this program knows its version.
@@ -154,7 +153,7 @@ impl LockedServer {
         entries: impl Iterator<Item = (ListKind, &'a Value)>,
     ) -> Self {
         let mut locked = Self {
-            server_info: server_info.map(canonical).unwrap_or_default(),
+            server_info: server_info.map(canonical_json).unwrap_or_default(),
             instructions: instructions.map(str::to_owned),
             ..Self::default()
         };
@@ -165,7 +164,7 @@ impl LockedServer {
             while list.contains_key(&id) {
                 id.push('#');
             }
-            list.insert(id, canonical(raw));
+            list.insert(id, canonical_json(raw));
         }
         locked
     }
@@ -263,14 +262,14 @@ impl LockedServer {
 }
 
 /// A value with sorted keys, and with lists that mean sets sorted too.
-pub fn canonical(value: &Value) -> Value {
+pub fn canonical_json(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
             let mut keys: Vec<&String> = map.keys().collect();
             keys.sort();
             let sorted = keys.into_iter().map(|key| {
-                let mut value = canonical(&map[key]);
-                if is_set(key)
+                let mut value = canonical_json(&map[key]);
+                if is_set_keyword(key)
                     && let Value::Array(items) = &mut value
                 {
                     items.sort_by_key(ToString::to_string);
@@ -279,7 +278,7 @@ pub fn canonical(value: &Value) -> Value {
             });
             Value::Object(sorted.collect())
         }
-        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
+        Value::Array(items) => Value::Array(items.iter().map(canonical_json).collect()),
         other => other.clone(),
     }
 }

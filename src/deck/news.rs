@@ -13,10 +13,7 @@ use super::clients::ClientView;
 use super::order::Operated;
 use super::policy::PolicyView;
 use crate::base::{Batch, LogRecord, Ring, ServerName, Weighed};
-use crate::host::cache::CacheView;
-use crate::host::metrics::ServerMetrics;
-use crate::host::policy::Blocked;
-use crate::host::{CallView, Host, HostView};
+use crate::host::{Blocked, CacheView, CallView, Host, HostView, ServerMetrics};
 use crate::mcp::TrafficRecord;
 use crate::process::Usage;
 
@@ -60,7 +57,7 @@ pub enum News {
 /// Sends everything there is, then what changes, until nobody receives it or the engine has ended.
 /// Overflow policy: it waits while `to` is full; the rings drop their oldest meanwhile, and a batch
 /// says how many were missed.
-pub async fn follow<T: From<News>>(of: Operated, to: mpsc::Sender<T>) {
+pub async fn follow_news<T: From<News>>(of: Operated, to: mpsc::Sender<T>) {
     let Operated { host, clients, policy } = of;
     let (mut view, mut decided) = (host.view(), host.follow_policy());
     view.mark_changed();

@@ -14,10 +14,10 @@ use crate::base::text::SafeText;
 use crate::base::{LogLevel, Redactor, ServerName};
 use crate::config::RootConfig;
 use crate::error::{Error, ErrorCode};
-use crate::host::policy::{Digest, GrantId};
-use crate::host::{CallOptions, CallOutcome, Host, Origin, RuleKind, SessionRule, Validation};
-use crate::mcp::capabilities::ListKind;
-use crate::mcp::{Answer, ApprovalId};
+use crate::host::{
+    CallOptions, CallOutcome, Digest, GrantId, Host, Origin, RuleKind, SessionRule, Validation,
+};
+use crate::mcp::{Answer, ApprovalId, ListKind};
 
 /// Something to be done that is reported in a line at most.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

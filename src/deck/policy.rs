@@ -9,8 +9,8 @@ mod sources;
 
 pub use keeper::{PolicyKeeper, PolicyView};
 pub use offline::Offline;
-pub use secrets::{KEY_FILE, NEW_PASSPHRASE, PASSPHRASE, SecretStore};
-pub use sources::{HELPERS, keyring, place, sources};
+pub use secrets::{NEW_PASSPHRASE, PASSPHRASE, SecretStore};
+pub use sources::{keyring_place, secret_sources, system_keyring};
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ use crate::base::Timestamp;
 use crate::base::file::file_key;
 use crate::config::Environment;
 use crate::deck::files;
-use crate::host::policy::{Grant, GrantId, GrantKind, NewGrant, PolicyConfig, Rules};
+use crate::host::{Grant, GrantId, GrantKind, NewGrant, PolicyConfig, Rules};
 
 /// Name of the file beside `mcp.json`.
 pub const POLICY_FILE: &str = "mcpdeck.policy.json";
@@ -44,8 +44,8 @@ pub struct PolicyFile {
 ///
 /// # Errors
 /// Every problem, each naming the file: nothing may be permitted by half a policy.
-pub fn load(configs: &[PathBuf]) -> Result<PolicyFile, Vec<String>> {
-    let read = |path: &Path| files::load(path, LARGEST, files::jsonc);
+pub fn load_policy(configs: &[PathBuf]) -> Result<PolicyFile, Vec<String>> {
+    let read = |path: &Path| files::load_json(path, LARGEST, files::parse_jsonc);
     for config in configs.iter().rev() {
         let beside = config.with_file_name(POLICY_FILE);
         if let Some(value) = read(&beside).map_err(|problem| vec![problem])? {
@@ -181,9 +181,9 @@ mod tests {
         let config = dir.path().join("mcp.json");
         let text = r#"{"servers": {}, "policy": {"deny": ["files.*"]}}"#;
         std::fs::write(&config, format!("\u{feff}{text}")).expect("written");
-        let marked = load(std::slice::from_ref(&config)).expect("usable").config;
+        let marked = load_policy(std::slice::from_ref(&config)).expect("usable").config;
         std::fs::write(&config, text).expect("written");
-        assert_eq!(marked, load(&[config]).expect("usable").config);
+        assert_eq!(marked, load_policy(&[config]).expect("usable").config);
         assert_ne!(marked, PolicyConfig::default());
     }
 }

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use crate::base::{LogRecord, ServerName, Timestamp};
 use crate::host::Record;
 use crate::mcp::TrafficRecord;
-pub use export::{Format, Part, export};
+pub use export::{Format, Part, export_recording};
 pub use operations::{Operation, Operations, Outcome};
 pub use play::{Moment, Player, Scan};
 pub use write::{Recorder, Scrubbed, Scrubber};
@@ -88,7 +88,7 @@ pub enum Line {
 }
 
 /// The JSON Schema of a line (`mcpdeck schema recording`), as far as programs rely on it.
-pub fn json_schema() -> Value {
+pub fn recording_schema() -> Value {
     let kinds = ["header", "fact", "frame", "log", "chat", "missed", "end"];
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",

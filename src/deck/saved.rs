@@ -26,7 +26,7 @@ use crate::deck::files;
 const LARGEST: u64 = 64 << 20;
 
 /// Name of the file beside `mcp.json`.
-pub const FILE_NAME: &str = "mcp.calls.json";
+pub const SAVED_CALLS_FILE: &str = "mcp.calls.json";
 
 /// All saved calls of one project, in file order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -104,7 +104,7 @@ impl SavedCall {
 impl SavedCalls {
     /// The file that belongs to a configuration file.
     pub fn path_beside(config: &Path) -> PathBuf {
-        config.with_file_name(FILE_NAME)
+        config.with_file_name(SAVED_CALLS_FILE)
     }
 
     /// Reads the file; one that does not exist holds no calls. Comments and trailing commas are
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_call_that_is_put_into_a_file_leaves_the_rest_of_it_alone() {
         let dir = tempfile::tempdir().expect("temporary directory");
-        let path = dir.path().join(FILE_NAME);
+        let path = dir.path().join(SAVED_CALLS_FILE);
         let text = "{ // ours\n  \"version\": 1,\n  \"calls\": {\n    // why\n    \"a\": { \"prompt\": \"x.y\" }\n  }\n}\n";
         std::fs::write(&path, text).expect("writable");
         let call = |n: u32| SavedCall::tool("a.t", &json!({"n": n}));
@@ -249,7 +249,7 @@ mod tests {
     fn a_file_that_others_may_read_stays_so_and_a_new_one_is_the_owners() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().expect("temporary directory");
-        let path = dir.path().join(FILE_NAME);
+        let path = dir.path().join(SAVED_CALLS_FILE);
         let mode = || std::fs::metadata(&path).expect("there").permissions().mode() & 0o777;
         files::save(&path, &SavedCalls::default()).expect("writable");
         assert_eq!(mode(), 0o600);

@@ -20,7 +20,7 @@ use crate::config::Environment;
 use crate::deck::files::remove;
 use crate::deck::policy::SecretStore;
 use crate::deck::policy::secrets::own_name;
-use crate::mcp::auth::{Accounts, StoredClient, StoredToken, TokenStore, covers};
+use crate::mcp::{Accounts, StoredClient, StoredToken, TokenStore, token_covers};
 
 /// Largest file of a token, in bytes.
 const LARGEST: u64 = 1 << 20;
@@ -139,7 +139,7 @@ impl TokenStore for TokenFiles {
             |name: &&String| Path::new(name).extension().is_some_and(|end| end == "json");
         let tokens = names.iter().filter(is_token).map(|name| self.read::<StoredToken>(name));
         let tokens = tokens.collect::<io::Result<Vec<_>>>()?.into_iter().flatten();
-        let covering = tokens.filter(|token| covers(&token.resource, url));
+        let covering = tokens.filter(|token| token_covers(&token.resource, url));
         Ok(covering.max_by_key(|token| (token.resource.len(), token.obtained_at)))
     }
 
@@ -177,7 +177,7 @@ impl TokenStore for TokenFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::auth::{ClientAuth, ClientOrigin};
+    use crate::mcp::{ClientAuth, ClientOrigin};
 
     fn token(issuer: &str, resource: &str, access: &str, at: u64) -> StoredToken {
         let client = StoredClient {

@@ -14,8 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, ErrorCode};
-use crate::host::approvals::RequestHandler;
-use crate::host::{CallOutcome, PendingRequest};
+use crate::host::{CallOutcome, PendingRequest, RequestHandler};
 use crate::mcp::{Answer, CallId, RequestKind};
 
 /// Most calls that wait for the input of a modern client.

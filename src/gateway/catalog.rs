@@ -8,9 +8,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::base::ServerName;
-use crate::host::naming::{exposed, hashed};
-use crate::host::policy::TargetKind;
-use crate::host::{HostView, ServerState, ServerView};
+use crate::host::{HostView, ServerState, ServerView, TargetKind, exposed_name, hashed_name};
 use crate::mcp::Capabilities;
 
 /// One tool, prompt, resource or template as a client sees it.
@@ -91,9 +89,9 @@ impl Catalog {
             let prompts = capabilities.prompts.iter();
             let prompts = prompts.map(|prompt| (TargetKind::Prompt, &prompt.name, &prompt.raw));
             for (kind, original, raw) in tools.chain(prompts) {
-                let mut name = exposed(prefix, original);
+                let mut name = exposed_name(prefix, original);
                 if out.names.contains_key(&(kind, name.clone())) {
-                    name = hashed(&name, &format!("{server}\0{original}"));
+                    name = hashed_name(&name, &format!("{server}\0{original}"));
                 }
                 let mut raw = (**raw).clone();
                 if let Some(object) = raw.as_object_mut() {

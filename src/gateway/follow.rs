@@ -22,8 +22,7 @@ use super::outside::Outside;
 use super::state::Gateway;
 use super::tokens::Client;
 use crate::base::{LogLevel, ServerName};
-use crate::host::policy::TargetKind;
-use crate::host::{Host, HostView};
+use crate::host::{Host, HostView, TargetKind};
 use crate::mcp::{CallId, Notice, NoticeKind};
 
 /// Most resources that one session is subscribed to.

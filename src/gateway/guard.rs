@@ -13,7 +13,7 @@ use futures::StreamExt as _;
 use super::outside::Outside;
 use super::state::Gateway;
 use super::tokens::Client;
-use crate::host::policy::OutsideCode;
+use crate::host::OutsideCode;
 
 const SESSION: &str = "mcp-session-id";
 

@@ -39,9 +39,8 @@ use super::tokens::Client;
 use super::traces::Span;
 use crate::base::ServerName;
 use crate::error::{Error, ErrorCode};
-use crate::host::policy::{Action, Scope, TargetKind};
-use crate::host::{CallOptions, CallOutcome};
-use crate::mcp::{Answer, RequestKind, era};
+use crate::host::{Action, CallOptions, CallOutcome, Scope, TargetKind};
+use crate::mcp::{Answer, CLIENT_NAME, HOPS_KEY, RequestKind};
 
 /// Progress of one call that waits to be sent on; more is dropped.
 const PROGRESS: usize = 16;
@@ -171,10 +170,10 @@ impl Face {
         let entries: Vec<Value> = if context.client_info().as_ref().is_some_and(is_deck) {
             // What decks have of each other would otherwise come back, longer each time.
             let near = entries.filter_map(|entry| {
-                let hops = entry.raw["_meta"][era::HOPS].as_u64().unwrap_or(0);
+                let hops = entry.raw["_meta"][HOPS_KEY].as_u64().unwrap_or(0);
                 let mut raw = (hops < HOPS).then(|| entry.raw.clone())?;
                 let meta = raw.as_object_mut()?.entry("_meta").or_insert_with(|| json!({}));
-                meta.as_object_mut()?.insert(era::HOPS.to_owned(), json!(hops + 1));
+                meta.as_object_mut()?.insert(HOPS_KEY.to_owned(), json!(hops + 1));
                 Some(raw)
             });
             near.collect()
@@ -300,7 +299,7 @@ impl Face {
         (target, operation): (String, Operation),
         progress: mpsc::Sender<crate::mcp::Progress>,
     ) -> Result<Parked, ErrorData> {
-        let hops = context.meta.get(era::HOPS).and_then(Value::as_u64).unwrap_or(0);
+        let hops = context.meta.get(HOPS_KEY).and_then(Value::as_u64).unwrap_or(0);
         if hops >= HOPS {
             let message = format!("the call came through {hops} decks, which call each other");
             return Err(ErrorData::invalid_request(message, None));
@@ -450,7 +449,7 @@ fn is_modern(context: &RequestContext<RoleServer>) -> bool {
 
 /// Whether a client is another deck.
 fn is_deck(client: &Implementation) -> bool {
-    client.name == era::NAME
+    client.name == CLIENT_NAME
 }
 
 /// Answers with the result of an operation as the server sent it, in the shape of the client's era.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::tokens::Client;
 use crate::error::{Denial, Error, ErrorCode};
-use crate::host::policy::{OutsideCode, OutsideError, Scope};
+use crate::host::{OutsideCode, OutsideError, Scope};
 
 /// An error for a caller outside.
 #[derive(Debug)]

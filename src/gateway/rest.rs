@@ -18,8 +18,7 @@ use super::state::{Gateway, is_starting};
 use super::tokens::Client;
 use crate::base::ServerName;
 use crate::error::ErrorCode;
-use crate::host::policy::{Action, OutsideCode, Scope, TargetKind};
-use crate::host::{CallOptions, CallOutcome};
+use crate::host::{Action, CallOptions, CallOutcome, OutsideCode, Scope, TargetKind};
 
 /// Longest time a caller may ask for.
 const LONGEST: Duration = Duration::from_secs(600);

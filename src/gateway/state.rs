@@ -15,9 +15,8 @@ use super::tokens::{Client, OwnerToken, TokenStore};
 use super::traces::Traces;
 use crate::base::text::nearest;
 use crate::base::{LogLevel, ServerName};
-use crate::deck::clients::Clients;
-use crate::host::policy::{Action, TargetKind};
-use crate::host::{Host, HostView, Origin, ServerState, ServerView};
+use crate::deck::Clients;
+use crate::host::{Action, Host, HostView, Origin, ServerState, ServerView, TargetKind};
 use crate::mcp::Capabilities;
 
 /// How long the first requests wait for servers that start, as clients do that list once: less than

@@ -17,8 +17,7 @@ use crate::base::atomic::{Readers, alone, replace};
 use crate::base::file::{hex, random_hex, read_text};
 use crate::base::secret::Secret;
 use crate::base::watch::Fingerprint;
-use crate::host::policy::{Principal, Scope};
-use crate::host::{CallOptions, Origin};
+use crate::host::{CallOptions, Origin, Principal, Scope};
 
 /// Format of the file of hashes.
 const VERSION: u32 = 1;

@@ -13,7 +13,7 @@ use crate::base::file::random_hex;
 use crate::config::TlsConfig;
 use crate::error::Error;
 use crate::host::CallOutcome;
-use crate::mcp::transport::remote::builder;
+use crate::mcp::client_builder;
 
 /// Spans that wait to be sent; more are dropped.
 const WAITING: usize = 2_048;
@@ -45,7 +45,7 @@ impl Traces {
     /// When HTTP cannot be set up.
     pub fn to(collector: &Url) -> Result<Self, String> {
         let address = format!("{}/v1/traces", collector.as_str().trim_end_matches('/'));
-        let http = builder(collector, &TlsConfig::default())?
+        let http = client_builder(collector, &TlsConfig::default())?
             .redirect(reqwest::redirect::Policy::none())
             .timeout(PATIENCE)
             .build()

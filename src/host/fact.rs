@@ -17,8 +17,7 @@ use super::view::{AccountView, ServerState, StartStep, StepStatus};
 use crate::base::ring::Weighed;
 use crate::base::{LogLevel, Ring, SafeText, ServerName, Timestamp};
 use crate::config::{ConfigChange, ContentLimits, Diagnostic, RootConfig, TransportKind};
-use crate::mcp::auth::AuthStep;
-use crate::mcp::{ApprovalId, Capabilities, Finding, ListChanges, ListKind, SessionView};
+use crate::mcp::{ApprovalId, AuthStep, Capabilities, Finding, ListChanges, ListKind, SessionView};
 use crate::process::ExitView;
 
 /// A fact with its place in the order of all facts of one host.

@@ -29,11 +29,9 @@ use super::{Fact, HostView, Record};
 use crate::base::{Clock, LogLevel, LogRecord, Ring, SafeText, Secret, ServerName, Timestamp};
 use crate::config::{ConfigChange, Diagnostic, McpConfig, RootConfig, ServerConfig};
 use crate::error::{Error, ErrorCode};
-use crate::mcp::auth::{AuthFailure, Authorization, Authorizer};
-use crate::mcp::session::Request;
 use crate::mcp::{
-    Answer, ApprovalId, CallId, Capabilities, ListKind, Notice, PendingRequest, Prompt,
-    SessionView, Tool, TrafficRecord,
+    Answer, ApprovalId, AuthFailure, Authorization, Authorizer, CallId, Capabilities, ListKind,
+    Notice, PendingRequest, Prompt, Request, SessionView, Tool, TrafficRecord,
 };
 use crate::process::{ExitView, Usage};
 pub use builder::HostBuilder;

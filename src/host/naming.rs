@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorCode};
 ///
 /// # Errors
 /// [`ErrorCode::ToolNotFound`] with similar names, or [`ErrorCode::Ambiguous`] with the candidates.
-pub fn resolve<'a>(
+pub fn resolve_name<'a>(
     asked: &str,
     known: impl IntoIterator<Item = (&'a ServerName, &'a Arc<str>)> + Clone,
 ) -> Result<(&'a ServerName, &'a Arc<str>), Error> {
@@ -36,13 +36,13 @@ pub fn resolve<'a>(
             let message = format!("`{asked}` is offered by several servers");
             Err(Error::new(ErrorCode::Ambiguous, message)
                 .help("write it as `server.name`")
-                .candidates(all.map(|(s, n)| canonical(s, n))))
+                .candidates(all.map(|(s, n)| canonical_name(s, n))))
         }
         (None, None, _) => {
             let mut scored: Vec<(f64, String)> = known
                 .into_iter()
                 .map(|(server, name)| {
-                    let full = canonical(server, name);
+                    let full = canonical_name(server, name);
                     let score =
                         strsim::jaro_winkler(asked, &full).max(strsim::jaro_winkler(asked, name));
                     (score, full)
@@ -58,7 +58,7 @@ pub fn resolve<'a>(
 }
 
 /// The canonical name.
-pub fn canonical(server: &ServerName, name: &str) -> String {
+pub fn canonical_name(server: &ServerName, name: &str) -> String {
     format!("{server}.{name}")
 }
 
@@ -69,7 +69,7 @@ const DIGITS: usize = 8;
 
 /// `server__tool`, or the bare name without a server, within `^[A-Za-z0-9_-]{1,64}$`: what is not
 /// accepted there is replaced by `_`, and a hash tells apart what that made alike.
-pub fn exposed(server: Option<&ServerName>, name: &str) -> String {
+pub fn exposed_name(server: Option<&ServerName>, name: &str) -> String {
     let whole = match server {
         Some(server) => format!("{server}__{name}"),
         None => name.to_owned(),
@@ -79,11 +79,11 @@ pub fn exposed(server: Option<&ServerName>, name: &str) -> String {
         return whole;
     }
     let plain: String = whole.chars().map(|c| if allowed(c) { c } else { '_' }).collect();
-    hashed(&plain, &whole)
+    hashed_name(&plain, &whole)
 }
 
 /// A name with the hash of what it stands for.
-pub fn hashed(name: &str, of: &str) -> String {
+pub fn hashed_name(name: &str, of: &str) -> String {
     let mut out: String = name.chars().take(LONGEST - DIGITS - 1).collect();
     out.push('_');
     out.push_str(&hex(&Sha256::digest(of.as_bytes()))[..DIGITS]);
@@ -91,7 +91,7 @@ pub fn hashed(name: &str, of: &str) -> String {
 }
 
 /// The server that a name begins with, the longest of them, and the rest of the name.
-pub fn owner<'a, 's>(
+pub fn split_name<'a, 's>(
     asked: &'a str,
     servers: impl IntoIterator<Item = &'s str>,
 ) -> Option<(&'s str, &'a str)> {
@@ -158,7 +158,7 @@ mod tests {
 
     fn ask(asked: &str) -> Result<String, Error> {
         let names = names();
-        resolve(asked, names.iter().map(|(s, n)| (s, n)))
+        resolve_name(asked, names.iter().map(|(s, n)| (s, n)))
             .map(|(server, name)| format!("{server}|{name}"))
     }
 
@@ -172,12 +172,13 @@ mod tests {
     #[test]
     fn exposed_names_stay_within_what_clients_accept_and_differ() {
         let server = ServerName::new("files");
-        assert_eq!(exposed(Some(&server), "read"), "files__read");
-        assert_eq!(exposed(None, "read"), "read");
+        assert_eq!(exposed_name(Some(&server), "read"), "files__read");
+        assert_eq!(exposed_name(None, "read"), "read");
         let long = "x".repeat(80);
-        let (a, b) = (exposed(Some(&server), &long), exposed(Some(&server), &format!("{long}y")));
+        let (a, b) =
+            (exposed_name(Some(&server), &long), exposed_name(Some(&server), &format!("{long}y")));
         assert!(a.len() <= LONGEST && b.len() <= LONGEST && a != b, "{a} {b}");
-        let (dot, slash) = (exposed(Some(&server), "a.b"), exposed(Some(&server), "a/b"));
+        let (dot, slash) = (exposed_name(Some(&server), "a.b"), exposed_name(Some(&server), "a/b"));
         assert_ne!(dot, slash);
         for name in [&a, &b, &dot, &slash] {
             assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'));
@@ -215,7 +216,7 @@ mod tests {
             };
             let full: Vec<_> = pairs().filter(|(s, n)| spelled(s, n)).collect();
             let bare: Vec<_> = pairs().filter(|(_, n)| ***n == *asked).collect();
-            match resolve(&asked, pairs()) {
+            match resolve_name(&asked, pairs()) {
                 Ok(found) if full.is_empty() => {
                     prop_assert_eq!(bare.len(), 1);
                     prop_assert_eq!(found, bare[0]);
@@ -230,7 +231,7 @@ mod tests {
                     prop_assert_eq!(error.code == ErrorCode::Ambiguous, bare.len() > 1);
                     prop_assert_eq!(error.code == ErrorCode::ToolNotFound, bare.is_empty());
                     for candidate in &error.candidates {
-                        prop_assert!(pairs().any(|(s, n)| canonical(s, n) == *candidate));
+                        prop_assert!(pairs().any(|(s, n)| canonical_name(s, n) == *candidate));
                     }
                 }
             }
@@ -243,7 +244,7 @@ mod tests {
             let known: Vec<(ServerName, Arc<str>)> =
                 known.iter().map(|(s, n)| (ServerName::new(s), Arc::from(n.as_str()))).collect();
             for (server, name) in &known {
-                let found = resolve(&canonical(server, name), known.iter().map(|(s, n)| (s, n)));
+                let found = resolve_name(&canonical_name(server, name), known.iter().map(|(s, n)| (s, n)));
                 let found = found.expect("it is known");
                 let other = found.0.as_str().len() > server.as_str().len();
                 prop_assert!(other || found == (server, name));

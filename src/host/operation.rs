@@ -16,7 +16,7 @@ use super::backoff::retry_delay;
 use super::cache::{CacheKey, Keep, Kept, resource_params};
 use super::call::{AnswerSource, CallOptions, CallOutcome, CallView, Caller};
 use super::metrics::Ending;
-use super::naming::canonical;
+use super::naming::canonical_name;
 use super::policy::{Action, Admission, Decision, Digest, Effect, Permit, Target, TargetKind};
 use super::server::command::Command;
 use super::server::slot::{InFlight, Live, Slot};
@@ -24,8 +24,7 @@ use super::shared::Shared;
 use crate::base::SafeText;
 use crate::config::OnTimeout;
 use crate::error::{Error, ErrorCode};
-use crate::mcp::session::Request;
-use crate::mcp::{CallId, Payload, PendingRequest, RequestKind, Tool};
+use crate::mcp::{CallId, Payload, PendingRequest, Request, RequestKind, Tool};
 use arguments::Checked;
 
 /// An operation that is about to run.
@@ -373,7 +372,7 @@ impl Operation {
         let Some(admission) = self.admission.clone() else { return Ok(None) };
         let full = match self.request {
             Request::ReadResource { .. } | Request::Complete { .. } => self.target.to_string(),
-            _ => canonical(&self.slot.name, &self.target),
+            _ => canonical_name(&self.slot.name, &self.target),
         };
         let permit = self.limited(&admission, &full).await?;
         let point = &self.deck.policy;

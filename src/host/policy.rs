@@ -22,5 +22,5 @@ pub use principal::{
 };
 pub use rules::{
     HookConfig, LimitsConfig, Patterns, PolicyConfig, ProfileConfig, RuleConfig, RuleMatch, Rules,
-    TrifectaConfig, Unmatched, normalised as normalised_uri,
+    TrifectaConfig, Unmatched,
 };

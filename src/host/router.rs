@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::naming::{canonical, resolve, split};
+use super::naming::{canonical_name, resolve_name, split};
 use super::policy::TargetKind;
 use super::server::slot::{Slot, Slots};
 use crate::base::ServerName;
@@ -40,7 +40,7 @@ impl Routes {
             let all = Arc::clone(&slot.live().capabilities);
             for tool in &all.tools {
                 let name = Arc::clone(&tool.name);
-                let full = canonical(&slot.name, &name).into_boxed_str();
+                let full = canonical_name(&slot.name, &name).into_boxed_str();
                 // Two servers can spell one canonical name (`a` + `b.x`, `a.b` + `x`): the longest
                 // server name wins, which is the rule of `naming`.
                 let longer =
@@ -100,10 +100,10 @@ impl Routes {
         }
         let pairs = self.names(kind).iter().map(|(server, name)| (server, name));
         let found = match server {
-            None => resolve(asked, pairs),
+            None => resolve_name(asked, pairs),
             Some(server) => {
                 self.server(server)?;
-                resolve(asked, pairs.filter(|(other, _)| *other == server))
+                resolve_name(asked, pairs.filter(|(other, _)| *other == server))
             }
         };
         match found {
@@ -183,7 +183,8 @@ impl Routes {
         if let Some(slots) = self.resources.get(uri) {
             return Self::only(uri, slots.iter());
         }
-        let fitting = self.templates.iter().filter_map(|(t, slot)| Some((fit(t, uri)?, slot)));
+        let fitting =
+            self.templates.iter().filter_map(|(t, slot)| Some((fit_template(t, uri)?, slot)));
         let fitting: Vec<(usize, &Arc<Slot>)> = fitting.collect();
         let best = fitting.iter().map(|(literals, _)| *literals).max();
         let Some(best) = best else {
@@ -219,7 +220,7 @@ const TEMPLATE: usize = 8 << 10;
 /// Whether a URI could be an expansion of an RFC 6570 template, with the bytes of its literal text:
 /// of two templates that fit, the one with more is meant. What is no expression counts as literal
 /// text.
-pub(crate) fn fit(template: &str, uri: &str) -> Option<usize> {
+pub(crate) fn fit_template(template: &str, uri: &str) -> Option<usize> {
     let start = template.split('{').next().unwrap_or_default();
     if !uri.starts_with(start) || template.len() > TEMPLATE {
         return None;
@@ -249,7 +250,7 @@ mod tests {
     use super::*;
 
     fn fits(template: &str, uri: &str) -> bool {
-        fit(template, uri).is_some()
+        fit_template(template, uri).is_some()
     }
 
     #[test]

@@ -18,9 +18,8 @@ use super::dev::view::DevView;
 use super::{Fact, Record};
 use crate::base::{SafeText, ServerName, Timestamp};
 use crate::config::{ConfigChange, ContentLimits, Diagnostic, RootConfig, TransportKind};
-use crate::mcp::auth::AuthStep;
 use crate::mcp::{
-    ApprovalId, Capabilities, Finding, FindingKind, ListChanges, ListKind, SessionView,
+    ApprovalId, AuthStep, Capabilities, Finding, FindingKind, ListChanges, ListKind, SessionView,
 };
 use crate::process::ExitView;
 

@@ -16,4 +16,4 @@ pub use sign_in::{
     AuthEvent, AuthFailure, AuthStep, Authorization, SignIn, SignInPrompt, StepKind,
     scopes_in_words,
 };
-pub use token::{ClientAuth, ClientOrigin, StoredClient, StoredToken, TokenStore, covers};
+pub use token::{ClientAuth, ClientOrigin, StoredClient, StoredToken, TokenStore, token_covers};

@@ -326,7 +326,7 @@ impl<'a> Entry<'a> {
             Some(Value::Object(_)) => {}
             _ if kind != ListKind::Tools => {}
             Some(other) => {
-                return Err(format!("`inputSchema` is {}, not an object", kind_of(other)));
+                return Err(format!("`inputSchema` is {}, not an object", schema_kind(other)));
             }
             None => return Err("`inputSchema` is missing".to_owned()),
         }
@@ -428,7 +428,7 @@ fn name(object: &Map<String, Value>) -> Result<Arc<str>, String> {
 fn required(object: &Map<String, Value>, key: &str, max: usize) -> Result<Arc<str>, String> {
     let text = match object.get(key) {
         Some(Value::String(text)) => text,
-        Some(other) => return Err(format!("`{key}` is {}, not a string", kind_of(other))),
+        Some(other) => return Err(format!("`{key}` is {}, not a string", schema_kind(other))),
         None => return Err(format!("`{key}` is missing")),
     };
     if text.is_empty() {
@@ -451,7 +451,7 @@ fn block(entry: &Value, key: &str) -> Option<SafeText> {
     entry.get(key)?.as_str().map(SafeText::block)
 }
 
-pub(crate) const fn kind_of(value: &Value) -> &'static str {
+pub(crate) const fn schema_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

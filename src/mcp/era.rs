@@ -80,10 +80,10 @@ pub const MODERN: &str = "2026-07-28";
 pub const VERSIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", LEGACY, MODERN];
 
 /// The name of a deck, as a client and as a server.
-pub const NAME: &str = "mcpdeck";
+pub const CLIENT_NAME: &str = "mcpdeck";
 /// The key in `_meta` of how many decks a definition or a call came through: decks that serve each
 /// other would list and call in circles.
-pub const HOPS: &str = "mcpdeck/hops";
+pub const HOPS_KEY: &str = "mcpdeck/hops";
 
 /// Parameters of `initialize` that offer `version`.
 pub fn initialize(version: &str) -> Value {
@@ -103,7 +103,7 @@ pub fn request_meta() -> Map<String, Value> {
 }
 
 fn info() -> Value {
-    json!({"name": NAME, "title": "mcpdeck", "version": env!("CARGO_PKG_VERSION")})
+    json!({"name": CLIENT_NAME, "title": "mcpdeck", "version": env!("CARGO_PKG_VERSION")})
 }
 
 /// What the host can do for a server, as far as `version` knows it.

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::base::human::parse_duration;
 use crate::base::text::nearest;
 use crate::base::{LogSource, SafeText, ServerName, Timestamp};
-use crate::deck::recording::{Line, Recording};
+use crate::deck::{Line, Recording};
 use crate::host::Fact;
 use crate::mcp::{Direction, MessageKind};
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::base::text::path::spelled;
-use crate::deck::files::jsonc;
+use crate::deck::parse_jsonc;
 
 /// Everything a mock server is and does. Every field has a default; `{}` is a polite server
 /// without tools.
@@ -142,7 +142,7 @@ impl Script {
     /// # Errors
     /// When it is no script.
     pub fn parse(text: &str, origin: &str) -> Result<Self, String> {
-        let value = serde_json::from_str(text).or_else(|_| jsonc(text));
+        let value = serde_json::from_str(text).or_else(|_| parse_jsonc(text));
         let script = value.and_then(|value| {
             serde_json::from_value::<Self>(value).map_err(|error| error.to_string())
         });

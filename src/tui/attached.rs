@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
 use crate::base::text::SafeText;
-use crate::deck::order::{CallRequest, Order};
+use crate::deck::{CallRequest, Order};
 use crate::error::{Error, ErrorCode};
 use crate::host::CallOutcome;
 use crate::tui::message::{CallToken, Message};

@@ -4,17 +4,12 @@
 use std::path::PathBuf;
 
 use crate::base::LogLevel;
-use crate::deck::answers::ScriptedAnswer;
-use crate::deck::history::HistoryRecord;
-use crate::deck::lock::{Lock, LockedServer, Place};
-pub use crate::deck::order::{
-    CallRequest, CallTarget, ClientOrder, Order, PolicyOrder, ServerCommand,
-};
-use crate::deck::saved::SavedCall;
+use crate::deck::SavedCall;
+pub use crate::deck::{CallRequest, CallTarget, ClientOrder, Order, PolicyOrder, ServerCommand};
 pub use crate::deck::{Change, ConfigCommand, Keep, Saving};
-use crate::host::cache::CacheKey;
-use crate::mcp::ApprovalId;
-use crate::mcp::capabilities::ListKind;
+use crate::deck::{HistoryRecord, Lock, LockedServer, Place, ScriptedAnswer};
+use crate::host::CacheKey;
+use crate::mcp::{ApprovalId, ListKind};
 use crate::tui::chat::port::ChatCommand;
 use crate::tui::form::CheckJob;
 use crate::tui::message::{CallToken, FormToken, ViewToken};

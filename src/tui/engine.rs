@@ -6,9 +6,7 @@ use std::path::PathBuf;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::deck::policy::PolicyKeeper;
-use crate::deck::recording::Scan;
-use crate::deck::{ConfigCommand, DeckBuilder, DeckEvent};
+use crate::deck::{ConfigCommand, DeckBuilder, DeckEvent, PolicyKeeper, Scan};
 use crate::host::Host;
 use crate::tui::message::Message;
 use crate::tui::player::{self, PlayCommand};

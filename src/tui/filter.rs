@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use jiff::Zoned;
 
 use crate::base::logs::LogRecord;
-use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
+use crate::mcp::{Direction, MessageKind, TrafficRecord};
 use crate::tui::prelude::*;
 
 /// Keys of the language.

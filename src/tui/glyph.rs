@@ -2,7 +2,7 @@
 //! colour alone.
 
 use crate::host::ServerState;
-use crate::mcp::traffic::Direction;
+use crate::mcp::Direction;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::theme::Role;
 

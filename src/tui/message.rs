@@ -4,14 +4,9 @@ use std::path::PathBuf;
 
 use crossterm::event::Event;
 
-use crate::deck::DeckEvent;
-use crate::deck::answers::Answers;
-use crate::deck::lock::Lock;
-use crate::deck::news::News;
+use crate::deck::{Answers, DeckEvent, Lock, News};
 use crate::error::Error;
-use crate::host::CallOutcome;
-use crate::host::approvals::Drafted;
-use crate::host::cache::CacheKey;
+use crate::host::{CacheKey, CallOutcome, Drafted};
 use crate::mcp::{ApprovalId, CallId, Payload, Progress};
 use crate::tui::chat::port::ChatNews;
 use crate::tui::effect::Baseline;

@@ -8,17 +8,11 @@ use std::path::PathBuf;
 use crate::base::logs::LogRecord;
 use crate::base::ring::Batch;
 use crate::config::{Diagnostic, McpConfig, ServerConfig};
-use crate::deck::clients::ClientView;
-use crate::deck::policy::PolicyView;
-use crate::deck::recording::Operations;
-use crate::host::approvals::PendingRequest;
-use crate::host::cache::CacheView;
-use crate::host::call::CallView;
-use crate::host::metrics::ServerMetrics;
-use crate::host::policy::Blocked;
-use crate::host::{HostView, ServerView};
-use crate::mcp::CallId;
-use crate::mcp::traffic::TrafficRecord;
+use crate::deck::{ClientView, Operations, PolicyView};
+use crate::host::{
+    Blocked, CacheView, CallView, HostView, PendingRequest, ServerMetrics, ServerView,
+};
+use crate::mcp::{CallId, TrafficRecord};
 use crate::process::Usage;
 use crate::tui::prelude::*;
 

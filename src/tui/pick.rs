@@ -2,9 +2,9 @@
 //! data: lists, effects and screens name it, and it names none of them.
 
 use crate::base::LogLevel;
-use crate::deck::order::Order;
+use crate::deck::Order;
 use crate::host::{RuleKind, SessionRule};
-use crate::mcp::capabilities::ListKind;
+use crate::mcp::ListKind;
 use crate::tui::call::export::Export;
 use crate::tui::chat::port::ChatCommand;
 use crate::tui::find::Fields;

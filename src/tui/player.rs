@@ -4,8 +4,7 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Instant;
 
-use crate::deck::news::News;
-use crate::deck::recording::{Moment, Operations, Player, Scan};
+use crate::deck::{Moment, News, Operations, Player, Scan};
 use crate::error::{Error, ErrorCode};
 use crate::tui::model::Playback;
 use crate::tui::prelude::*;

@@ -6,11 +6,9 @@ use std::path::PathBuf;
 
 use crossterm::event::KeyEvent;
 
-use crate::deck::clients::ClientView;
-use crate::deck::lock::{Drift, Lock, LockedServer, Place};
-use crate::host::policy::{Digest, GrantId, Held};
-use crate::host::{ServerState, ServerView};
-use crate::mcp::capabilities::{FieldChange, ListKind, Risk};
+use crate::deck::{ClientView, Drift, Lock, LockedServer, Place};
+use crate::host::{Digest, GrantId, Held, ServerState, ServerView};
+use crate::mcp::{FieldChange, ListKind, Risk};
 use crate::tui::effect::{Baseline, ClientOrder, Effect, LockChange, Order, PolicyOrder};
 use crate::tui::keymap::{Keymap, Scope};
 use crate::tui::message::Message;
@@ -277,7 +275,7 @@ impl Differs {
         Self { server, place, held: None, changes, renamed_from: None }
     }
 
-    fn held(tool: &crate::host::policy::HeldTool) -> Self {
+    fn held(tool: &crate::host::HeldTool) -> Self {
         let place = match &tool.tool {
             Some(name) => Place::Entry(ListKind::Tools, name.clone()),
             None => Place::Instructions,

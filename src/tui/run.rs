@@ -13,16 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::LogLevel;
 use crate::base::clock::Clock;
-use crate::deck::answers::Answers;
-use crate::deck::clients::Clients;
-use crate::deck::history::History;
-use crate::deck::news;
-use crate::deck::order::Operated;
-use crate::deck::recording::Recorder;
-use crate::deck::saved::SavedCalls;
+use crate::deck::{Answers, Clients, History, Operated, Recorder, SavedCalls, follow_news};
 use crate::error::{Error, ErrorCode};
-use crate::host::Host;
-use crate::host::approvals::Drafter;
+use crate::host::{Drafter, Host};
 use crate::tui::app::{App, Calls, Redraw, Setup};
 #[cfg(unix)]
 use crate::tui::attached::Remote;
@@ -145,7 +138,7 @@ impl Dashboard {
             prefs,
             calls: project.as_deref().map(SavedCalls::path_beside),
             answers: project.as_deref().map(Answers::path_beside),
-            lock: lock.map(|config| config.with_file_name(crate::deck::lock::FILE)),
+            lock: lock.map(|config| config.with_file_name(crate::deck::LOCK_FILE)),
         };
         let kept = files.answers.as_deref().map(Answers::load).transpose();
         let history = files.history.as_deref().map(History::load).unwrap_or_default();
@@ -313,7 +306,7 @@ impl Dashboard {
         if let Some(show) = self.options.show.take() {
             tokio::spawn(show(host.clone(), self.acted.clone()));
         }
-        tokio::spawn(news::follow(deck, self.messages.clone()));
+        tokio::spawn(follow_news(deck, self.messages.clone()));
         self.update(Message::Drafter(drafter)).await
     }
 

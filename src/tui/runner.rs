@@ -9,13 +9,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::text::SafeText;
-use crate::deck::answers::{Answers, ScriptedAnswer};
-use crate::deck::browser;
-use crate::deck::history::History;
-use crate::deck::lock::Lock;
-use crate::deck::news::News;
-use crate::deck::order::{Operated, Order};
-use crate::deck::saved::{SavedCall, SavedCalls};
+use crate::deck::{
+    Answers, History, Lock, News, Operated, Order, SavedCall, SavedCalls, ScriptedAnswer,
+    open_browser,
+};
 use crate::error::{Error, ErrorCode};
 use crate::host::{CallOptions, Host};
 use crate::tui::effect::{Baseline, CallRequest, Effect, Existing, LockChange};
@@ -93,7 +90,7 @@ impl Runner {
             },
             Effect::KeepAnswer(answer) => self.keep_answer(*answer),
             Effect::OpenUrl(id, url) => {
-                self.later(async move { Some(Message::Opened(id, browser::open(url).await)) });
+                self.later(async move { Some(Message::Opened(id, open_browser(url).await)) });
             }
             Effect::CacheDrop(key) => self.at_once(|host| {
                 host.cache_drop(key.as_ref());

@@ -7,9 +7,7 @@ use std::time::Duration;
 use mcpdeck::Host;
 use mcpdeck::base::ServerName;
 use mcpdeck::host::{HostView, PendingRequest, ServerState, Startup};
-use mcpdeck::mcp::auth::{StepKind, StoredToken, TokenStore};
-use mcpdeck::mcp::traffic::Direction;
-use mcpdeck::mcp::{Answer, RequestKind};
+use mcpdeck::mcp::{Answer, Direction, RequestKind, StepKind, StoredToken, TokenStore};
 use serde_json::json;
 
 use crate::Rig;

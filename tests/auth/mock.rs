@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use mcpdeck::mcp::auth::{ClientAuth, ClientOrigin, StoredClient, StoredToken};
+use mcpdeck::mcp::{ClientAuth, ClientOrigin, StoredClient, StoredToken};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};

@@ -8,7 +8,7 @@ use crate::program::run;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_authorization_server_that_moves_in_silence_is_drift() {
     let rig = Rig::new().await;
-    mcpdeck::mcp::auth::TokenStore::save(&rig.store(), &rig.mock.token(60)).unwrap();
+    mcpdeck::mcp::TokenStore::save(&rig.store(), &rig.mock.token(60)).unwrap();
     let (text, code) = run(&rig, &["--check", "--lock"]).await;
     assert_eq!(code, Some(0), "{text}");
     let lock = std::fs::read_to_string(rig.dir.path().join("mcp.lock.json")).unwrap();

@@ -3,7 +3,7 @@
 
 use std::process::Stdio;
 
-use mcpdeck::mcp::auth::TokenStore;
+use mcpdeck::mcp::TokenStore;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};

@@ -21,12 +21,9 @@ use mcpdeck::chat::{
     Agent, ChatEvent, Conversation, DoneReason, Message, Model, Provider as Format, Remote,
     RemoteConfig, StatusKind, TurnLimits,
 };
-use mcpdeck::deck::policy::PolicyKeeper;
-use mcpdeck::host::policy::Principal;
-use mcpdeck::host::{Host, Origin};
-use mcpdeck::mcp::Answer as Reply;
-use mcpdeck::mcp::capabilities::ListKind;
-use mcpdeck::mcp::session::Request;
+use mcpdeck::deck::PolicyKeeper;
+use mcpdeck::host::{Host, Origin, Principal};
+use mcpdeck::mcp::{Answer as Reply, ListKind, Request};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -571,7 +568,7 @@ async fn what_a_tool_says_is_marked_as_data_and_approves_nothing() {
 #[tokio::test]
 async fn a_model_drafts_the_answer_to_a_sampling_request_and_sends_nothing() {
     use mcpdeck::chat::ModelDrafter;
-    use mcpdeck::host::approvals::Drafter as _;
+    use mcpdeck::host::Drafter as _;
     use mcpdeck::mcp::{ApprovalId, RequestKind};
 
     let provider = Provider::new(vec![text("A haiku.")]);

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use mcpdeck::ErrorCode;
 use mcpdeck::config::{McpConfig, ServerConfig};
-use mcpdeck::host::server::memory::{Definitions, Memory};
-use mcpdeck::host::{Host, ServerState, Startup};
-use mcpdeck::mcp::capabilities::ListKind;
+use mcpdeck::host::{Definitions, Host, Memory, ServerState, Startup};
+use mcpdeck::mcp::ListKind;
 use serde_json::{Value, json};
 
 use crate::fake::{World, config, name, state, until};

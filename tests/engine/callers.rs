@@ -7,13 +7,10 @@ use std::time::Duration;
 
 use mcpdeck::base::ServerName;
 use mcpdeck::config::Environment;
-use mcpdeck::deck::policy::{GrantStore, Offline, PolicyKeeper};
-use mcpdeck::host::call::AnswerSource;
-use mcpdeck::host::policy::*;
-use mcpdeck::host::{CallOptions, CallOutcome, Host, Origin};
-use mcpdeck::mcp::Answer;
-use mcpdeck::mcp::capabilities::ListKind;
-use mcpdeck::mcp::session::SessionEvent;
+use mcpdeck::deck::{GrantStore, Offline, PolicyKeeper};
+use mcpdeck::host::*;
+use mcpdeck::host::{AnswerSource, CallOptions, CallOutcome, Host, Origin};
+use mcpdeck::mcp::{Answer, ListKind, SessionEvent};
 use mcpdeck::{Error, ErrorCode};
 use serde_json::{Value, json};
 
@@ -616,7 +613,7 @@ async fn a_call_is_cancelled_by_its_number() {
 #[test]
 fn secrets_are_kept_encrypted_and_a_new_key_reads_what_the_old_one_wrote() {
     use mcpdeck::base::secret::Secret;
-    use mcpdeck::deck::policy::{PASSPHRASE, SecretStore};
+    use mcpdeck::deck::{PASSPHRASE, SecretStore};
     let folder = tempfile::tempdir().unwrap();
     let mut env = Environment {
         state_dir: Some(folder.path().join("state")),
@@ -656,7 +653,7 @@ fn secrets_are_kept_encrypted_and_a_new_key_reads_what_the_old_one_wrote() {
 fn a_configuration_takes_secrets_from_the_file_and_from_helpers_of_the_user_alone() {
     use mcpdeck::base::secret::Secret;
     use mcpdeck::config::load_text;
-    use mcpdeck::deck::policy::{SecretStore, sources};
+    use mcpdeck::deck::{SecretStore, secret_sources};
     let folder = tempfile::tempdir().unwrap();
     let mut env = Environment {
         state_dir: Some(folder.path().join("state")),
@@ -664,7 +661,7 @@ fn a_configuration_takes_secrets_from_the_file_and_from_helpers_of_the_user_alon
         ..Environment::default()
     };
     SecretStore::of(&env).unwrap().set("token", &Secret::new("s3cret value")).unwrap();
-    env.sources = sources(&env);
+    env.sources = secret_sources(&env);
     let text = r#"{"servers": {"a": {"command": "x", "env": {
         "A": "${secret:token}", "B": "${secret:none:-${secret:token}!}", "C": "${cmd:say:hi}"}}}}"#;
     let refused = load_text("mcp.json".as_ref(), text, &env).unwrap();

@@ -5,13 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use mcpdeck::config::{CacheConfig, GuardMode, McpConfig, OnTimeout};
-use mcpdeck::host::breaker::BreakerView;
-use mcpdeck::host::call::AnswerSource;
-use mcpdeck::host::{CallOptions, Host, ServerState, Validation};
-use mcpdeck::mcp::PendingRequest;
-use mcpdeck::mcp::capabilities::ListKind;
-use mcpdeck::mcp::session::{Request, SessionEvent};
-use mcpdeck::mcp::{Answer, RequestKind};
+use mcpdeck::host::{AnswerSource, BreakerView, CallOptions, Host, ServerState, Validation};
+use mcpdeck::mcp::{Answer, ListKind, PendingRequest, Request, RequestKind, SessionEvent};
 use mcpdeck::{Error, ErrorCode};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;

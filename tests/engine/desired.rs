@@ -8,11 +8,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use mcpdeck::base::LogLevel;
 use mcpdeck::config::{RootConfig, TransportConfig};
-use mcpdeck::host::approvals::{Decider, RequestHandler, Settlement};
-use mcpdeck::host::{PendingRequest, ServerState};
-use mcpdeck::mcp::capabilities::ListKind;
-use mcpdeck::mcp::session::{Request, ServerRequest, SessionEvent};
-use mcpdeck::mcp::{Answer, RequestKind};
+use mcpdeck::host::{Decider, PendingRequest, RequestHandler, ServerState, Settlement};
+use mcpdeck::mcp::{Answer, ListKind, Request, RequestKind, ServerRequest, SessionEvent};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

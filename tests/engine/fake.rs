@@ -10,15 +10,14 @@ use futures::future::BoxFuture;
 use mcpdeck::base::ServerName;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::config::{McpConfig, ServerConfig, StdioConfig, TransportConfig};
-use mcpdeck::host::server::connect::{
-    Connector, ExitReport, OpenError, OpenRequest, Opened, Process, StopPlan,
+use mcpdeck::host::{
+    Connector, ExitReport, Host, HostBuilder, OpenError, OpenRequest, Opened, Process, ServerState,
+    StopPlan,
 };
-use mcpdeck::host::{Host, HostBuilder, ServerState};
-use mcpdeck::mcp::Payload;
-use mcpdeck::mcp::PendingRequest;
-use mcpdeck::mcp::capabilities::ListKind;
-use mcpdeck::mcp::session::{FetchedList, Request, SessionContext, SessionEvent, SessionHandle};
-use mcpdeck::mcp::{Era, SessionView};
+use mcpdeck::mcp::{
+    Era, FetchedList, ListKind, Payload, PendingRequest, Request, SessionContext, SessionEvent,
+    SessionHandle, SessionView,
+};
 use mcpdeck::process::ExitView;
 use mcpdeck::process::Usage;
 use mcpdeck::{Error, ErrorCode};

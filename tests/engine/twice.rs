@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use mcpdeck::config::{RestartConfig, RestartPolicy, RetryConfig};
 use mcpdeck::host::CallOptions;
-use mcpdeck::mcp::PendingRequest;
-use mcpdeck::mcp::capabilities::ListKind;
-use mcpdeck::mcp::session::Request;
+use mcpdeck::mcp::{ListKind, PendingRequest, Request};
 use mcpdeck::{Error, ErrorCode};
 use serde_json::{Value, json};
 

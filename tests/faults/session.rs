@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use mcpdeck::Deck;
 use mcpdeck::base::ServerName;
 use mcpdeck::config::Environment;
-use mcpdeck::deck::policy::PolicyKeeper;
-use mcpdeck::host::policy::{DEFAULT_PROFILE, GrantKind, HeldTool, NewGrant, OutsideError};
-use mcpdeck::host::{CallOptions, Host, HostView, Origin, Startup};
+use mcpdeck::deck::PolicyKeeper;
+use mcpdeck::host::{
+    CallOptions, DEFAULT_PROFILE, GrantKind, HeldTool, Host, HostView, NewGrant, Origin,
+    OutsideError, Startup,
+};
 use mcpdeck::mcp::Tool;
 use serde_json::{Value, json};
 

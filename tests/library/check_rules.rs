@@ -10,7 +10,7 @@ use mcpdeck::check::expect::Target;
 use mcpdeck::check::rules::{Measure, assess};
 use mcpdeck::check::subject::Subject;
 use mcpdeck::check::{Finding, rule};
-use mcpdeck::deck::lock::Lock;
+use mcpdeck::deck::Lock;
 use mcpdeck::mcp::ListKind;
 use serde::Deserialize;
 use serde_json::Value;

@@ -9,7 +9,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use mcpdeck::base::ServerName;
 use mcpdeck::base::Timestamp;
 use mcpdeck::base::text::SafeText;
-use mcpdeck::deck::history::History;
+use mcpdeck::deck::History;
 use mcpdeck::tui::action::Action;
 use mcpdeck::tui::call::{CallScreen, Subject, SubjectKind};
 use mcpdeck::tui::form::{FormState, JsonView};

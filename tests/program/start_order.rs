@@ -5,8 +5,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use crate::support::Bench;
-use mcpdeck::host::view::ServerState;
-use mcpdeck::host::{Fact, Host};
+use mcpdeck::host::{Fact, Host, ServerState};
 use serde_json::{Value, json};
 
 /// A server that needs a second before it reads the handshake.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcpdeck::base::ServerName;
-use mcpdeck::deck::tokens::TokenFiles;
+use mcpdeck::deck::TokenFiles;
 use mcpdeck::host::{Host, HostView, ServerState, Startup};
-use mcpdeck::mcp::auth::{Accounts, TokenStore};
+use mcpdeck::mcp::{Accounts, TokenStore};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};

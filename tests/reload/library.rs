@@ -2,8 +2,7 @@
 
 use mcpdeck::base::ServerName;
 use mcpdeck::config::Environment;
-use mcpdeck::deck::trust::Gate;
-use mcpdeck::deck::{ConfigCommand, TrustStore};
+use mcpdeck::deck::{ConfigCommand, Gate, TrustStore};
 use mcpdeck::{Deck, DeckEvent, ErrorCode, Host, Startup};
 use serde_json::{Value, json};
 

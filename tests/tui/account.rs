@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use mcpdeck::base::text::SafeText;
-use mcpdeck::host::Fact;
-use mcpdeck::host::view::AccountView;
+use mcpdeck::host::{AccountView, Fact};
 use mcpdeck::tui::effect::{Effect, Order, ServerCommand};
 
 use crate::driver::Driver;

@@ -4,12 +4,9 @@
 use crossterm::event::{KeyCode, KeyModifiers};
 use mcpdeck::base::text::SafeText;
 use mcpdeck::config::{ApprovalRule, RootConfig};
-use mcpdeck::deck::answers::{Answers, AskedKind, Reply, ScriptedAnswer};
-use mcpdeck::host::approvals::{Decider, Drafted, Settlement};
-use mcpdeck::host::{Fact, RuleKind, SessionRule};
-use mcpdeck::mcp::ApprovalId;
-use mcpdeck::mcp::RequestKind;
-use mcpdeck::mcp::{Finding, FindingKind};
+use mcpdeck::deck::{Answers, AskedKind, Reply, ScriptedAnswer};
+use mcpdeck::host::{Decider, Drafted, Fact, RuleKind, SessionRule, Settlement};
+use mcpdeck::mcp::{ApprovalId, Finding, FindingKind, RequestKind};
 use mcpdeck::tui::effect::Effect;
 use mcpdeck::tui::message::Message;
 use serde_json::{Value, json};

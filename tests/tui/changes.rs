@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crossterm::event::KeyCode;
 use mcpdeck::base::text::SafeText;
-use mcpdeck::deck::news::News;
+use mcpdeck::deck::News;
 use mcpdeck::host::Record;
-use mcpdeck::mcp::capabilities::{Capabilities, ListChanges, ListKind};
+use mcpdeck::mcp::{Capabilities, ListChanges, ListKind};
 use mcpdeck::tui::app::App;
 use mcpdeck::tui::effect::{Effect, Order, ServerCommand};
 use mcpdeck::tui::message::{Message, UserFiles};

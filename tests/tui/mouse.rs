@@ -5,8 +5,7 @@ use mcpdeck::base::logs::{LogRecord, LogSource};
 use mcpdeck::base::ring::Batch;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::base::{LogLevel, Timestamp};
-use mcpdeck::deck::DeckEvent;
-use mcpdeck::deck::news::News;
+use mcpdeck::deck::{DeckEvent, News};
 use mcpdeck::mcp::RequestKind;
 use mcpdeck::tui::app::{App, Setup};
 use mcpdeck::tui::effect::{Effect, Order};
@@ -300,7 +299,7 @@ fn a_click_on_a_title_of_the_metrics_sorts_and_a_second_one_turns_it_round() {
     let mut app = app("typical");
     press(&mut app, KeyCode::Char('7'), NONE);
     let metrics = |requests| {
-        let mut metrics = mcpdeck::host::metrics::ServerMetrics::default();
+        let mut metrics = mcpdeck::host::ServerMetrics::default();
         metrics.total.requests = requests;
         metrics
     };

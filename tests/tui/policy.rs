@@ -2,15 +2,11 @@
 
 use std::time::Duration;
 
-use mcpdeck::deck::clients::ClientView;
-use mcpdeck::deck::lock::{Lock, Place};
-use mcpdeck::deck::news::News;
-use mcpdeck::deck::policy::PolicyView;
-use mcpdeck::host::Origin;
-use mcpdeck::host::policy::{
-    Action, Blocked, Definition, Digest, Grant, GrantId, GrantKind, Limits, Pins, Principal,
+use mcpdeck::deck::{ClientView, Lock, News, Place, PolicyView};
+use mcpdeck::host::{
+    Action, Blocked, Definition, Digest, Grant, GrantId, GrantKind, Limits, Origin, Pins, Principal,
 };
-use mcpdeck::mcp::capabilities::ListKind;
+use mcpdeck::mcp::ListKind;
 use mcpdeck::tui::effect::{Baseline, LockChange, Order, PolicyOrder};
 use serde_json::{Value, json};
 

@@ -4,9 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mcpdeck::base::text::SafeText;
-use mcpdeck::host::approvals::{Decider, Settlement};
-use mcpdeck::mcp::ApprovalId;
-use mcpdeck::mcp::RequestKind;
+use mcpdeck::host::{Decider, Settlement};
+use mcpdeck::mcp::{ApprovalId, RequestKind};
 use mcpdeck::tui::effect::{Effect, Order};
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use mcpdeck::deck::lock::Lock;
-use mcpdeck::deck::news::News;
-use mcpdeck::deck::recording::{Operations, Outcome, Scan};
+use mcpdeck::deck::{Lock, News, Operations, Outcome, Scan};
 use mcpdeck::mcp::CallId;
 use mcpdeck::tui::player::{PlayCommand, Played, play};
 use ratatui::style::Color;

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcpdeck::error::ErrorCode;
-use mcpdeck::mcp::FindingKind;
-use mcpdeck::mcp::session::{Request, SessionEvent};
+use mcpdeck::mcp::{FindingKind, Request, SessionEvent};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use mcpdeck::config::{ApprovalRule, McpConfig, ServerConfig};
 use mcpdeck::error::ErrorCode;
-use mcpdeck::host::approvals::{Decider, RuleKind, SessionRule, Settlement};
-use mcpdeck::host::{CallOptions, Fact, Host, HostView, Origin, PendingRequest};
+use mcpdeck::host::{
+    CallOptions, Decider, Fact, Host, HostView, Origin, PendingRequest, RuleKind, SessionRule,
+    Settlement,
+};
 use mcpdeck::mcp::{Answer, ApprovalId};
 use proptest::prelude::*;
 use serde_json::json;

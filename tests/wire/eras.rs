@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use mcpdeck::base::LogLevel;
 use mcpdeck::error::ErrorCode;
-use mcpdeck::mcp::Era;
-use mcpdeck::mcp::FindingKind;
-use mcpdeck::mcp::session::{Attempt, Request, SessionEvent, connect};
+use mcpdeck::mcp::{Attempt, Era, FindingKind, Request, SessionEvent, connect};
 use serde_json::json;
 
 use crate::peer::{call, echo, pipe, rig, start, text};
@@ -310,9 +308,7 @@ async fn a_modern_server_is_listened_to_as_long_as_it_offers_something() {
     while let Ok(event) = rig.events.try_recv() {
         events.push(event);
     }
-    assert!(
-        events.contains(&SessionEvent::ListChanged(mcpdeck::mcp::capabilities::ListKind::Tools))
-    );
+    assert!(events.contains(&SessionEvent::ListChanged(mcpdeck::mcp::ListKind::Tools)));
     assert!(events.contains(&SessionEvent::ResourceUpdated("file:///a".into())));
 }
 

@@ -4,9 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpdeck::mcp::session::SessionEvent;
-use mcpdeck::mcp::traffic::{Direction, MessageKind};
-use mcpdeck::mcp::wire::tap::Tap;
+use mcpdeck::mcp::{Direction, MessageKind, SessionEvent, Tap};
 use serde_json::json;
 
 use crate::peer::{Rig, call, echo, rig, start};

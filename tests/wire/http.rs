@@ -7,10 +7,9 @@ use crate::peer::{Rig, call, echo, http, rig, rig_with, start, text};
 use crate::web::{Asked, Reply, Web, initialized, legacy};
 use mcpdeck::base::secret::Secret;
 use mcpdeck::error::{Error, ErrorCode};
-use mcpdeck::mcp::CallId;
-use mcpdeck::mcp::Era;
-use mcpdeck::mcp::FindingKind;
-use mcpdeck::mcp::session::{Attempt, ConnectError, Connected, Endpoint, SessionEvent, connect};
+use mcpdeck::mcp::{
+    Attempt, CallId, ConnectError, Connected, Endpoint, Era, FindingKind, SessionEvent, connect,
+};
 use serde_json::{Value, json};
 
 async fn open(rig: &Rig, web: &Web, attempt: Attempt) -> Result<Connected, ConnectError> {
@@ -170,7 +169,7 @@ async fn headers_session_and_the_standalone_stream_are_as_they_should_be() {
 
 #[tokio::test]
 async fn what_comes_on_the_stream_of_a_call_belongs_to_it_in_order() {
-    let script = |request: mcpdeck::mcp::session::ServerRequest| {
+    let script = |request: mcpdeck::mcp::ServerRequest| {
         use futures::FutureExt;
         async move { mcpdeck::mcp::Answer::Result(json!({"got": request.params["vendor"]})) }
             .boxed()
@@ -362,7 +361,7 @@ async fn a_modern_server_gets_the_standard_headers() {
     })
     .await;
     let connected = open(&rig, &web, Attempt::Modern).await.unwrap();
-    let list = connected.session.list(mcpdeck::mcp::capabilities::ListKind::Tools).await.unwrap();
+    let list = connected.session.list(mcpdeck::mcp::ListKind::Tools).await.unwrap();
     assert_eq!(list.entries.len(), 2, "the wire hides no tool");
     connected.session.request(echo("hi"), call(1).context).await.unwrap();
     let called = web.wait_for(|r| r.method() == "tools/call").await;
@@ -371,7 +370,7 @@ async fn a_modern_server_gets_the_standard_headers() {
     assert_eq!(called.header("mcp-param-text"), Some("hi"));
     assert_eq!(called.header("mcp-protocol-version"), Some("2026-07-28"));
     // What is known of tools is forgotten with them, however many names a server makes up.
-    connected.session.list(mcpdeck::mcp::capabilities::ListKind::Tools).await.unwrap();
+    connected.session.list(mcpdeck::mcp::ListKind::Tools).await.unwrap();
     connected.session.request(echo("again"), call(2).context).await.unwrap();
     let called = web.wait_for(|r| r.message["params"]["arguments"]["text"] == "again").await;
     assert_eq!(called.header("mcp-param-text"), None);

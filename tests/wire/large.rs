@@ -6,10 +6,8 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use mcpdeck::config::{HttpConfig, McpConfig, ServerConfig, TransportConfig};
 use mcpdeck::error::ErrorCode;
-use mcpdeck::host::server::connect::{Connector, OpenError, OpenRequest, Opened};
-use mcpdeck::mcp::FindingKind;
-use mcpdeck::mcp::Payload;
-use mcpdeck::mcp::session::{Attempt, connect};
+use mcpdeck::host::{Connector, OpenError, OpenRequest, Opened};
+use mcpdeck::mcp::{Attempt, FindingKind, Payload, connect};
 use mcpdeck::tui::action::Action;
 use mcpdeck::tui::form::draw::Look;
 use mcpdeck::tui::result::ResultView;
@@ -172,7 +170,7 @@ async fn lists_in_lists_are_read_as_far_as_the_depth_allows_and_what_they_take_i
     }
     assert_eq!(rig.kinds().await, []);
     // What must become a tree is refused by the memory it takes, before its values are too many.
-    let asking = connected.session.list(mcpdeck::mcp::capabilities::ListKind::Tools);
+    let asking = connected.session.list(mcpdeck::mcp::ListKind::Tools);
     let answering = async {
         let id = peer.expect("tools/list").await["id"].clone();
         let tools = vec![r#"{"":{"":{}}}"#; 160_000].join(",");
@@ -188,7 +186,7 @@ async fn lists_in_lists_are_read_as_far_as_the_depth_allows_and_what_they_take_i
 async fn what_must_become_a_tree_is_refused_beyond_the_limit() {
     let mut rig = rig();
     let (connected, mut peer) = rig.legacy().await;
-    let asking = connected.session.list(mcpdeck::mcp::capabilities::ListKind::Tools);
+    let asking = connected.session.list(mcpdeck::mcp::ListKind::Tools);
     let answering = async {
         let request = peer.expect("tools/list").await;
         let id = &request["id"];

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mcpdeck::error::ErrorCode;
-use mcpdeck::mcp::FindingKind;
-use mcpdeck::mcp::session::{Attempt, Endpoint, connect};
+use mcpdeck::mcp::{Attempt, Endpoint, FindingKind, connect};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;

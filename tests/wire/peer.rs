@@ -15,16 +15,11 @@ use mcpdeck::base::secret::{Redactor, Secret};
 use mcpdeck::base::{LogLevel, ServerName};
 use mcpdeck::config::{HttpConfig, OutsideCalls, WireLimits};
 use mcpdeck::error::Error;
-use mcpdeck::mcp::Answer;
-use mcpdeck::mcp::CallId;
-use mcpdeck::mcp::Progress;
-use mcpdeck::mcp::pending::{ByteCount, PendingRequest};
-use mcpdeck::mcp::session::{
-    Attempt, ConnectError, Connected, Endpoint, Request, Responder, Seen, ServerRequest,
-    SessionContext, SessionEvent, connect,
+use mcpdeck::mcp::{
+    Answer, Attempt, ByteCount, CallId, ConnectError, Connected, Endpoint, Finding, FindingKind,
+    Payload, PendingRequest, Progress, Request, Responder, Seen, ServerRequest, SessionContext,
+    SessionEvent, TrafficRecord, connect,
 };
-use mcpdeck::mcp::traffic::TrafficRecord;
-use mcpdeck::mcp::{Finding, FindingKind, Payload};
 use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf,

@@ -4,11 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcpdeck::error::{Error, ErrorCode};
-use mcpdeck::mcp::CallId;
-use mcpdeck::mcp::FindingKind;
-use mcpdeck::mcp::capabilities::ListKind;
-use mcpdeck::mcp::session::{Attempt, Request, SessionEvent, connect};
-use mcpdeck::mcp::traffic::{Direction, MessageKind};
+use mcpdeck::mcp::{
+    Attempt, CallId, Direction, FindingKind, ListKind, MessageKind, Request, SessionEvent, connect,
+};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

@@ -6,11 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use mcpdeck::error::ErrorCode;
-use mcpdeck::mcp::CallId;
-use mcpdeck::mcp::FindingKind;
-use mcpdeck::mcp::capabilities::ListKind;
-use mcpdeck::mcp::session::Request;
-use mcpdeck::mcp::{Answer, RequestKind};
+use mcpdeck::mcp::{Answer, CallId, FindingKind, ListKind, Request, RequestKind};
 use serde_json::{Value, json};
 
 use crate::peer::{Rig, call, echo, rig, rig_outside_calls, rig_with, start, text};
@@ -18,7 +14,7 @@ use crate::peer::{Rig, call, echo, rig, rig_outside_calls, rig_with, start, text
 /// An approval queue that answers each request after `seconds` with what `answer` makes of it.
 fn answering(seconds: u64, answer: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Rig {
     let answer = Arc::new(answer);
-    let script = Box::new(move |request: mcpdeck::mcp::session::ServerRequest| {
+    let script = Box::new(move |request: mcpdeck::mcp::ServerRequest| {
         let answer = Arc::clone(&answer);
         async move {
             tokio::time::sleep(Duration::from_secs(seconds)).await;

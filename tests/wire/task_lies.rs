@@ -2,8 +2,7 @@
 //! its patience.
 
 use mcpdeck::error::ErrorCode;
-use mcpdeck::mcp::FindingKind;
-use mcpdeck::mcp::session::Attempt;
+use mcpdeck::mcp::{Attempt, FindingKind};
 use serde_json::json;
 use tokio::time::Instant;
 

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use mcpdeck::error::ErrorCode;
-use mcpdeck::mcp::CallId;
-use mcpdeck::mcp::FindingKind;
-use mcpdeck::mcp::session::{Attempt, Connected, Request, ServerRequest};
-use mcpdeck::mcp::{Answer, RequestKind};
+use mcpdeck::mcp::{
+    Answer, Attempt, CallId, Connected, FindingKind, Request, RequestKind, ServerRequest,
+};
 use serde_json::{Value, json};
 use tokio::io::AsyncBufReadExt;
 use tokio::time::Instant;

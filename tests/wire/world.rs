@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 use mcpdeck::config::{ProcessLimits, StdioConfig, TransportConfig};
-use mcpdeck::host::server::connect::{Connector, OpenError, OpenRequest, Opened};
-use mcpdeck::mcp::session::{Attempt, connect};
+use mcpdeck::host::{Connector, OpenError, OpenRequest, Opened};
+use mcpdeck::mcp::{Attempt, connect};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;

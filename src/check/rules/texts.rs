@@ -9,7 +9,7 @@ use crate::check::expect::Budgets;
 use crate::check::rule::{capped, finding};
 use crate::check::subject::{Entry, Subject, brief};
 use crate::config::diagnostics::child;
-use crate::host::validate::{SchemaProblem, SchemaProblemKind, schema_problems};
+use crate::host::{SchemaProblem, SchemaProblemKind, schema_problems};
 use crate::mcp::{Era, ListKind};
 
 /// Findings of one kind named per entry; a hostile list does not get to fill the report.

@@ -6,10 +6,8 @@ use crate::check::calls::Called;
 use crate::check::model::{Step, StepStatus};
 use crate::check::subject::{Subject, brief};
 use crate::config::TransportKind;
-use crate::host::view::StepStatus as Seen;
-use crate::host::{ServerState, ServerView, StartStep, StepView};
-use crate::mcp::FindingKind;
-use crate::mcp::auth::{AuthStep, StepKind};
+use crate::host::{ServerState, ServerView, StartStep, StepStatus as Seen, StepView};
+use crate::mcp::{AuthStep, FindingKind, StepKind};
 
 /// Steps of the engine under the names of the report, in order.
 const ENGINE: [(StartStep, &str); 9] = [

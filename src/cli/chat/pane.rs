@@ -15,9 +15,8 @@ use crate::chat::{ChatSettings, Model, ModelDrafter, Provider};
 use crate::cli::args::Common;
 use crate::cli::load;
 use crate::config::Environment;
-use crate::deck::policy;
-use crate::host::Origin;
-use crate::host::policy::Principal;
+use crate::deck::load_policy;
+use crate::host::{Origin, Principal};
 use crate::tui::chat::port::{ChatCommand, ChatNews, Choose, OpenChat};
 
 /// What talks with a model in the dashboard.
@@ -221,7 +220,7 @@ impl Talking {
                 models.map(|name| (line(&name), ChatCommand::Model(name))).collect()
             }
             Choose::Profile => {
-                let policy = policy::load(&self.source.files).map_err(|p| p.join("; "))?;
+                let policy = load_policy(&self.source.files).map_err(|p| p.join("; "))?;
                 let names = policy.config.profiles.into_keys();
                 let own = (line("yourself: what you may do"), ChatCommand::Profile(None));
                 let named = names.map(|name| (line(&name), ChatCommand::Profile(Some(name))));

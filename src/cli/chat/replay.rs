@@ -18,8 +18,7 @@ use crate::cli::load::Source;
 use crate::cli::output::Exit;
 use crate::cli::{deck, output};
 use crate::config::{McpConfig, ServerConfig};
-use crate::host::Origin;
-use crate::host::policy::Principal;
+use crate::host::{Origin, Principal};
 
 /// The recorded servers, each played by this program.
 ///

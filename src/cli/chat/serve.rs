@@ -10,10 +10,9 @@ use crate::chat::session::{SessionLimits, Sessions};
 use crate::chat::socket::{self, SocketLimits};
 use crate::chat::store::Store;
 use crate::config::Environment;
-use crate::deck::chats::ChatStore;
+use crate::deck::ChatStore;
 use crate::gateway::Service;
-use crate::host::Host;
-use crate::host::policy::Scope;
+use crate::host::{Host, Scope};
 
 /// The chat of `mcpdeck serve`
 #[derive(Debug, Args)]
@@ -44,7 +43,7 @@ pub fn serve(
         return Ok(());
     }
     let mut env = Environment::of_process();
-    env.sources = crate::deck::policy::sources(&env);
+    env.sources = crate::deck::secret_sources(&env);
     let settings = args.model.settings(&env)?;
     let store = match (shared, args.sessions.as_ref().or(settings.sessions.as_ref())) {
         (Some(_), _) if args.sessions.is_some() => {

@@ -10,15 +10,13 @@ use serde_json::{Value, json};
 
 use super::Local;
 use crate::base::ServerName;
-use crate::host::naming::canonical;
-use crate::host::policy::{
-    Action, DEFAULT_PROFILE, Grant, GrantId, GrantKind, NewGrant, OutsideCode, OutsideError,
-    Principal, Scope, TargetKind,
+use crate::host::{
+    Action, CallOptions, DEFAULT_PROFILE, Grant, GrantId, GrantKind, Host, NewGrant, Origin,
+    OutsideCode, OutsideError, Principal, Scope, TargetKind, canonical_name,
 };
-use crate::host::{CallOptions, Host, Origin};
 
 /// What an extension may say.
-pub const MESSAGES: [&str; 8] = [
+pub const NATIVE_MESSAGES: [&str; 8] = [
     "host_grant_permission",
     "host_revoke_permission",
     "host_check_permission",
@@ -105,8 +103,8 @@ async fn answer(local: &Local, kind: &str, message: Message) -> Reply {
                 json!({"servers": servers.collect::<Vec<_>>(), "grants": policy.grants().len()}),
             );
         }
-        kind if !MESSAGES.contains(&kind) => {
-            return Err(refused(&format!("`{kind}` is not one of {}", MESSAGES.join(", "))));
+        kind if !NATIVE_MESSAGES.contains(&kind) => {
+            return Err(refused(&format!("`{kind}` is not one of {}", NATIVE_MESSAGES.join(", "))));
         }
         _ => {}
     }
@@ -172,8 +170,8 @@ async fn answer(local: &Local, kind: &str, message: Message) -> Reply {
         }
         "host_list_tools" => {
             let tools = host.offers(&principal).into_iter().flat_map(|(server, all)| {
-                let tool = |tool: &Arc<crate::mcp::capabilities::Tool>| {
-                    let name = canonical(&server, &tool.name);
+                let tool = |tool: &Arc<crate::mcp::Tool>| {
+                    let name = canonical_name(&server, &tool.name);
                     json!({"name": name, "server": server, "definition": tool.raw})
                 };
                 all.tools.iter().map(tool).collect::<Vec<_>>()
@@ -197,7 +195,7 @@ fn is_granted(host: &Host, principal: &Principal, scope: Scope, tool: &str) -> b
     let view = host.snapshot();
     view.servers.values().any(|server| {
         let tools = server.capabilities.tools.iter().map(|tool| &*tool.name);
-        let wanted = |name: &&str| tool.is_empty() || canonical(&server.name, name) == tool;
+        let wanted = |name: &&str| tool.is_empty() || canonical_name(&server.name, name) == tool;
         let may = |name| host.may(principal, action, &server.name, (kind, name));
         match kind {
             TargetKind::Tool => tools.filter(wanted).any(may),

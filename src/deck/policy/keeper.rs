@@ -14,12 +14,11 @@ use crate::base::ServerName;
 use crate::base::watch::Fingerprint;
 use crate::config::Environment;
 use crate::deck::policy::file::TrustedFile;
-use crate::deck::policy::{GrantStore, PolicyFile, granted, load, of_session, state_path};
-use crate::host::policy::{
-    DEFAULT_PROFILE, Digest, Grant, GrantId, GrantKind, Grants, HeldTool, Limits, NewGrant, Pins,
-    Policy,
+use crate::deck::policy::{GrantStore, PolicyFile, granted, load_policy, of_session, state_path};
+use crate::host::{
+    DEFAULT_PROFILE, Digest, Fact, Grant, GrantId, GrantKind, Grants, HeldTool, Host, Limits,
+    NewGrant, Pins, Policy,
 };
-use crate::host::{Fact, Host};
 
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -290,7 +289,7 @@ impl Inner {
         let mut notices = Vec::new();
         let now = self.host.clock().now();
         let servers = self.host.definitions();
-        let rules = load(&self.configs).unwrap_or_else(|problems| {
+        let rules = load_policy(&self.configs).unwrap_or_else(|problems| {
             notices.extend(problems);
             PolicyFile::default()
         });
@@ -364,12 +363,7 @@ fn change(file: &TrustedFile, change: impl FnOnce(&mut Pins) -> bool) -> Result<
     })
 }
 
-type Servers = [(
-    ServerName,
-    crate::host::policy::ServerDigests,
-    String,
-    Vec<crate::host::policy::Definition>,
-)];
+type Servers = [(ServerName, crate::host::ServerDigests, String, Vec<crate::host::Definition>)];
 
 /// Binds every `ALLOW_ALWAYS` to what the servers offer that it has not seen.
 fn bind(grants: &mut [Grant], servers: &Servers) -> bool {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use crate::base::Timestamp;
 use crate::config::{Environment, McpConfig};
 use crate::deck::policy::file::TrustedFile;
-use crate::deck::policy::{GrantStore, PolicyFile, load, state_path};
-use crate::host::naming;
-use crate::host::policy::{
+use crate::deck::policy::{GrantStore, PolicyFile, load_policy, state_path};
+use crate::host::{
     Action, Decision, Digest, Grants, Pins, Policy, Principal, ServerDigests, Target, TargetKind,
+    split_name,
 };
 use crate::mcp::ToolHints;
 
@@ -33,7 +33,7 @@ impl Offline {
         config: McpConfig,
         now: Timestamp,
     ) -> Result<Self, Vec<String>> {
-        let PolicyFile { rules, .. } = load(configs)?;
+        let PolicyFile { rules, .. } = load_policy(configs)?;
         let main = configs.last().map_or(Path::new("mcp.json"), PathBuf::as_path);
         let one = |problem| vec![problem];
         let grants = GrantStore::of(main, env).map_or_else(|| Ok(Vec::new()), |s| s.list(now));
@@ -60,7 +60,7 @@ impl Offline {
         asked: &str,
     ) -> Decision {
         let servers = self.config.servers.keys().map(crate::base::ServerName::as_str);
-        let (server, name) = match (kind, naming::owner(asked, servers)) {
+        let (server, name) = match (kind, split_name(asked, servers)) {
             (TargetKind::Resource, _) | (_, None) => ("", asked),
             (TargetKind::Server, Some(_)) => (asked, ""),
             (_, Some(own)) => own,

@@ -31,7 +31,7 @@ struct Helpers {
 }
 
 /// The sources of a user.
-pub fn sources(env: &Environment) -> Sources {
+pub fn secret_sources(env: &Environment) -> Sources {
     let known: Mutex<HashMap<(String, String), (Instant, Secret)>> = Mutex::default();
     let own = env.clone();
     Sources::new(move |scheme, name| {
@@ -54,8 +54,8 @@ fn look_up(env: &Environment, scheme: &str, name: &str) -> Result<Secret, String
             store.get(name)?.ok_or_else(|| format!("there is no secret `{name}`"))
         }
         "keyring" => {
-            let keyring = keyring(env)?;
-            let place = place(name);
+            let keyring = system_keyring(env)?;
+            let place = keyring_place(name);
             let value = aside(async move { keyring.get(&place).await })?;
             value.ok_or_else(|| format!("the keyring has no `{name}`"))
         }
@@ -71,13 +71,13 @@ fn look_up(env: &Environment, scheme: &str, name: &str) -> Result<Secret, String
 ///
 /// # Errors
 /// When its program is not there.
-pub fn keyring(env: &Environment) -> Result<Keyring, String> {
+pub fn system_keyring(env: &Environment) -> Result<Keyring, String> {
     Keyring::find(env.var("PATH"))
         .ok_or_else(|| format!("the keyring needs the program `{}`", Keyring::program_name()))
 }
 
 /// Where the keyring holds a value that belongs to no file.
-pub fn place(name: &str) -> Place {
+pub fn keyring_place(name: &str) -> Place {
     Place { file: String::new(), input: name.to_owned() }
 }
 
@@ -85,7 +85,8 @@ fn command(env: &Environment, helper: &str, argument: &str) -> Result<Vec<String
     let folder = env.config_dir.as_ref().ok_or("the configuration folder is not known")?;
     let path: PathBuf = folder.join("mcpdeck").join(HELPERS);
     let shown = crate::base::text::path::spelled(&path);
-    let all = files::load(&path, LARGEST, |text| files::json::<Helpers>(text.as_bytes()))?;
+    let all =
+        files::load_json(&path, LARGEST, |text| files::parse_json::<Helpers>(text.as_bytes()))?;
     let all = all.ok_or_else(|| format!("{shown}: there is no such file"))?;
     let command = all.helpers.get(helper).filter(|command| !command.is_empty());
     let command = command.ok_or_else(|| format!("{shown}: there is no helper `{helper}`"))?;

@@ -69,7 +69,7 @@ pub(super) struct Contents {
 ///
 /// # Errors
 /// When it cannot be read or written.
-pub fn export(
+pub fn export_recording(
     recording: Recording,
     part: &Part,
     format: Format,

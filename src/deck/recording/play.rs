@@ -11,8 +11,7 @@ use super::operations::{Operation, Outcome, says_error};
 use super::{Blocks, Header, Line, Operations, Recording, invalid};
 use crate::base::{Batch, LogLevel, LogRecord, ServerName, Timestamp, Weighed};
 use crate::error::ErrorCode;
-use crate::host::metrics::{Ending, Metrics, ServerMetrics};
-use crate::host::{CallView, Fact, HostView};
+use crate::host::{CallView, Ending, Fact, HostView, Metrics, ServerMetrics};
 use crate::mcp::{CallId, Direction, MessageKind, TrafficRecord};
 
 /// Messages, and lines of logs, that are there before a moment.

@@ -30,9 +30,8 @@ use crate::base::atomic::{Readers, alone, replace};
 use crate::base::file::{StateFile, random_hex};
 use crate::base::watch::Fingerprint;
 use crate::config::{Environment, expand_argument};
-use crate::deck::chats::{ChatStore, KeptChat};
-use crate::deck::policy::PolicyKeeper;
-use crate::host::policy::{Claim, Lease, LimitRefusal, SharedLimits};
+use crate::deck::{ChatStore, KeptChat, PolicyKeeper};
+use crate::host::{Claim, Lease, LimitRefusal, SharedLimits};
 
 /// Why it cannot be used before the first exchange.
 const NEW: &str = "it has not been reached yet";
@@ -172,7 +171,7 @@ impl Valkey {
             }
             settings = settings.set_password(expand_argument(password, env)?.expose());
         }
-        crate::mcp::transport::remote::provide();
+        crate::mcp::provide_tls();
         let client = Client::open(info.set_redis_settings(settings)).map_err(|_| form)?;
         let config = ConnectionManagerConfig::new()
             .set_connection_timeout(Some(PATIENCE))
@@ -324,7 +323,7 @@ impl Valkey {
             ("busy", _) => Err(LimitRefusal::AtOnce(limits.calls_at_once)),
             ("minute", _) => Err(LimitRefusal::PerMinute(Duration::from_micros(wait))),
             ("run", Some((_, calls))) => {
-                Err(LimitRefusal::Run(crate::host::policy::Budget { calls, spent: calls }))
+                Err(LimitRefusal::Run(crate::host::Budget { calls, spent: calls }))
             }
             _ => {
                 self.leases.lock().insert(member.clone(), busy);

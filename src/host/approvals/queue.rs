@@ -25,8 +25,7 @@ use crate::config::{ApprovalRule, OutsideCalls};
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
 use crate::host::projector::Facts;
-use crate::mcp::session::{Responder, ServerRequest};
-use crate::mcp::{Answer, ApprovalId, CallId, Claim, RequestKind};
+use crate::mcp::{Answer, ApprovalId, CallId, Claim, RequestKind, Responder, ServerRequest};
 use rules::Rules;
 
 /// Decides requests of all servers of one host.

@@ -23,7 +23,7 @@ use crate::host::server::slot::{Live, Slot, Slots};
 use crate::host::shared::Shared;
 use crate::host::supervisor::{ORDERS, Supervisor};
 use crate::host::{ServerState, projector};
-use crate::mcp::auth::Accounts;
+use crate::mcp::Accounts;
 
 /// Where the configuration comes from.
 enum Source {

@@ -14,8 +14,7 @@ use crate::host::call::Validation;
 use crate::host::guard;
 use crate::host::server::slot::Live;
 use crate::host::validate::Verdict;
-use crate::mcp::session::{Request, Responder, ServerRequest};
-use crate::mcp::{Answer, Payload, Prompt, RequestKind, Tool};
+use crate::mcp::{Answer, Payload, Prompt, Request, RequestKind, Responder, ServerRequest, Tool};
 
 /// Arguments that may go.
 #[derive(Default)]

@@ -9,7 +9,7 @@ use crate::host::Fact;
 use crate::host::breaker::{Breaker, BreakerView};
 use crate::host::operation::Operation;
 use crate::host::server::slot::{Ledger, Live};
-use crate::mcp::session::Request;
+use crate::mcp::Request;
 
 /// A call that was let through; its end must be reported. Dropping it without a report frees the
 /// place of a probe.

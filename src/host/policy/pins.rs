@@ -13,8 +13,7 @@ use sha2::{Digest as _, Sha256};
 use crate::base::file::hex;
 use crate::config::{ServerConfig, TransportConfig};
 use crate::host::policy::principal::{ServerDigests, Target, TargetKind};
-use crate::mcp::FieldChange;
-use crate::mcp::capabilities::diff::{every_difference, is_set};
+use crate::mcp::{FieldChange, every_difference, is_set_keyword};
 
 /// SHA-256 of a definition in canonical JSON, of a command line, or of a text.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,7 +61,7 @@ fn feed(value: &Value, hasher: &mut Sha256) {
                 hasher.update(Value::String(key.clone()).to_string());
                 hasher.update(b":");
                 match &object[key] {
-                    Value::Array(items) if is_set(key) => {
+                    Value::Array(items) if is_set_keyword(key) => {
                         let mut items = items.clone();
                         items.sort_by_cached_key(Value::to_string);
                         feed(&Value::Array(items), hasher);

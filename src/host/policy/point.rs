@@ -20,7 +20,7 @@ use crate::base::{Clock, SafeText, ServerName, Timestamp};
 use crate::config::ServerConfig;
 use crate::error::{Error, ErrorCode};
 use crate::host::call::CallOptions;
-use crate::host::naming::resolve;
+use crate::host::naming::resolve_name;
 use crate::host::router::{Route, Routes};
 use crate::host::server::slot::{Live, Slot};
 use crate::mcp::{Capabilities, SessionView, ToolHints};
@@ -175,9 +175,8 @@ impl CheckPoint {
         {
             return Arc::clone(seen);
         }
-        let digest = |tool: &Arc<crate::mcp::capabilities::Tool>| {
-            (Arc::clone(&tool.name), Digest::of_value(&tool.raw))
-        };
+        let digest =
+            |tool: &Arc<crate::mcp::Tool>| (Arc::clone(&tool.name), Digest::of_value(&tool.raw));
         let seen = Arc::new(Seen {
             config: Arc::clone(&live.config),
             said: live.about.clone(),
@@ -242,7 +241,7 @@ impl CheckPoint {
             server.is_none_or(|server| server == name) && routes.server(name).is_ok_and(visible)
         });
         let among: Vec<_> = among.collect();
-        match resolve(asked, among.iter().map(|(server, name)| (server, name))) {
+        match resolve_name(asked, among.iter().map(|(server, name)| (server, name))) {
             Ok((server, name)) => {
                 let slot = Arc::clone(routes.server(server)?);
                 let decision = self.decide(&principal, action, &slot, (kind, name));

@@ -19,12 +19,11 @@ use crate::host::projector::Facts;
 use crate::host::server::connect::OpenRequest;
 use crate::host::server::lifecycle::Input;
 use crate::host::view::AccountView;
-use crate::mcp::auth::{
-    Accounts, AuthEvent, AuthFailure, AuthStep, Authorizer, SignIn, SignInPrompt, StoredToken,
-    scopes_in_words,
+use crate::mcp::{
+    Accounts, Answer, AuthEvent, AuthFailure, AuthStep, Authorizer, Direction, MessageKind,
+    RequestKind, Responder, ServerRequest, SessionContext, SignIn, SignInPrompt, StoredToken,
+    TrafficRecord, scopes_in_words,
 };
-use crate::mcp::session::{Responder, ServerRequest, SessionContext};
-use crate::mcp::{Answer, Direction, MessageKind, RequestKind, TrafficRecord};
 
 /// The account of one server; outlives its sessions.
 pub struct Account {

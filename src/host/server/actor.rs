@@ -27,8 +27,7 @@ use crate::config::{ServerConfig, TransportConfig};
 use crate::error::Error;
 use crate::host::shared::Shared;
 use crate::host::{Fact, ServerState};
-use crate::mcp::session::{FetchedList, Request, SessionEvent};
-use crate::mcp::{Capabilities, ListKind, PendingRequest};
+use crate::mcp::{Capabilities, FetchedList, ListKind, PendingRequest, Request, SessionEvent};
 use attempt::Opening;
 use lists::Refreshes;
 

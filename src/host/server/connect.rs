@@ -17,8 +17,7 @@ use crate::host::Fact;
 use crate::host::projector::Facts;
 use crate::host::server::account::Account;
 use crate::host::view::{StartStep, StepStatus};
-use crate::mcp::Era;
-use crate::mcp::session::{SessionContext, SessionHandle};
+use crate::mcp::{Era, SessionContext, SessionHandle};
 use crate::process::{ExitView, Grace, Usage};
 
 /// Opens servers. One value serves every server of a host.

@@ -20,8 +20,7 @@ use crate::host::server::connect::{
 };
 use crate::host::server::remedy::{self, Words};
 use crate::host::view::StartStep;
-use crate::mcp::auth::Accounts;
-use crate::mcp::session::{self, Attempt, ConnectError, Connected, Endpoint, attempts};
+use crate::mcp::{Accounts, Attempt, ConnectError, Connected, Endpoint, attempts, connect};
 use crate::process::{
     self, Container, Grace, Launch, ProcessContext, ServerProcess, SpawnError, Spawned, Usage,
 };
@@ -272,7 +271,7 @@ async fn handshake(
 ) -> Result<Connected, ConnectError> {
     let step = request.steps.begin(StartStep::Handshake).await;
     let result = tokio::select! {
-        result = session::connect(endpoint, attempt, request.context.clone()) => result,
+        result = connect(endpoint, attempt, request.context.clone()) => result,
         () = tokio::time::sleep_until(request.deadline) => Err(too_late(request, attempt)),
         () = request.cancel.cancelled() => {
             Err(given_up(Error::new(ErrorCode::Cancelled, "the start was given up")))

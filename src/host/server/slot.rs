@@ -30,9 +30,10 @@ use crate::host::breaker::{Breaker, BreakerView};
 use crate::host::call::CallView;
 use crate::host::metrics::{Ending, Metrics, ServerMetrics};
 use crate::host::{Fact, ServerState};
-use crate::mcp::pending::{ByteCount, PendingRequest};
-use crate::mcp::session::SessionHandle;
-use crate::mcp::{CallId, Capabilities, SessionView, Tool, TrafficRecord};
+use crate::mcp::{
+    ByteCount, CallId, Capabilities, PendingRequest, SessionHandle, SessionView, Tool,
+    TrafficRecord,
+};
 
 /// The servers of a host by name, in file order.
 pub type Slots = IndexMap<ServerName, Arc<Slot>>;

@@ -171,7 +171,7 @@ impl Exchange {
 
     pub(super) fn new(server: &Url, tls: &TlsConfig, events: Events) -> Result<Self, AuthFailure> {
         let policy = AddressPolicy::new(server);
-        let http = remote::builder(server, tls).map_err(AuthFailure::Refused)?;
+        let http = remote::client_builder(server, tls).map_err(AuthFailure::Refused)?;
         let http = http
             // Redirects of discovery are followed by rmcp, within the origin.
             .redirect(reqwest::redirect::Policy::none())

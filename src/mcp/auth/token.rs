@@ -134,7 +134,7 @@ impl StoredToken {
 
 /// Whether a token for `resource` is one for the server at `url`: the same origin, and its path or
 /// one above it.
-pub fn covers(resource: &str, url: &Url) -> bool {
+pub fn token_covers(resource: &str, url: &Url) -> bool {
     let Ok(resource) = Url::parse(resource) else { return false };
     let (path, asked) = (resource.path(), url.path());
     resource.origin() == url.origin()
@@ -182,7 +182,7 @@ mod tests {
             ("https://b.example/x/mcp", false),
             ("http://a.example/x/mcp", false),
         ] {
-            assert_eq!(covers(resource, &url), covered, "{resource}");
+            assert_eq!(token_covers(resource, &url), covered, "{resource}");
         }
     }
 }

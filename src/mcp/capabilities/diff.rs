@@ -130,7 +130,7 @@ pub fn every_difference(before: &Value, after: &Value) -> Vec<FieldChange> {
 }
 
 /// Whether a list under this key of a JSON Schema is a set.
-pub fn is_set(key: &str) -> bool {
+pub fn is_set_keyword(key: &str) -> bool {
     matches!(key, "required" | "enum" | "type")
 }
 
@@ -140,7 +140,7 @@ const MAX_POINTER: usize = 1_024;
 
 fn walk(pointer: &str, before: &Value, after: &Value, fields: &mut Vec<FieldChange>) {
     let is_short = pointer.len() <= MAX_POINTER;
-    let in_set = is_set(pointer.rsplit('/').next().unwrap_or_default());
+    let in_set = is_set_keyword(pointer.rsplit('/').next().unwrap_or_default());
     let mut below = |key: &str, old: Option<&Value>, new: Option<&Value>| {
         let pointer = child(pointer, key);
         match (old, new) {

@@ -133,8 +133,9 @@ impl Core {
     ) -> Result<Payload, Error> {
         let level = self.log_level.lock().filter(|_| self.era() == Era::Modern);
         let (known, trace) = (self.request_meta.get(), request.trace.get());
-        let is_deck =
-            || self.view.get().is_some_and(|view| view.name.as_str() == crate::mcp::era::NAME);
+        let is_deck = || {
+            self.view.get().is_some_and(|view| view.name.as_str() == crate::mcp::era::CLIENT_NAME)
+        };
         let hops = request.hops.get().filter(|_| is_deck());
         if level.is_none() && trace.is_none() && hops.is_none() {
             let none = Map::new();
@@ -149,7 +150,7 @@ impl Core {
             meta.insert("traceparent".to_owned(), (&**trace).into());
         }
         if let Some(hops) = hops {
-            meta.insert(crate::mcp::era::HOPS.to_owned(), (hops + 1).into());
+            meta.insert(crate::mcp::era::HOPS_KEY.to_owned(), (hops + 1).into());
         }
         self.round_trip_with(&rpc, request, &meta).await
     }

@@ -65,7 +65,7 @@ impl Remote {
         answers: bool,
     ) -> Result<Self, SendError> {
         let headers = headers(config)?;
-        let builder = builder(&config.url, &config.tls).map_err(SendError::Refused)?;
+        let builder = client_builder(&config.url, &config.tls).map_err(SendError::Refused)?;
         // On a long connection a redirect would take the headers elsewhere, and a POST its message.
         let policy = if answers { Policy::custom(same_origin) } else { Policy::none() };
         let http = builder.redirect(policy).build();
@@ -114,7 +114,7 @@ impl Remote {
 
     /// A failure of the connection, in words.
     pub(super) fn broken(&self, error: &reqwest::Error) -> SendError {
-        let text = unreachable(error, &self.tap.context.redactor);
+        let text = unreachable_reason(error, &self.tap.context.redactor);
         let connected = !error.is_connect() || error.is_redirect();
         if self.answers && connected { SendError::Refused(text) } else { SendError::Broken(text) }
     }
@@ -128,8 +128,8 @@ impl Remote {
 ///
 /// # Errors
 /// Names the file of `tls` that cannot be used.
-pub(crate) fn builder(url: &Url, tls: &TlsConfig) -> Result<ClientBuilder, String> {
-    provide();
+pub(crate) fn client_builder(url: &Url, tls: &TlsConfig) -> Result<ClientBuilder, String> {
+    provide_tls();
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("mcpdeck/", env!("CARGO_PKG_VERSION")))
         .tcp_nodelay(true);
@@ -154,7 +154,7 @@ pub(crate) fn builder(url: &Url, tls: &TlsConfig) -> Result<ClientBuilder, Strin
 }
 
 /// Names the library that encrypts, once in the life of the program.
-pub(crate) fn provide() {
+pub(crate) fn provide_tls() {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
         // Fails only when the application installed one before: then that one is used.
@@ -171,7 +171,7 @@ pub(crate) fn innermost(mut error: &dyn std::error::Error) -> String {
 }
 
 /// Why a request was not answered: the innermost cause, which is the one that helps.
-pub(crate) fn unreachable(error: &reqwest::Error, redactor: &Redactor) -> String {
+pub(crate) fn unreachable_reason(error: &reqwest::Error, redactor: &Redactor) -> String {
     let what = if error.is_connect() {
         "cannot connect"
     } else if error.is_redirect() {

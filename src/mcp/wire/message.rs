@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::base::SafeText;
 use crate::error::RpcError;
-use crate::mcp::capabilities::kind_of;
+use crate::mcp::capabilities::schema_kind;
 
 /// A message of the server.
 #[derive(Debug, PartialEq)]
@@ -189,7 +189,7 @@ pub enum Misfit {
 /// Looks at the result of `method`.
 pub fn check(method: &str, result: &Value) -> Option<Misfit> {
     if !result.is_object() {
-        let what = format!("the result is {}, not an object", kind_of(result));
+        let what = format!("the result is {}, not an object", schema_kind(result));
         return Some(match method {
             // Their results are empty anyway.
             "resources/subscribe" | "resources/unsubscribe" | "logging/setLevel" => {

@@ -5,9 +5,8 @@
 use std::collections::BTreeMap;
 
 use crate::config::ApprovalRule;
-use crate::deck::answers::Answers as KeptAnswers;
-use crate::host::approvals::{PendingRequest, Settlement};
-use crate::host::{HostView, RuleKind, SessionRule};
+use crate::deck::Answers as KeptAnswers;
+use crate::host::{HostView, PendingRequest, RuleKind, SessionRule, Settlement};
 use crate::mcp::{Answer, ApprovalId, RequestKind};
 use crate::tui::approval::answering::{AnswerScreen, Drafting, Offer, Stage, kept_offers};
 use crate::tui::effect::{Effect, Order};

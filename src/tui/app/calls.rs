@@ -4,15 +4,10 @@
 use std::collections::HashMap;
 
 use crate::base::logs::{LogRecord, LogSource};
-use crate::deck::history::History;
-use crate::deck::saved::{SavedCall, SavedCalls, SavedTarget};
+use crate::deck::{History, SavedCall, SavedCalls, SavedTarget};
 use crate::error::Error;
-use crate::host::call::CallView;
-use crate::host::dev::{BuildEnd, DevView};
-use crate::host::{CallOutcome, HostView, ServerState, ServerView};
-use crate::mcp::CallId;
-use crate::mcp::capabilities::ListKind;
-use crate::mcp::traffic::{Direction, TrafficRecord};
+use crate::host::{BuildEnd, CallOutcome, CallView, DevView, HostView, ServerState, ServerView};
+use crate::mcp::{CallId, Direction, ListKind, TrafficRecord};
 use crate::tui::call::{CallScreen, Subject, SubjectKind};
 use crate::tui::effect::Effect;
 use crate::tui::look::Look;

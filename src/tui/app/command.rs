@@ -8,7 +8,7 @@ use super::{App, Focus, answers, keys, playback};
 use crate::config::ConfigChange;
 use crate::config::import::templates;
 use crate::config::print::servers;
-use crate::mcp::capabilities::ListKind;
+use crate::mcp::ListKind;
 use crate::tui::effect::{Baseline, Change, ConfigCommand, Effect, Order, ServerCommand};
 use crate::tui::entry::FormScreen;
 use crate::tui::keymap::Scope;

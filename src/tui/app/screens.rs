@@ -4,8 +4,7 @@
 use super::answers::{Answers, how_many, send_next};
 use super::calls::{Calls, named, request_of, resource_of, subject_of};
 use crate::host::{HostView, RuleKind};
-use crate::mcp::capabilities::ListKind;
-use crate::mcp::{ApprovalId, RequestKind};
+use crate::mcp::{ApprovalId, ListKind, RequestKind};
 use crate::tui::approval::answering::Stage;
 use crate::tui::call::export::{Origin, Start};
 use crate::tui::call::{CallScreen, Subject};

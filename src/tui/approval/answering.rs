@@ -6,7 +6,7 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::json;
 
-use crate::host::approvals::PendingRequest;
+use crate::host::PendingRequest;
 use crate::mcp::{Answer, ApprovalId, RequestKind};
 use crate::tui::approval::draw::{self, Spot};
 use crate::tui::approval::elicitation::{self, Asks, ElicitationReading};

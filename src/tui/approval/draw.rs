@@ -1,6 +1,6 @@
 //! Drawing a request being answered: what the server says on its own ground, then our side.
 
-use crate::host::approvals::PendingRequest;
+use crate::host::PendingRequest;
 use crate::mcp::RequestKind;
 use crate::tui::approval::answering::{AnswerScreen, Drafting, Over, Says, Stage, scopes, verbs};
 use crate::tui::approval::elicitation::{Asks, ElicitationReading, UrlReading};

@@ -4,10 +4,9 @@
 use super::run::{Difference, Run};
 use super::screen::{CallScreen, Focus};
 use super::subject::{Subject, SubjectKind};
-use crate::deck::history::HistoryRecord;
+use crate::deck::HistoryRecord;
 use crate::error::Error;
-use crate::host::call::CallView;
-use crate::host::{CallOutcome, Validation};
+use crate::host::{CallOutcome, CallView, Validation};
 use crate::mcp::Progress;
 use crate::tui::effect::Effect;
 use crate::tui::form::{Checked, FormState};

@@ -2,8 +2,7 @@
 
 use crate::config::ContentLimits;
 use crate::error::{Error, ErrorCode};
-use crate::host::CallOutcome;
-use crate::host::call::{AnswerSource, CallView};
+use crate::host::{AnswerSource, CallOutcome, CallView};
 use crate::mcp::{Payload, Progress};
 use crate::tui::prelude::*;
 use crate::tui::result::ResultView;

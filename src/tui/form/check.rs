@@ -7,8 +7,7 @@ use std::iter::successors;
 
 use crate::config::ContentLimits;
 use crate::error::Violation;
-use crate::host::validate::{Formats, SchemaProblem};
-use crate::host::{Validator, Verdict};
+use crate::host::{Formats, SchemaProblem, Validator, Verdict};
 use crate::tui::form::pointer;
 use crate::tui::form::row::{Row, RowKind};
 use crate::tui::form::schema::Document;

@@ -8,9 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::base::text::json::weigh;
 use crate::config::ContentLimits;
-use crate::deck::history::Draft;
-use crate::host::Verdict;
-use crate::host::validate::SchemaProblem;
+use crate::deck::Draft;
+use crate::host::{SchemaProblem, Verdict};
 use crate::tui::form::check::{CheckJob, Checked, Checks, HalfTyped, Problem, Weight, collect};
 use crate::tui::form::editor::{Editor, Edits, JsonView, Popup, exact, pretty};
 use crate::tui::form::pointer;

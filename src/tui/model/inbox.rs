@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use super::Model;
 use crate::config::{ConfigChange, Hold};
-use crate::deck::InputState;
-use crate::deck::trust::{Awaiting, Verdict};
-use crate::host::approvals::PendingRequest;
+use crate::deck::{Awaiting, InputState, Verdict};
+use crate::host::PendingRequest;
 use crate::mcp::{ApprovalId, RequestKind};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::prelude::*;

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::Model;
-use crate::deck::order::{Order, ServerCommand};
-use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
+use crate::deck::{Order, ServerCommand};
+use crate::mcp::{Direction, MessageKind, TrafficRecord};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::prelude::*;
 

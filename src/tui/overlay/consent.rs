@@ -4,8 +4,7 @@
 use std::ops::Range;
 
 use super::Verdict;
-use crate::deck::FieldChange;
-use crate::deck::trust::{Awaiting, Verdict as Trust};
+use crate::deck::{Awaiting, FieldChange, Verdict as Trust};
 use crate::tui::effect::{ConfigCommand, Effect};
 use crate::tui::glyph::Glyphs;
 use crate::tui::keymap::Scope;

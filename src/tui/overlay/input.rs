@@ -4,7 +4,7 @@
 use super::{Palette, Verdict};
 use crate::base::secret::Secret;
 use crate::config::InputKind;
-use crate::deck::keyring::Keyring;
+use crate::deck::Keyring;
 use crate::tui::effect::{ConfigCommand, Effect, Keep};
 use crate::tui::keymap::Scope;
 use crate::tui::model::{InputState, InputView, Model};

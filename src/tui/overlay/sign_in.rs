@@ -7,9 +7,8 @@ use serde_json::json;
 use url::Url;
 
 use super::Verdict;
-use crate::host::approvals::PendingRequest;
-use crate::mcp::Answer;
-use crate::mcp::auth::scopes_in_words;
+use crate::host::PendingRequest;
+use crate::mcp::{Answer, scopes_in_words};
 use crate::tui::approval::elicitation::{UrlReading, read_url};
 use crate::tui::effect::{Effect, Order};
 use crate::tui::keymap::Scope;

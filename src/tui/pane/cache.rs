@@ -1,6 +1,6 @@
 //! The cache: what is kept, how long, how often it helped, why it went; look inside, drop.
 
-use crate::host::cache::CacheEntryView;
+use crate::host::CacheEntryView;
 use crate::tui::effect::Effect;
 use crate::tui::filter::contains;
 use crate::tui::keymap::Scope;

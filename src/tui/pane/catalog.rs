@@ -2,7 +2,7 @@
 //! a few letters, with what changed and why one cannot be used.
 
 use crate::host::{ServerState, ServerView};
-use crate::mcp::capabilities::{ListChanges, ListKind};
+use crate::mcp::{ListChanges, ListKind};
 use crate::tui::effect::{Effect, Order, ServerCommand};
 use crate::tui::find::{self, Fields};
 use crate::tui::keymap::Scope;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use indexmap::IndexMap;
 
-use crate::host::approvals::PendingRequest;
+use crate::host::PendingRequest;
 use crate::mcp::{Answer, RequestKind};
 use crate::tui::effect::{Effect, Order};
 use crate::tui::keymap::Scope;

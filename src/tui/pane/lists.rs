@@ -3,7 +3,7 @@
 
 use super::catalog::{Entry, Kind};
 use crate::host::ServerView;
-use crate::mcp::capabilities::{ListKind, Tool, ToolHints};
+use crate::mcp::{ListKind, Tool, ToolHints};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::prelude::*;

@@ -2,7 +2,7 @@
 
 use crate::base::LogLevel;
 use crate::base::logs::{LogRecord, LogSource};
-use crate::deck::order::{Order, ServerCommand};
+use crate::deck::{Order, ServerCommand};
 use crate::host::ServerState;
 use crate::tui::filter::{Filter, contains, find};
 use crate::tui::ink::Piece;

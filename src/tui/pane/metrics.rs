@@ -1,8 +1,8 @@
 //! Counts, errors and latencies per server and per tool; sorted by any column.
 
 use crate::error::ErrorCode;
-use crate::host::metrics::{LatencyView, MetricsView};
-use crate::mcp::traffic::MessageKind;
+use crate::host::{LatencyView, MetricsView};
+use crate::mcp::MessageKind;
 use crate::tui::find::{self, Fields};
 use crate::tui::glyph::Glyphs;
 use crate::tui::keymap::Scope;
@@ -335,7 +335,7 @@ fn histogram(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     }
 }
 
-fn fits(row: &Row, record: &crate::mcp::traffic::TrafficRecord) -> bool {
+fn fits(row: &Row, record: &crate::mcp::TrafficRecord) -> bool {
     let Some(target) = &row.target else { return true };
     let mut parts = target.splitn(2, ' ');
     let method = parts.next().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Every message of every server: filter language, follow and freeze, pairs, operations, export.
 
-use crate::mcp::traffic::{MessageKind, TrafficRecord};
+use crate::mcp::{MessageKind, TrafficRecord};
 use crate::tui::filter::{Filter, completions};
 use crate::tui::keymap::Scope;
 use crate::tui::model::{Model, zoned};

@@ -1,9 +1,8 @@
 //! Text of the rows of the policy screen, and the detail beside the list.
 
 use super::{Differs, PolicyScreen, Row, Section};
-use crate::deck::clients::ClientView;
-use crate::deck::lock::Place;
-use crate::host::policy::{Grant, GrantId, GrantKind, Held, Limits};
+use crate::deck::{ClientView, Place};
+use crate::host::{Grant, GrantId, GrantKind, Held, Limits};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::Cx;

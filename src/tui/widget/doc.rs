@@ -3,7 +3,7 @@
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-use crate::mcp::capabilities::{FieldChange, Risk};
+use crate::mcp::{FieldChange, Risk};
 use crate::tui::filter::contains;
 use crate::tui::glyph::Glyphs;
 use crate::tui::ink::{Drawable, Piece};

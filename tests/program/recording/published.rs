@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use mcpdeck::deck::recording::Recorder;
+use mcpdeck::deck::Recorder;
 use mcpdeck::host::{Host, HostView, ServerState, ServerView, Startup};
 use serde_json::{Value, json};
 

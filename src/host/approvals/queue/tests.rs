@@ -10,8 +10,7 @@ use crate::config::{
 };
 use crate::host::approvals::{Decider, PendingRequest, RuleKind, SessionRule, Settlement};
 use crate::host::projector::{self, Projection};
-use crate::mcp::FindingKind;
-use crate::mcp::{Claim, RequestKind};
+use crate::mcp::{Claim, FindingKind, RequestKind};
 
 struct Rig {
     projection: Projection,

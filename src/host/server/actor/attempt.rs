@@ -10,8 +10,7 @@ use crate::host::Fact;
 use crate::host::server::connect::{OpenError, OpenRequest, Opened, StopPlan};
 use crate::host::shared::Shared;
 use crate::host::view::StartStep;
-use crate::mcp::session::FetchedList;
-use crate::mcp::{Capabilities, ListKind};
+use crate::mcp::{Capabilities, FetchedList, ListKind};
 
 /// What an attempt gave.
 pub(super) struct Opening {

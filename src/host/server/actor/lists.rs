@@ -14,8 +14,10 @@ use crate::config::ToolFilter;
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
 use crate::host::server::actor::{About, Actor, Happened};
-use crate::mcp::session::{FetchedList, SessionHandle};
-use crate::mcp::{Capabilities, Finding, FindingKind, ListChanges, ListKind, Notice, NoticeKind};
+use crate::mcp::{
+    Capabilities, FetchedList, Finding, FindingKind, ListChanges, ListKind, Notice, NoticeKind,
+    SessionHandle,
+};
 
 /// Which fetches run, are planned, or are due again.
 #[derive(Default)]

@@ -23,7 +23,7 @@ use crate::host::server::remedy::{Words, remedy, telling};
 use crate::host::server::slot::Slot;
 use crate::host::shared::Shared;
 use crate::host::view::StartStep;
-use crate::mcp::session::{SessionContext, SessionEvent};
+use crate::mcp::{SessionContext, SessionEvent};
 use crate::process::ExitView;
 
 impl Actor<'_> {

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::offer::{Offer, kept};
 use super::{AnswerScreen, Drafting, Over, Says, Stage, TEXT, edited_as_json, read};
 use crate::config::ApprovalRules;
-use crate::deck::answers::{Answers, AskedKind, Reply, ScriptedAnswer};
+use crate::deck::{Answers, AskedKind, Reply, ScriptedAnswer};
 use crate::host::Verdict;
 use crate::mcp::Answer;
 use crate::tui::approval::elicitation::{Asks, ElicitationReading, accepted};
@@ -423,9 +423,8 @@ mod tests {
     use super::*;
     use crate::base::ServerName;
     use crate::base::Timestamp;
-    use crate::host::approvals::PendingRequest;
-    use crate::mcp::RequestKind;
-    use crate::mcp::{Answer, ApprovalId};
+    use crate::host::PendingRequest;
+    use crate::mcp::{Answer, ApprovalId, RequestKind};
 
     /// A form of more sub-schemas than are compiled on the screen's thread.
     fn large() -> AnswerScreen {
@@ -526,7 +525,7 @@ mod tests {
         let Some(Effect::KeepAnswer(kept)) = answering.apply(Action::Send) else {
             panic!("kept");
         };
-        let crate::deck::answers::Reply::Result(result) = &kept.reply else { panic!("a result") };
+        let crate::deck::Reply::Result(result) = &kept.reply else { panic!("a result") };
         assert_eq!((kept.name.as_deref(), &result["content"]["age"]), (Some("n"), &json!(30)));
     }
 

@@ -1,8 +1,8 @@
 //! Answers to start from: kept ones, and the canned one of the entry.
 
 use crate::config::{ApprovalRule, ApprovalRules};
-use crate::deck::answers::{Answers, AskedKind};
-use crate::host::approvals::RuleKind;
+use crate::deck::{Answers, AskedKind};
+use crate::host::RuleKind;
 use crate::mcp::RequestKind;
 use crate::tui::prelude::*;
 

@@ -3,8 +3,7 @@
 
 use super::Row;
 use crate::config::ApprovalRule;
-use crate::host::approvals::{Decider, PendingRequest, RuleKind, Settlement};
-use crate::host::{ServerView, SessionRule};
+use crate::host::{Decider, PendingRequest, RuleKind, ServerView, SessionRule, Settlement};
 use crate::tui::model::{Model, Todo, kind_word, who_asks};
 use crate::tui::prelude::*;
 use crate::tui::widget::Doc;

@@ -3,8 +3,7 @@
 
 use super::card::{Density, breaker_line, draw as draw_card, expires, step_sign, step_word};
 use crate::host::ServerView;
-use crate::mcp::Era;
-use crate::mcp::traffic::TrafficRecord;
+use crate::mcp::{Era, TrafficRecord};
 use crate::tui::effect::{Effect, Order, ServerCommand};
 use crate::tui::glyph::Glyphs;
 use crate::tui::model::Model;

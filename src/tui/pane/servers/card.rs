@@ -1,10 +1,10 @@
 //! One server in a few lines: state and why, reach, load, what to do next.
 
 use crate::config::Hold;
-use crate::host::breaker::BreakerView;
-use crate::host::dev::{BuildEnd, BuildView, DevView};
-use crate::host::view::{AccountView, StartStep, StepStatus};
-use crate::host::{ServerState, ServerView};
+use crate::host::{
+    AccountView, BreakerView, BuildEnd, BuildView, DevView, ServerState, ServerView, StartStep,
+    StepStatus,
+};
 use crate::mcp::Era;
 use crate::tui::glyph::Glyphs;
 use crate::tui::keymap::Scope;

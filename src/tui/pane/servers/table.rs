@@ -35,7 +35,7 @@ impl Order {
     fn cell(self, server: &ServerView, model: &Model) -> ((u64, u64), Ink, Role) {
         let metrics = model.metrics.get(&server.name).map(|metrics| &metrics.total);
         let usage = model.usage.get(&server.name);
-        let errors = metrics.map_or(0, crate::host::metrics::MetricsView::failed);
+        let errors = metrics.map_or(0, crate::host::MetricsView::failed);
         let or_none = |known: Option<(u64, Ink)>| known.unwrap_or_else(|| (0, ink!("-")));
         let ((first, text), role) = match self {
             Self::Worst => {

@@ -1,6 +1,6 @@
 //! The detail of one message: what is known of it, and its body as JSON that folds.
 
-use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
+use crate::mcp::{Direction, MessageKind, TrafficRecord};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::{Cx, Ui};

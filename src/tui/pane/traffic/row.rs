@@ -2,8 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::mcp::CallId;
-use crate::mcp::traffic::{MessageKind, TrafficRecord};
+use crate::mcp::{CallId, MessageKind, TrafficRecord};
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::Cx;

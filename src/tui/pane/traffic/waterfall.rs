@@ -5,8 +5,8 @@ use std::collections::HashSet;
 
 use ratatui::layout::{Constraint, Layout};
 
-use crate::deck::recording::{Operation, Operations, Outcome};
-use crate::mcp::traffic::Direction;
+use crate::deck::{Operation, Operations, Outcome};
+use crate::mcp::Direction;
 use crate::tui::keymap::Scope;
 use crate::tui::model::Model;
 use crate::tui::pane::{Cx, Gesture, Out, Ui};
