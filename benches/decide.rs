@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use mcpdeck::base::Timestamp;
 use mcpdeck::host::{
-    Action, Definition, Digest, Effect, Grant, GrantId, GrantKind, Grants, Origin, Pins, Policy,
-    PolicyConfig, Principal, Rules, Scope, ServerDigests, Target,
+    AccessScope, Definition, Digest, Grant, GrantId, GrantKind, Grants, Origin, Pins, Policy,
+    PolicyAction, PolicyConfig, PolicyEffect, PolicyTarget, Principal, Rules, ServerDigests,
 };
 use serde_json::json;
 
@@ -51,7 +51,7 @@ fn main() {
         id: GrantId(id),
         origin: "gateway:t1".to_owned(),
         profile: "coder".to_owned(),
-        scopes: [Scope::ToolsList].into(),
+        scopes: [AccessScope::ToolsList].into(),
         allowed_tools: vec![format!("server{id}.*")],
         effect: GrantKind::Once { until: None, session: None },
         given: now,
@@ -66,21 +66,21 @@ fn main() {
     let caller = Principal::new(Origin::Gateway("t1".to_owned())).with_profile("coder");
     let person = Principal::new(Origin::Dashboard);
     for (what, principal, action) in [
-        ("a list", &caller, Action::List),
-        ("a call", &caller, Action::Call),
-        ("a call of the person", &person, Action::Call),
+        ("a list", &caller, PolicyAction::List),
+        ("a call", &caller, PolicyAction::Call),
+        ("a call of the person", &person, PolicyAction::Call),
     ] {
         let mut rounds: Vec<f64> = (0..ROUNDS)
             .map(|_| {
                 let began = Instant::now();
                 for ((server, tool), digest) in names.iter().zip(&digests) {
-                    let target = Target {
+                    let target = PolicyTarget {
                         definition: Some(digest),
                         about: Some(&about),
-                        ..Target::tool(server, tool)
+                        ..PolicyTarget::tool(server, tool)
                     };
                     let decision = policy.decide(principal, action, &target, now);
-                    assert_eq!(black_box(decision).effect, Effect::Allow);
+                    assert_eq!(black_box(decision).effect, PolicyEffect::Allow);
                 }
                 began.elapsed().as_secs_f64() * 1e9 / names.len() as f64
             })

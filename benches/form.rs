@@ -28,7 +28,7 @@ mod bench {
 
     use mcpdeck::host::Validator;
     use mcpdeck::tui::action::Action;
-    use mcpdeck::tui::form::draw::Look;
+    use mcpdeck::tui::form::draw::Styles;
     use mcpdeck::tui::form::{Defaults, FormState, draw};
     use ratatui::buffer::Buffer;
     use ratatui::layout::Rect;
@@ -83,14 +83,14 @@ mod bench {
         let build = median(21, || drop(FormState::new(schema, Defaults::Required)));
         let mut state = FormState::new(schema, Defaults::Required);
         let mut buf = Buffer::empty(AREA);
-        let drawing = median(51, || draw::form(&state, &Look::default(), "Call", AREA, &mut buf));
+        let drawing = median(51, || draw::form(&state, &Styles::default(), "Call", AREA, &mut buf));
         let typing = median(21, || {
             let key = crossterm::event::KeyCode::Char('x');
             state.type_key(key.into());
         });
         let moving = median(51, || {
             state.apply(Action::NextField);
-            draw::form(&state, &Look::default(), "Call", AREA, &mut buf);
+            draw::form(&state, &Styles::default(), "Call", AREA, &mut buf);
         });
         println!("form of {name}: {} rows", state.rows().len());
         println!("  compile one validator                       {compile:>10.2?}");

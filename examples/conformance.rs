@@ -14,7 +14,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use mcpdeck::deck::TokenFiles;
-use mcpdeck::host::{CallOptions, PendingRequest, Validation};
+use mcpdeck::host::{ApprovalRequest, CallOptions, Validation};
 use mcpdeck::mcp::{Accounts, Answer, RequestKind, SignIn, SignInPrompt, Tool};
 use mcpdeck::{Host, Startup};
 use serde_json::{Map, Value, json};
@@ -161,7 +161,7 @@ fn value_of(schema: &Value) -> Value {
 }
 
 /// Accepts what is asked, as a person would who agrees with every suggestion.
-async fn answer(request: Arc<PendingRequest>) -> Option<Answer> {
+async fn answer(request: Arc<ApprovalRequest>) -> Option<Answer> {
     let result = match request.kind {
         RequestKind::Sampling => json!({
             "role": "assistant",

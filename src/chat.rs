@@ -27,6 +27,6 @@ pub use agent::{Agent, Conversation, TurnLimits};
 pub use draft::ModelDrafter;
 pub use embedded::Embedded;
 pub use event::{ChatEvent, DoneReason, StatusKind};
-pub use llm::{LlmError, LlmErrorKind, Message, Model};
-pub use provider::{Provider, Remote, RemoteConfig};
+pub use llm::{ChatMessage, LanguageModel, LlmError, LlmErrorKind};
+pub use provider::{Provider, ProviderModel, RemoteConfig};
 pub use settings::ChatSettings;

@@ -1,7 +1,7 @@
 //! The headless check (requirements, section 9): what is looked at, what is wrong, and how it is
 //! reported.
 //!
-//! Rules are functions over plain data ([`subject::Subject`]), reports are functions over
+//! Rules are functions over plain data ([`subject::CheckSubject`]), reports are functions over
 //! [`model::Report`]; only [`run`] knows the engine.
 
 pub mod answers;
@@ -17,4 +17,4 @@ pub mod run;
 pub mod subject;
 
 pub use crate::config::Severity;
-pub use model::{Finding, Report, ServerReport, Verdict};
+pub use model::{CheckFinding, CheckVerdict, Report, ServerReport};

@@ -34,7 +34,7 @@ use clap::Parser;
 
 use self::args::{Cli, OneServer, Verb};
 use crate::telemetry::{LogOptions, Telemetry};
-use output::Exit;
+use output::ExitStatus;
 
 /// Runs the program; gives its exit code.
 pub fn main() -> std::process::ExitCode {
@@ -48,14 +48,15 @@ pub fn main() -> std::process::ExitCode {
         Err(error) => {
             // `--help | head` closes the pipe early; that is no failure.
             let _ = error.print();
-            return Exit::Ok.into();
+            return ExitStatus::Ok.into();
         }
     };
     // Servers own their standard streams and start in a moment: no logging of ours for them.
     match cli.verb {
         #[cfg(feature = "mock")]
         Some(Verb::Mock(options)) if options.schema => {
-            return output::json(&crate::mock::script::Script::json_schema(), Exit::Ok).into();
+            return output::json(&crate::mock::script::ServerScript::json_schema(), ExitStatus::Ok)
+                .into();
         }
         #[cfg(feature = "mock")]
         Some(Verb::Mock(options)) => return crate::mock::run(options),
@@ -87,7 +88,7 @@ pub fn main() -> std::process::ExitCode {
 }
 
 /// Reports arguments that are not understood: what may have been meant, else what clap says.
-fn mistake(mut error: clap::Error) -> Exit {
+fn mistake(mut error: clap::Error) -> ExitStatus {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     let args: Vec<String> = std::env::args_os().filter_map(|a| a.into_string().ok()).collect();
     if !args.iter().any(|word| word == "--")
@@ -106,11 +107,11 @@ fn mistake(mut error: clap::Error) -> Exit {
         _ => {}
     }
     let _ = error.print();
-    Exit::Usage
+    ExitStatus::Usage
 }
 
 fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
-    let exit: Exit = match cli.verb {
+    let exit: ExitStatus = match cli.verb {
         Some(Verb::Explain(args)) => docs::explain(&args).into(),
         Some(Verb::Completions { shell }) => docs::completions(shell),
         Some(Verb::Man) => docs::man(),
@@ -154,7 +155,8 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
         None if cli.check.check => {
             let one = OneServer { url: cli.url, given: cli.given, command: cli.command };
             let demo = cli.dashboard.demo;
-            let request = check::Request { common: &cli.common, args: &cli.check, one: &one, demo };
+            let request =
+                check::CheckRequest { common: &cli.common, args: &cli.check, one: &one, demo };
             check::check(&request, telemetry)
         }
         #[cfg(feature = "tui")]

@@ -27,7 +27,9 @@ pub mod source;
 pub(crate) mod syntax;
 
 pub use change::{ConfigChange, changed_settings};
-pub use diagnostics::{Diagnostic, Mark, Origin, Origins, Position, Severity, render, render_all};
+pub use diagnostics::{
+    Diagnostic, Origins, Position, Severity, SnippetMark, ValueOrigin, render, render_all,
+};
 pub use discover::{Pairs, discover, single_command, single_url};
 pub(crate) use entry::{ENTRY_LABEL, HOST_LABEL, ID_FILE};
 pub use environment::{Environment, Sources, input_variable};
@@ -35,5 +37,5 @@ pub use environment::{Environment, Sources, input_variable};
 pub(crate) use expand::expand_argument;
 pub use json_schema::json_schema;
 pub use load::{InputNeed, Loaded, load, load_text};
-pub use print::{Detail, effective, effective_text};
+pub use print::{PrintDetail, effective, effective_text};
 pub use schema::*;

@@ -27,22 +27,22 @@ mod tokens;
 mod trust;
 mod watch;
 
-pub use answers::{Answers, AskedKind, Reply, ScriptedAnswer};
+pub use answers::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
 pub use browser::open_browser;
 pub(crate) use chats::Stored;
 pub use chats::{ChatStore, KeptChat};
 pub use clients::{ClientView, Clients};
-pub use command::{Change, ConfigCommand, DeckEvent, Keep, Masks, Notebook, Saving};
-pub use definitions::Kept;
+pub use command::{ConfigCommand, DeckEvent, FileChange, KeepInput, Masks, Notebook, Saving};
+pub use definitions::KeptDefinitions;
 pub(crate) use files::{load_json, parse_json, parse_jsonc};
 pub use handle::{Alongside, Deck, DeckBuilder};
-pub use history::{Draft, History, HistoryRecord};
+pub use history::{FormDraft, History, HistoryRecord};
 pub use keyring::Keyring;
 #[cfg(unix)]
 pub use local::native::NATIVE_MESSAGES;
 #[cfg(unix)]
 pub use local::{Listening, Local, MAX_LOCAL_LINE, local_sockets};
-pub use lock::{Drift, LOCK_FILE, Lock, LockedServer, Place, canonical_json};
+pub use lock::{Drift, DriftPlace, LOCK_FILE, Lock, LockedServer, canonical_json};
 pub use news::{News, follow_news};
 pub use order::{
     CallRequest, CallTarget, ClientOrder, Operated, Order, PolicyOrder, ServerCommand,
@@ -52,11 +52,12 @@ pub use policy::{
     keyring_place, load_policy, policy_schema, secret_sources, system_keyring,
 };
 pub use recording::{
-    Format, Line, Moment, Operation, Operations, Outcome, Part, Player, Recorder, Recording, Scan,
-    Scrubbed, Scrubber, export_recording, recording_schema,
+    ExportFormat, PlayedPart, Player, RecordedOperation, RecordedOperations, RecordedOutcome,
+    Recorder, Recording, RecordingLine, RecordingPart, Scan, Scrubbed, Scrubber, export_recording,
+    recording_schema,
 };
 pub use saved::{SAVED_CALLS_FILE, SavedCall, SavedCalls, SavedTarget};
 pub use situation::{FileText, InputState, InputView, Situation};
 pub use tokens::{TokenFiles, accounts};
-pub use trust::{Awaiting, FieldChange, Gate, Passed, Review, TrustStore, Verdict};
-pub use watch::{LoadResult, Watch, WatchOptions};
+pub use trust::{ApprovalChange, Awaiting, Passed, Review, TrustGate, TrustStore, TrustVerdict};
+pub use watch::{ConfigWatch, LoadResult, WatchOptions};

@@ -59,12 +59,12 @@ pub fn config(exe: &Path) -> McpConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mock::script::Script;
+    use crate::mock::script::ServerScript;
 
     #[test]
     fn every_script_of_the_demo_can_be_played_and_its_schemas_are_schemas() {
         for (name, script) in NAMES.iter().zip(SCRIPTS) {
-            let script = Script::parse(script, name).expect("a script");
+            let script = ServerScript::parse(script, name).expect("a script");
             for tool in script.tools.as_ref().and_then(|tools| tools.as_array()).expect("tools") {
                 for key in ["inputSchema", "outputSchema"] {
                     if let Some(schema) = tool.get(key) {

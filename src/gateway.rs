@@ -41,11 +41,11 @@ use crate::host::Host;
 use state::Gateway;
 
 pub use bridge::Bridge;
-pub use state::Options;
-pub use store::Shared;
+pub use state::ServeOptions;
+pub use store::SharedStore;
 #[cfg(feature = "cluster")]
 pub use store::Valkey;
-pub use tokens::{Client, DEFAULT_SCOPES, OwnerToken, TokenRecord, TokenStore};
+pub use tokens::{Client, ClientTokens, DEFAULT_SCOPES, OwnerToken, TokenRecord};
 pub use traces::Traces;
 
 /// Largest request body, in bytes.
@@ -62,7 +62,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const KEEP: u32 = 240;
 
 /// A service that listens.
-pub struct Service {
+pub struct GatewayService {
     listener: TcpListener,
     gateway: Arc<Gateway>,
     stop: CancellationToken,
@@ -106,7 +106,7 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Route
         .merge(beside)
 }
 
-impl Service {
+impl GatewayService {
     /// Serves on a listener. `bridge` is the callback the host was built with: what servers ask
     /// during a client's call goes to that client through it.
     ///
@@ -116,7 +116,7 @@ impl Service {
         listener: std::net::TcpListener,
         host: Host,
         bridge: Bridge,
-        options: Options,
+        options: ServeOptions,
     ) -> std::io::Result<Self> {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
@@ -126,7 +126,7 @@ impl Service {
     }
 
     /// Serves these routes too. `Host` and `Origin` are checked for them, tokens are not: they ask
-    /// [`Service::clients`].
+    /// [`GatewayService::clients`].
     pub fn serve_beside(&mut self, routes: Router) {
         self.beside = Some(routes);
     }
@@ -222,7 +222,7 @@ pub async fn serve_stdio(
     (profile, traces): (String, Traces),
     stop: CancellationToken,
 ) -> Result<(), String> {
-    let options = Options { profile, traces, ..Options::default() };
+    let options = ServeOptions { profile, traces, ..ServeOptions::default() };
     let gateway = Gateway::new(host, bridge, options, 0);
     let client = Client::owner(gateway.options.profile.as_str().into());
     let face = mcp::OverPipe(mcp::Face::new(gateway, Some(client)));

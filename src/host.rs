@@ -23,7 +23,7 @@ mod validate;
 mod view;
 
 pub use approvals::{
-    Decider, Drafted, Drafter, PendingRequest, RequestHandler, RuleKind, SessionRule, Settlement,
+    ApprovalRequest, Decider, Drafted, Drafter, RequestHandler, RuleKind, SessionRule, Settlement,
 };
 pub use breaker::BreakerView;
 pub use cache::{CacheEntryView, CacheKey, CacheView};
@@ -36,21 +36,23 @@ pub use handle::{Host, HostBuilder, Reloading, ShutdownReport, Startup};
 pub use metrics::{Ending, LatencyView, Metrics, MetricsView, ServerMetrics};
 pub use naming::{canonical_name, exposed_name, hashed_name, split_name};
 pub use policy::{
-    Action, Blocked, Budget, Claim, Covers, DEFAULT_PROFILE, Decision, Definition, Digest, Effect,
-    Grant, GrantId, GrantKind, Grants, Held, HeldTool, HookConfig, Lease, LimitRefusal, Limiter,
-    Limits, LimitsConfig, NewGrant, OutsideCode, OutsideError, Patterns, PinnedServer, PinnedTool,
-    Pins, Policy, PolicyConfig, Principal, ProfileConfig, Reason, RuleConfig, RuleMatch, Rules,
-    Scope, ServerDigests, SharedLimits, Target, TargetKind, TrifectaConfig, Unmatched,
+    AccessScope, Blocked, Budget, Covers, DEFAULT_PROFILE, Decision, Definition, Digest, GlobList,
+    Grant, GrantId, GrantKind, Grants, HeldReason, HeldTool, HookConfig, Lease, LimitClaim,
+    LimitRefusal, Limiter, Limits, LimitsConfig, NewGrant, OutsideCode, OutsideError, PinnedServer,
+    PinnedTool, Pins, Policy, PolicyAction, PolicyConfig, PolicyEffect, PolicyTarget, Principal,
+    ProfileConfig, Reason, RuleConfig, RuleMatch, Rules, ServerDigests, SharedLimits, TargetKind,
+    TrifectaConfig, Unmatched,
 };
 #[cfg(test)]
 pub(crate) use router::fit_template;
 
 pub use server::connect::{
-    Connector, ExitReport, OpenError, OpenRequest, Opened, Process, StopPlan,
+    Connector, ExitReport, OpenError, OpenRequest, Opened, ProcessHandle, StopPlan,
 };
 pub use server::memory::{Definitions, Memory};
 pub use supervisor::reload_plan;
 pub use validate::{
-    Formats, SchemaProblem, SchemaProblemKind, Validator, Validators, Verdict, schema_problems,
+    Formats, SchemaProblem, SchemaProblemKind, SchemaVerdict, Validator, Validators,
+    schema_problems,
 };
 pub use view::{AccountView, HostView, ServerState, ServerView, StartStep, StepStatus, StepView};

@@ -29,10 +29,10 @@ pub use notice::{Answer, InputPlace, Notice, NoticeKind, Progress, RequestKind};
 pub use payload::Payload;
 pub use pending::{ByteCount, Claim, PendingRequest};
 pub use session::{
-    Arrivals, Attempt, ConnectError, Connected, Endpoint, FetchedList, Request, Responder, Seen,
-    ServerRequest, SessionContext, SessionEvent, SessionHandle, attempts, connect,
+    Arrivals, Attempt, ConnectError, Connected, Endpoint, FetchedList, ReceivedSoFar, Request,
+    Responder, ServerRequest, SessionContext, SessionEvent, SessionHandle, attempts, connect,
 };
 pub use traffic::{Direction, Finding, FindingKind, MessageKind, TrafficRecord};
-pub(crate) use transport::events::Events;
+pub(crate) use transport::events::SseEvents;
 pub(crate) use transport::remote::{client_builder, provide_tls, unreachable_reason};
 pub use wire::tap::Tap;

@@ -67,9 +67,9 @@ use clap::{Args, ValueHint};
 
 use crate::base::text::path::spelled;
 use crate::deck::Recording;
-use crate::mock::recorded::{PlayOptions, Recorded};
-use crate::mock::script::Script;
-use crate::mock::stage::Stage;
+use crate::mock::recorded::{PlayOptions, RecordedServer};
+use crate::mock::script::ServerScript;
+use crate::mock::stage::MockStage;
 
 /// What to play, and how.
 #[derive(Clone, Debug, Default, Args)]
@@ -121,15 +121,15 @@ pub fn run(options: MockOptions) -> ExitCode {
 }
 
 fn play_here(options: MockOptions) -> Result<i32, Box<dyn std::error::Error>> {
-    let (mut script, mut recorded) = (Script::default(), None);
+    let (mut script, mut recorded) = (ServerScript::default(), None);
     match (&options.script, &options.file) {
-        (Some(text), _) => script = Script::parse(text, "script")?,
+        (Some(text), _) => script = ServerScript::parse(text, "script")?,
         (None, Some(path)) => match Recording::open(path) {
             Ok(recording) => {
-                let read = Recorded::read(recording, options.recording);
+                let read = RecordedServer::read(recording, options.recording);
                 recorded = Some(read.map_err(|message| format!("{}: {message}", spelled(path)))?);
             }
-            Err(_) => script = Script::read(path)?,
+            Err(_) => script = ServerScript::read(path)?,
         },
         (None, None) => {}
     }
@@ -138,7 +138,7 @@ fn play_here(options: MockOptions) -> Result<i32, Box<dyn std::error::Error>> {
     let code = local.block_on(&runtime, async move {
         let own = SocketAddr::from((Ipv4Addr::LOCALHOST, script.http.port));
         let address = options.listen.or((own.port() > 0).then_some(own));
-        let stage = Stage::new(script, recorded, options.args);
+        let stage = MockStage::new(script, recorded, options.args);
         match address {
             None => Ok::<i32, std::io::Error>(serve::stdio(stage).await),
             Some(address) => {

@@ -28,7 +28,7 @@ mod context;
 mod environment;
 #[cfg(unix)]
 mod exec;
-pub mod exit;
+mod exit;
 mod family;
 #[cfg(unix)]
 mod guardian;
@@ -84,21 +84,21 @@ pub struct Spawned {
 /// A server's process. Cheap to clone; dropping the last handle kills the process and its family.
 #[derive(Clone)]
 pub struct ServerProcess {
-    inner: Arc<Inner>,
+    inner: Arc<ProcessInner>,
 }
 
-struct Inner {
+struct ProcessInner {
     pid: u32,
-    orders: watch::Sender<ladder::Order>,
+    orders: watch::Sender<ladder::StopOrder>,
     exit: watch::Receiver<Option<ExitView>>,
-    stdin: pipes::Gate<tokio::process::ChildStdin>,
+    stdin: pipes::PipeGate<tokio::process::ChildStdin>,
     stderr: stderr::StderrTap,
     usage: usage::Meter,
 }
 
-impl Drop for Inner {
+impl Drop for ProcessInner {
     fn drop(&mut self) {
-        self.orders.send_modify(ladder::Order::raise_to_kill);
+        self.orders.send_modify(ladder::StopOrder::raise_to_kill);
     }
 }
 
@@ -113,7 +113,7 @@ pub async fn spawn(launch: Launch, context: ProcessContext) -> Result<Spawned, S
     let (stdout, stdout_gate) = pipes::stdout(stdout);
     let tap = stderr::StderrTap::new(context.redactor.clone(), context.stderr_bytes);
     let reader = tokio::spawn(stderr::pump(stderr, tap.clone(), context.clone()));
-    let (orders, order) = watch::channel(ladder::Order::default());
+    let (orders, order) = watch::channel(ladder::StopOrder::default());
     let (done, exit) = watch::channel(None);
     let usage = usage::Meter::new(leader.family());
     tokio::spawn(
@@ -127,7 +127,7 @@ pub async fn spawn(launch: Launch, context: ProcessContext) -> Result<Spawned, S
         }
         .run(done),
     );
-    let inner = Inner { pid, orders, exit, stdin: stdin_gate, stderr: tap, usage };
+    let inner = ProcessInner { pid, orders, exit, stdin: stdin_gate, stderr: tap, usage };
     Ok(Spawned { stdin, stdout, process: ServerProcess { inner: Arc::new(inner) } })
 }
 
@@ -137,7 +137,8 @@ pub async fn spawn(launch: Launch, context: ProcessContext) -> Result<Spawned, S
 pub async fn running() -> usize {
     let token = family::host_token();
     let table = census::take().await;
-    let ours = |row: &&census::Row| row.mark.as_deref().is_some_and(|mark| mark.starts_with(token));
+    let ours =
+        |row: &&census::ProcessRow| row.mark.as_deref().is_some_and(|mark| mark.starts_with(token));
     table.rows().filter(ours).filter(|row| row.running).count()
 }
 
@@ -172,7 +173,7 @@ impl ServerProcess {
     /// Says that its end is about to be asked for by other means: the session will close its stdin.
     /// An exit that follows is then no crash, even when it comes before [`ServerProcess::stop`].
     pub fn expect_exit(&self) {
-        self.inner.orders.send_modify(ladder::Order::raise_to_expect);
+        self.inner.orders.send_modify(ladder::StopOrder::raise_to_expect);
     }
 
     /// Stops the process: closes stdin, waits, SIGTERM to its session, waits, SIGKILL, sweeps what
@@ -185,7 +186,7 @@ impl ServerProcess {
 
     /// Skips whatever grace is left: SIGKILL now. Does not wait.
     pub fn kill(&self) {
-        self.inner.orders.send_modify(ladder::Order::raise_to_kill);
+        self.inner.orders.send_modify(ladder::StopOrder::raise_to_kill);
     }
 
     /// Closes the server's stdin, even while a write to it is blocked.

@@ -6,9 +6,9 @@
 //!
 //! A pane is a type that implements [`pane::Pane`] in a file of `pane/`, a variant of
 //! [`pane::PaneId`] with its action, and a row of `app/panes.rs`; lists use [`widget::Browser`] (rows,
-//! filter line, detail) or [`widget::Stream`]. A screen over the panes implements [`screen::Screen`]
+//! filter line, detail) or [`widget::StreamList`]. A screen over the panes implements [`screen::Screen`]
 //! in a file of its own and is opened by `App::push_screen`; it is left by [`effect::Effect::Close`].
-//! Both see [`context::Cx`], say what they want in [`pane::Out`], and name a [`keymap::Scope`]; every
+//! Both see [`context::Cx`], say what they want in [`pane::Out`], and name a [`keymap::KeyScope`]; every
 //! key of theirs is a row of `keymap/table.rs` for an [`action::Action`]: dispatch, last line, help,
 //! palette and `--keys` follow.
 
@@ -79,9 +79,9 @@ pub mod theme;
 pub mod user_command;
 pub mod widget;
 
-pub use call::export::{Origin, Start};
-pub use engine::Source;
-pub use run::{HostLogLevel, Options, Show, run};
+pub use call::export::{ExportOrigin, Start};
+pub use engine::DashboardSource;
+pub use run::{DashboardOptions, HostLogLevel, Show, run};
 
 /// The key table as Markdown, with the changes of the person's keymap file.
 ///

@@ -1,5 +1,6 @@
 //! The shape of the source, read as text: imports per folder, circles of files, types spread over
-//! files, words that only some places may hold, headers. Guards invariants 1, 2, 4, 5 and 7 of `src/lib.rs` where the compiler cannot.
+//! files, words that only some places may hold, headers. Guards
+//! invariants 1, 2 and 4 to 7 of `src/lib.rs` where the compiler cannot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -134,6 +135,8 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
     // `update` is pure (invariant 5).
     ("now()", UPDATE, &[]),
     ("current_dir", UPDATE, &[]),
+    // Queues have bounds (invariant 6).
+    ("unbounded", &["base", "config", "mcp", "process", "host", "deck", "gateway", "chat"], &[]),
     // stdout belongs to the command line and to the terminal session (invariant 7).
     ("stdout()", &[""], &["cli", "tui/session.rs", "mock", "process/ladder.rs", "process/windows"]),
 ];
@@ -194,6 +197,53 @@ fn the_methods_of_a_type_lie_in_at_most_three_files() {
         }
     }
     assert!(broken.is_empty(), "types with methods in too many files:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn no_two_types_share_a_name() {
+    let mut files: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (path, text) in sources() {
+        let name = relative(&path);
+        // A platform's own version of a type has the name of the others.
+        if name.contains("tests") || name.contains("windows") {
+            continue;
+        }
+        for line in product(&text).lines() {
+            // An indented `type` belongs to a trait or its implementation.
+            let kinds: &[&str] =
+                if line.starts_with(' ') { &["struct ", "enum ", "trait "] } else { TYPES };
+            let line = line.trim_start();
+            let line = match line.strip_prefix("pub") {
+                Some(rest) if rest.starts_with('(') => rest.split_once(") ").map_or("", |(_, r)| r),
+                Some(rest) => rest.trim_start(),
+                None => line,
+            };
+            if let Some(rest) = kinds.iter().find_map(|kind| line.strip_prefix(kind)) {
+                let own = rest.chars().take_while(|c| is_word(*c)).collect();
+                files.entry(own).or_default().insert(name.clone());
+            }
+        }
+    }
+    let shared = files.iter().filter(|(_, files)| files.len() > 1);
+    let shared: Vec<String> = shared.map(|(name, files)| format!("{name}: {files:?}")).collect();
+    assert!(shared.is_empty(), "names of several types:\n{}", shared.join("\n"));
+}
+
+/// What declares a type.
+const TYPES: &[&str] = &["struct ", "enum ", "trait ", "type "];
+
+#[test]
+fn layers_are_used_through_their_facades() {
+    let mut broken = Vec::new();
+    for folder in ["host", "deck", "mcp", "process"] {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(format!("{folder}.rs"));
+        let text = fs::read_to_string(file).expect("the file of a layer");
+        let open = code(&text).filter(|(_, line)| {
+            line.starts_with("pub mod ") || line.starts_with("pub(crate) mod ")
+        });
+        broken.extend(open.map(|(at, line)| format!("src/{folder}.rs:{}: {line}", at + 1)));
+    }
+    assert!(broken.is_empty(), "modules that others can see:\n{}", broken.join("\n"));
 }
 
 fn is_word(c: char) -> bool {

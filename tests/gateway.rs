@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use mcpdeck::gateway::{Bridge, DEFAULT_SCOPES, Options, TokenStore};
+use mcpdeck::gateway::{Bridge, ClientTokens, DEFAULT_SCOPES, ServeOptions};
 use serde_json::{Value, json};
 
 #[path = "engine/fake.rs"]
@@ -1083,19 +1083,20 @@ impl Window {
         let rules = Rules::compile(&config).unwrap().into();
         host.set_policy(config, Policy { rules, ..Policy::default() });
         let folder = tempfile::tempdir().unwrap();
-        let tokens = TokenStore::of(folder.path());
+        let tokens = ClientTokens::of(folder.path());
         let scopes = DEFAULT_SCOPES.to_vec();
         let (token, _) = tokens.create("reader", scopes, None, host.clock().now()).unwrap();
         let clients = mcpdeck::deck::Clients::default();
-        let options = Options {
+        let options = ServeOptions {
             tokens,
             clients: clients.clone(),
             profile: "default".to_owned(),
-            ..Options::default()
+            ..ServeOptions::default()
         };
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port().to_string();
-        let service = mcpdeck::gateway::Service::on(listener, host, bridge, options).unwrap();
+        let service =
+            mcpdeck::gateway::GatewayService::on(listener, host, bridge, options).unwrap();
         let stop = tokio_util::sync::CancellationToken::new();
         tokio::spawn(service.run(stop.clone()));
         let (token, stop) = (token.expose().to_owned(), stop.drop_guard());

@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use mcpdeck::ErrorCode;
 use mcpdeck::base::ServerName;
-use mcpdeck::host::{CallOptions, Host, PendingRequest, RequestHandler, ServerState, Startup};
+use mcpdeck::host::{ApprovalRequest, CallOptions, Host, RequestHandler, ServerState, Startup};
 use mcpdeck::mcp::{Answer, Direction, Era, RequestKind};
 use serde_json::{Value, json};
 use support::{Bench, Guarded, MARK, published, real_servers, repo, wait_for};
@@ -281,7 +281,7 @@ struct Obliging;
 impl RequestHandler for Obliging {
     fn handle(
         &self,
-        request: Arc<PendingRequest>,
+        request: Arc<ApprovalRequest>,
         _: CancellationToken,
     ) -> BoxFuture<'static, Option<Answer>> {
         let content = json!({"type": "text", "text": "a view from the deck"});

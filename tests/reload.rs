@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use mcpdeck::base::WatchMode;
 use mcpdeck::config::{self, ConfigChange, Environment, McpConfig};
-use mcpdeck::deck::{LoadResult, Watch, WatchOptions};
+use mcpdeck::deck::{ConfigWatch, LoadResult, WatchOptions};
 use tempfile::TempDir;
 
 /// Long enough for any machine; reached only when something is wrong.
@@ -34,7 +34,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 struct Deck {
     dir: TempDir,
     file: PathBuf,
-    watch: Watch,
+    watch: ConfigWatch,
 }
 
 fn environment(dir: &Path) -> Environment {
@@ -72,7 +72,7 @@ impl Deck {
         std::fs::write(&file, text("0")).expect("written");
         let known = config::load(std::slice::from_ref(&file), &environment(dir.path()));
         let options = WatchOptions { known: Some(known), ..options };
-        let watch = Watch::start(vec![file.clone()], environment(dir.path()), options);
+        let watch = ConfigWatch::start(vec![file.clone()], environment(dir.path()), options);
         Self { dir, file, watch }
     }
 
@@ -209,7 +209,8 @@ async fn a_burst_of_saves_is_one_state() {
 async fn a_file_that_appears_later_in_a_folder_that_appears_later_is_found() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join(".vscode/mcp.json");
-    let watch = Watch::start(vec![file.clone()], environment(dir.path()), WatchOptions::default());
+    let watch =
+        ConfigWatch::start(vec![file.clone()], environment(dir.path()), WatchOptions::default());
     let mut deck = Deck { dir, file, watch };
     assert_eq!(deck.until("config/read").await, [""; 0]);
     std::fs::create_dir(deck.path(".vscode")).expect("made");
@@ -230,7 +231,8 @@ async fn a_mounted_configuration_is_followed_through_two_swaps() {
     symlink("..v0", dir.path().join("..data")).expect("linked");
     symlink("..data/mcp.json", dir.path().join("mcp.json")).expect("linked");
     let file = dir.path().join("mcp.json");
-    let watch = Watch::start(vec![file.clone()], environment(dir.path()), WatchOptions::default());
+    let watch =
+        ConfigWatch::start(vec![file.clone()], environment(dir.path()), WatchOptions::default());
     let mut deck = Deck { dir, file, watch };
     deck.until("0").await;
     for n in 1..=2 {

@@ -38,11 +38,11 @@ use mcpdeck::base::logs::{LogRecord, LogSource};
 use mcpdeck::base::ring::Batch;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::base::{LogLevel, ServerName};
-use mcpdeck::config::discover::Scope;
+use mcpdeck::config::discover::FileScope;
 use mcpdeck::config::edit::entry::ShownEntry;
 use mcpdeck::config::overview::{SourceFile, values};
 use mcpdeck::config::{Environment, InputConfig, InputKind, load_text};
-use mcpdeck::deck::{DeckEvent, Gate, News, TrustStore};
+use mcpdeck::deck::{DeckEvent, News, TrustGate, TrustStore};
 use mcpdeck::host::{BuildEnd, BuildView, DevView, Fact, HostView, Record, reload_plan};
 use mcpdeck::mcp::{Direction, MessageKind, TrafficRecord};
 use mcpdeck::process::ExitView;
@@ -233,7 +233,7 @@ fn situation() -> Situation {
     let mut store = TrustStore::or_session(&env);
     let before = load(&CONFIG.replace("/data", "/old"));
     store.approve_for_session(&before, &["files".into()]);
-    let gate = Gate::Guarded(store);
+    let gate = TrustGate::Guarded(store);
     let passed = gate.pass(load(CONFIG), &env, Some(&before.config));
     let input = |id: &str, kind, state, servers: &[&str]| InputView {
         input: InputConfig {
@@ -247,7 +247,7 @@ fn situation() -> Situation {
     };
     let kept = SourceFile {
         path: "/home/me/.config/mcpdeck/mcp.json".into(),
-        scope: Scope::User,
+        scope: FileScope::User,
         rank: None,
         servers: vec!["mine".into()],
         replaced: Vec::new(),
@@ -259,7 +259,7 @@ fn situation() -> Situation {
         sources: vec![
             SourceFile {
                 path: "mcp.json".into(),
-                scope: Scope::Project,
+                scope: FileScope::Project,
                 rank: Some(1),
                 servers: passed.config.servers.keys().cloned().collect(),
                 ..kept.clone()
@@ -321,7 +321,7 @@ fn the_form_of_an_entry_reads_as_recorded() {
     let mut app = app("typical");
     let file = SourceFile {
         path: "mcp.json".into(),
-        scope: Scope::Project,
+        scope: FileScope::Project,
         rank: Some(1),
         servers: Vec::new(),
         replaced: Vec::new(),

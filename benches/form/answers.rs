@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use indexmap::IndexMap;
 use mcpdeck::config::{McpConfig, ProcessLimits, ServerConfig, StdioConfig, TransportConfig};
 use mcpdeck::tui::action::Action;
-use mcpdeck::tui::form::draw::Look;
+use mcpdeck::tui::form::draw::Styles;
 use mcpdeck::tui::result::ResultView;
 use mcpdeck::{Host, Startup};
 use ratatui::buffer::Buffer;
@@ -109,7 +109,7 @@ pub fn measure(kind: &str) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let host = runtime.block_on(start(kind, &mark.display().to_string()));
-    let look = Look::default();
+    let look = Styles::default();
     let mut buf = Buffer::empty(AREA);
     let mut call = |arguments| {
         let outcome = runtime.block_on(host.call_tool("large.get", arguments)).unwrap();

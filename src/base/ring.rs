@@ -20,7 +20,7 @@ pub trait Weighed {
 /// A bounded ring. Overflow policy: the oldest are dropped; readers learn how many they missed from
 /// the gap in the sequence numbers. Cheap to clone; all clones are the same ring.
 pub struct Ring<T> {
-    inner: Arc<Mutex<Inner<T>>>,
+    inner: Arc<Mutex<RingInner<T>>>,
     changed: watch::Sender<u64>,
     whole: Arc<AtomicUsize>,
 }
@@ -35,7 +35,7 @@ impl<T> Clone for Ring<T> {
     }
 }
 
-struct Inner<T> {
+struct RingInner<T> {
     items: VecDeque<Arc<T>>,
     /// Sequence number of `items[0]`.
     first: u64,
@@ -57,7 +57,7 @@ pub struct Batch<T> {
     pub missed: u64,
 }
 
-impl<T> Inner<T> {
+impl<T> RingInner<T> {
     fn next(&self) -> u64 {
         self.first + self.items.len() as u64
     }
@@ -71,7 +71,7 @@ impl<T> Inner<T> {
 impl<T: Weighed> Ring<T> {
     /// A ring of at most `max_items` records (at least one) and `max_bytes` bytes.
     pub fn new(max_items: usize, max_bytes: usize) -> Self {
-        let inner = Inner {
+        let inner = RingInner {
             items: VecDeque::new(),
             first: 0,
             bytes: 0,

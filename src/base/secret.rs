@@ -93,7 +93,7 @@ struct Search {
 
 impl Search {
     fn new(values: Vec<Secret>) -> Self {
-        let mut patterns = Patterns::default();
+        let mut patterns = SecretPatterns::default();
         for value in &values {
             patterns.add(value.expose());
         }
@@ -236,9 +236,9 @@ const MIN_LINE: usize = 4;
 
 /// Patterns to search for, in a stable order.
 #[derive(Default)]
-struct Patterns(BTreeSet<String>);
+struct SecretPatterns(BTreeSet<String>);
 
-impl Patterns {
+impl SecretPatterns {
     /// Adds every spelling of a value and of the secrets inside it.
     fn add(&mut self, value: &str) {
         let value = value.trim();

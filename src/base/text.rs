@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::base::text::scan::{Piece, Scanner};
+use crate::base::text::scan::{Scanner, TextPiece};
 
 pub mod inspect;
 pub mod json;
@@ -58,7 +58,7 @@ pub struct SafeText(Arc<str>);
 
 /// Whether line breaks are kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lines {
+enum LineBreaks {
     Keep,
     Mark,
 }
@@ -66,7 +66,7 @@ enum Lines {
 impl SafeText {
     /// Sanitises `raw` to a single line.
     pub fn line(raw: &str) -> Self {
-        Self(sanitise(raw, Lines::Mark).into())
+        Self(sanitise(raw, LineBreaks::Mark).into())
     }
 
     /// A number in decimal digits.
@@ -76,21 +76,21 @@ impl SafeText {
 
     /// Sanitises `raw`, keeping its line breaks.
     pub fn block(raw: &str) -> Self {
-        Self(sanitise(raw, Lines::Keep).into())
+        Self(sanitise(raw, LineBreaks::Keep).into())
     }
 
     /// Sanitises `raw` to a single line of at most `max_chars` characters; a longer one ends in
     /// `…`. Looks at no more of `raw` than it needs.
     pub fn cut(raw: &str, max_chars: usize) -> Self {
-        Self::cut_as(raw, max_chars, Lines::Mark)
+        Self::cut_as(raw, max_chars, LineBreaks::Mark)
     }
 
     /// The same, keeping line breaks.
     pub fn cut_block(raw: &str, max_chars: usize) -> Self {
-        Self::cut_as(raw, max_chars, Lines::Keep)
+        Self::cut_as(raw, max_chars, LineBreaks::Keep)
     }
 
-    fn cut_as(raw: &str, max_chars: usize, lines: Lines) -> Self {
+    fn cut_as(raw: &str, max_chars: usize, lines: LineBreaks) -> Self {
         // A piece of raw text may shrink to a marker, so the prefix looked at has some to spare.
         let end =
             raw.char_indices().nth(max_chars.saturating_mul(2)).map_or(raw.len(), |(at, _)| at);
@@ -148,12 +148,12 @@ pub struct HiddenChar {
 
 /// Everything in `raw` that a reader would not see, in order. Line breaks and tabs are not listed.
 pub fn inspect(raw: &str) -> Vec<HiddenChar> {
-    if is_plain(raw, Lines::Keep) {
+    if is_plain(raw, LineBreaks::Keep) {
         return Vec::new();
     }
     Scanner::new(raw)
         .filter_map(|piece| match piece {
-            Piece::Hidden { kind, at, text } => Some(HiddenChar {
+            TextPiece::Hidden { kind, at, text } => Some(HiddenChar {
                 at,
                 kind,
                 first: text.chars().next().unwrap_or_default(),
@@ -166,8 +166,8 @@ pub fn inspect(raw: &str) -> Vec<HiddenChar> {
 }
 
 /// Most text is printable ASCII, which needs no second look.
-fn is_plain(raw: &str, lines: Lines) -> bool {
-    let newline = if lines == Lines::Keep { b'\n' } else { b' ' };
+fn is_plain(raw: &str, lines: LineBreaks) -> bool {
+    let newline = if lines == LineBreaks::Keep { b'\n' } else { b' ' };
     // Counting instead of leaving at the first lets the compiler look at many bytes at once.
     raw.as_bytes().chunks(64).all(|chunk| {
         let odd = |b: &&u8| !(b' '..=b'~').contains(b) && **b != newline;
@@ -175,19 +175,19 @@ fn is_plain(raw: &str, lines: Lines) -> bool {
     })
 }
 
-fn sanitise(raw: &str, lines: Lines) -> Cow<'_, str> {
+fn sanitise(raw: &str, lines: LineBreaks) -> Cow<'_, str> {
     if is_plain(raw, lines) {
         return Cow::Borrowed(raw);
     }
     let mut out = String::with_capacity(raw.len() + 16);
     for piece in Scanner::new(raw) {
         match piece {
-            Piece::Plain(text) => out.push_str(text),
-            Piece::Break if lines == Lines::Keep => out.push('\n'),
-            Piece::Break => out.push('⏎'),
-            Piece::Tab => out.push_str("    "),
-            Piece::Dotted => out.push('◌'),
-            Piece::Hidden { kind, text, .. } => out.push_str(&mark(kind, text)),
+            TextPiece::Plain(text) => out.push_str(text),
+            TextPiece::Break if lines == LineBreaks::Keep => out.push('\n'),
+            TextPiece::Break => out.push('⏎'),
+            TextPiece::Tab => out.push_str("    "),
+            TextPiece::Dotted => out.push('◌'),
+            TextPiece::Hidden { kind, text, .. } => out.push_str(&mark(kind, text)),
         }
     }
     Cow::Owned(out)

@@ -93,11 +93,11 @@ pub struct Fingerprint {
     /// The path as it is used.
     pub path: PathBuf,
     /// `None` when there is no such file.
-    state: Option<State>,
+    state: Option<WatchState>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct State {
+struct WatchState {
     length: u64,
     modified: Option<SystemTime>,
     identity: (u64, u64, i64, i64),
@@ -106,7 +106,7 @@ struct State {
 impl Fingerprint {
     /// The fingerprint of a file now, links followed.
     pub fn of(path: &Path) -> Self {
-        let state = std::fs::metadata(path).ok().map(|meta| State {
+        let state = std::fs::metadata(path).ok().map(|meta| WatchState {
             length: meta.len(),
             modified: meta.modified().ok(),
             identity: identity(&meta),

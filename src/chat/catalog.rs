@@ -15,7 +15,7 @@ const DESCRIPTION: usize = 4_000;
 
 /// One tool.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct ChatTool {
     /// The name that the model calls.
     pub name: String,
     /// Its server.
@@ -24,7 +24,7 @@ pub struct Entry {
     pub tool: Arc<Tool>,
 }
 
-impl Entry {
+impl ChatTool {
     /// Whether calls of it may run beside others: it says that it only reads.
     pub fn is_parallel(&self) -> bool {
         self.tool.hints.read_only == Some(true)
@@ -43,12 +43,12 @@ impl Entry {
 
 /// The tools of one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Catalog {
+pub struct ToolCatalog {
     /// In the order of the servers.
-    pub tools: Vec<Entry>,
+    pub tools: Vec<ChatTool>,
 }
 
-impl Catalog {
+impl ToolCatalog {
     /// What a caller may see now.
     pub fn of(host: &Host, who: &Principal) -> Self {
         let (mut tools, mut names) = (Vec::new(), HashSet::new());
@@ -58,14 +58,14 @@ impl Catalog {
                 if !names.insert(name.clone()) {
                     name = hashed_name(&name, &format!("{server}\0{}", tool.name));
                 }
-                tools.push(Entry { name, server: server.clone(), tool: Arc::clone(tool) });
+                tools.push(ChatTool { name, server: server.clone(), tool: Arc::clone(tool) });
             }
         }
         Self { tools }
     }
 
     /// The tool that a model means: by its name here, or as `server.tool`.
-    pub fn find(&self, name: &str) -> Option<&Entry> {
+    pub fn find(&self, name: &str) -> Option<&ChatTool> {
         self.tools.iter().find(|entry| {
             entry.name == name || canonical_name(&entry.server, &entry.tool.name) == name
         })
@@ -73,7 +73,7 @@ impl Catalog {
 
     /// The three names nearest to one that does not exist.
     pub fn nearest(&self, name: &str) -> Vec<&str> {
-        let score = |entry: &Entry| {
+        let score = |entry: &ChatTool| {
             let alone = strsim::jaro_winkler(name, &entry.tool.name);
             strsim::jaro_winkler(name, &entry.name).max(alone)
         };

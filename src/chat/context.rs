@@ -1,7 +1,7 @@
 //! What fits a model: estimates of tokens, and what is shortened when it does not. Pure.
 
 use crate::base::text::cut;
-use crate::chat::llm::{Message, Prompt, Reply};
+use crate::chat::llm::{ChatMessage, ModelPrompt, ModelReply};
 
 /// Part of the context above which something is shortened, in percent; the rest is for the answer.
 const FULL: u64 = 80;
@@ -14,15 +14,15 @@ pub const fn of_text(text: &str) -> u64 {
 }
 
 /// An estimate of an answer.
-pub fn of_reply(reply: &Reply) -> u64 {
+pub fn of_reply(reply: &ModelReply) -> u64 {
     let calls = reply.calls.iter().map(|call| of_text(&call.arguments.to_string()) + 10);
     of_text(&reply.text) + calls.sum::<u64>()
 }
 
-fn of_message(message: &Message) -> u64 {
+fn of_message(message: &ChatMessage) -> u64 {
     4 + match message {
-        Message::User { text } | Message::Tool { text, .. } => of_text(text),
-        Message::Assistant(reply) => {
+        ChatMessage::User { text } | ChatMessage::Tool { text, .. } => of_text(text),
+        ChatMessage::Assistant(reply) => {
             let carried = reply.carried.iter().map(|block| of_text(&block.to_string()));
             of_reply(reply) + carried.sum::<u64>()
         }
@@ -30,12 +30,12 @@ fn of_message(message: &Message) -> u64 {
 }
 
 /// An estimate of messages.
-pub fn of_messages(messages: &[Message]) -> u64 {
+pub fn of_messages(messages: &[ChatMessage]) -> u64 {
     messages.iter().map(of_message).sum()
 }
 
 /// An estimate of a whole prompt.
-pub fn of_prompt(prompt: &Prompt) -> u64 {
+pub fn of_prompt(prompt: &ModelPrompt) -> u64 {
     let tools = prompt.tools.iter().map(|tool| {
         of_text(&tool.name) + of_text(&tool.description) + of_text(&tool.schema.to_string()) + 8
     });
@@ -44,7 +44,7 @@ pub fn of_prompt(prompt: &Prompt) -> u64 {
 
 /// What has to be done before a prompt is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fit {
+pub enum PromptFit {
     /// Nothing more: it fits, with so many results shortened.
     Fits(usize),
     /// Messages before this one have to be replaced by a summary.
@@ -55,17 +55,17 @@ pub enum Fit {
 
 /// Makes the messages fit beside `fixed` tokens of system prompt and tools: the longest results are
 /// shortened first. Calls and results stay together.
-pub fn fit(messages: &mut [Message], fixed: u64, limit: u64) -> Fit {
+pub fn fit(messages: &mut [ChatMessage], fixed: u64, limit: u64) -> PromptFit {
     let room = limit * FULL / 100;
-    let Some(room) = room.checked_sub(fixed) else { return Fit::Cannot };
+    let Some(room) = room.checked_sub(fixed) else { return PromptFit::Cannot };
     let mut shortened = 0;
     loop {
         let over = of_messages(messages).saturating_sub(room);
         if over == 0 {
-            return Fit::Fits(shortened);
+            return PromptFit::Fits(shortened);
         }
         let longest = messages.iter_mut().filter_map(|message| match message {
-            Message::Tool { text, .. } if text.len() > SHORTEST => Some(text),
+            ChatMessage::Tool { text, .. } if text.len() > SHORTEST => Some(text),
             _ => None,
         });
         let Some(text) = longest.max_by_key(|text| text.len()) else { break };
@@ -74,11 +74,11 @@ pub fn fit(messages: &mut [Message], fixed: u64, limit: u64) -> Fit {
         shortened += 1;
     }
     // The last question and what belongs to it stay.
-    match messages.iter().rposition(|message| matches!(message, Message::User { .. })) {
+    match messages.iter().rposition(|message| matches!(message, ChatMessage::User { .. })) {
         Some(last) if last > 0 && of_messages(&messages[last..]) + 500 <= room => {
-            Fit::Summarise(last)
+            PromptFit::Summarise(last)
         }
-        _ => Fit::Cannot,
+        _ => PromptFit::Cannot,
     }
 }
 
@@ -98,24 +98,24 @@ pub fn shorten(text: &mut String, keep: usize) {
 mod tests {
     use super::*;
 
-    fn user(text: &str) -> Message {
-        Message::User { text: text.to_owned() }
+    fn user(text: &str) -> ChatMessage {
+        ChatMessage::User { text: text.to_owned() }
     }
 
-    fn result(size: usize) -> Message {
+    fn result(size: usize) -> ChatMessage {
         let (id, name) = ("1".to_owned(), "t".to_owned());
-        Message::Tool { id, name, text: "x".repeat(size), is_error: false }
+        ChatMessage::Tool { id, name, text: "x".repeat(size), is_error: false }
     }
 
-    fn size(message: &Message) -> usize {
-        let Message::Tool { text, .. } = message else { return 0 };
+    fn size(message: &ChatMessage) -> usize {
+        let ChatMessage::Tool { text, .. } = message else { return 0 };
         text.len()
     }
 
     #[test]
     fn the_longest_results_are_shortened_first_and_no_message_is_dropped() {
         let mut messages = vec![user("a"), result(2_000), result(40_000), result(1_000), user("b")];
-        assert_eq!(fit(&mut messages, 100, 5_000), Fit::Fits(1));
+        assert_eq!(fit(&mut messages, 100, 5_000), PromptFit::Fits(1));
         let sizes: Vec<usize> = messages.iter().map(size).collect();
         assert!(sizes[2] < 20_000 && sizes[1] == 2_000 && sizes[3] == 1_000, "{sizes:?}");
         assert!(of_messages(&messages) + 100 <= 4_000);
@@ -125,10 +125,10 @@ mod tests {
     fn what_no_shortening_helps_is_summarised_or_refused() {
         let long = "word ".repeat(4_000);
         let mut messages = vec![user(&long), user("and now?")];
-        assert_eq!(fit(&mut messages, 100, 3_000), Fit::Summarise(1));
-        assert_eq!(fit(&mut [user(&long)], 100, 3_000), Fit::Cannot);
-        assert_eq!(fit(&mut [user("a")], 5_000, 3_000), Fit::Cannot);
-        assert_eq!(fit(&mut [user("a")], 100, 3_000), Fit::Fits(0));
+        assert_eq!(fit(&mut messages, 100, 3_000), PromptFit::Summarise(1));
+        assert_eq!(fit(&mut [user(&long)], 100, 3_000), PromptFit::Cannot);
+        assert_eq!(fit(&mut [user("a")], 5_000, 3_000), PromptFit::Cannot);
+        assert_eq!(fit(&mut [user("a")], 100, 3_000), PromptFit::Fits(0));
     }
 
     #[test]

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use crate::chat::llm::{Message, Model, Prompt, Reply, Stop};
-use crate::host::{Drafter, PendingRequest};
+use crate::chat::llm::{ChatMessage, LanguageModel, ModelPrompt, ModelReply, Stop};
+use crate::host::{ApprovalRequest, Drafter};
 use crate::mcp::RequestKind;
 
 /// A model that drafts completions.
-pub struct ModelDrafter(Arc<dyn Model>);
+pub struct ModelDrafter(Arc<dyn LanguageModel>);
 
 impl ModelDrafter {
     /// Drafts with this model.
-    pub const fn new(model: Arc<dyn Model>) -> Self {
+    pub const fn new(model: Arc<dyn LanguageModel>) -> Self {
         Self(model)
     }
 }
@@ -27,7 +27,7 @@ impl Drafter for ModelDrafter {
 
     fn draft(
         &self,
-        request: Arc<PendingRequest>,
+        request: Arc<ApprovalRequest>,
         params: Arc<Value>,
     ) -> BoxFuture<'static, Result<Value, String>> {
         let model = Arc::clone(&self.0);
@@ -49,7 +49,7 @@ impl Drafter for ModelDrafter {
 }
 
 /// What a request asks a model; what is no text is named.
-fn prompt(params: &Value) -> Prompt {
+fn prompt(params: &Value) -> ModelPrompt {
     let messages = params.get("messages").and_then(Value::as_array);
     let messages = messages.into_iter().flatten().map(|message| {
         let content = &message["content"];
@@ -60,11 +60,11 @@ fn prompt(params: &Value) -> Prompt {
         });
         let text = parts.collect::<Vec<_>>().join("\n");
         if message["role"] == "assistant" {
-            Message::Assistant(Reply { text, ..Reply::default() })
+            ChatMessage::Assistant(ModelReply { text, ..ModelReply::default() })
         } else {
-            Message::User { text }
+            ChatMessage::User { text }
         }
     });
     let system = params.get("systemPrompt").and_then(Value::as_str).unwrap_or_default();
-    Prompt { system: system.to_owned(), messages: messages.collect(), tools: Vec::new() }
+    ModelPrompt { system: system.to_owned(), messages: messages.collect(), tools: Vec::new() }
 }

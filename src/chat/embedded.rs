@@ -6,7 +6,8 @@ use serde_json::Value;
 use crate::base::text::cut;
 use crate::chat::context;
 use crate::chat::llm::{
-    Answering, Delta, Message, Model, OnDelta, Prompt, Reply, ToolCall, ToolSpec, Usage, call_id,
+    ChatMessage, Delta, LanguageModel, ModelPrompt, ModelReply, OnDelta, PendingReply, TokenUsage,
+    ToolCall, ToolSpec, call_id,
 };
 use crate::chat::prompt::inner;
 
@@ -18,7 +19,7 @@ pub struct Embedded;
 const HELP: &str = "I am the embedded model: I know no language, but I call tools. Write \
 `call NAME {\"key\": \"value\"}`, or just the name of a tool.";
 
-impl Model for Embedded {
+impl LanguageModel for Embedded {
     fn name(&self) -> &'static str {
         "embedded"
     }
@@ -27,14 +28,14 @@ impl Model for Embedded {
         32_000
     }
 
-    fn reply<'a>(&'a self, prompt: &'a Prompt, on: OnDelta<'a>) -> Answering<'a> {
+    fn reply<'a>(&'a self, prompt: &'a ModelPrompt, on: OnDelta<'a>) -> PendingReply<'a> {
         Box::pin(async move {
             let mut reply = answer(prompt);
             for word in reply.text.split_inclusive(' ') {
                 on(Delta::Text(word.to_owned()));
                 tokio::task::yield_now().await;
             }
-            reply.usage = Usage {
+            reply.usage = TokenUsage {
                 input: context::of_prompt(prompt),
                 output: context::of_reply(&reply),
                 is_estimate: true,
@@ -44,22 +45,28 @@ impl Model for Embedded {
     }
 }
 
-fn answer(prompt: &Prompt) -> Reply {
-    let text = |text: String| Reply { text, ..Reply::default() };
-    let results: Vec<&Message> =
-        prompt.messages.iter().rev().take_while(|m| matches!(m, Message::Tool { .. })).collect();
+fn answer(prompt: &ModelPrompt) -> ModelReply {
+    let text = |text: String| ModelReply { text, ..ModelReply::default() };
+    let results: Vec<&ChatMessage> = prompt
+        .messages
+        .iter()
+        .rev()
+        .take_while(|m| matches!(m, ChatMessage::Tool { .. }))
+        .collect();
     if !results.is_empty() {
         let parts = results.iter().rev().filter_map(|message| match message {
-            Message::Tool { name, text, is_error: false, .. } => {
+            ChatMessage::Tool { name, text, is_error: false, .. } => {
                 Some(format!("**{name}** gave:\n\n{}", inner(text)))
             }
-            Message::Tool { name, text, .. } => Some(format!("**{name}** failed: {}", inner(text))),
+            ChatMessage::Tool { name, text, .. } => {
+                Some(format!("**{name}** failed: {}", inner(text)))
+            }
             _ => None,
         });
         return text(parts.collect::<Vec<_>>().join("\n\n"));
     }
     let asked = prompt.messages.iter().rev().find_map(|message| match message {
-        Message::User { text } => Some(text.trim()),
+        ChatMessage::User { text } => Some(text.trim()),
         _ => None,
     });
     let asked = asked.unwrap_or_default();
@@ -69,13 +76,13 @@ fn answer(prompt: &Prompt) -> Reply {
             text(format!("About \u{201c}{}\u{201d}: all is well.", cut(asked, 200)))
         }
         0 => text(HELP.to_owned()),
-        1 => Reply { calls, text: "One moment. ".to_owned(), ..Reply::default() },
-        many => Reply { calls, text: format!("{many} calls. "), ..Reply::default() },
+        1 => ModelReply { calls, text: "One moment. ".to_owned(), ..ModelReply::default() },
+        many => ModelReply { calls, text: format!("{many} calls. "), ..ModelReply::default() },
     }
 }
 
 /// The call that a line asks for.
-fn call(line: &str, prompt: &Prompt) -> Option<ToolCall> {
+fn call(line: &str, prompt: &ModelPrompt) -> Option<ToolCall> {
     let (name, arguments) = match line.strip_prefix("call ") {
         Some(rest) => rest.trim().split_once(char::is_whitespace).unwrap_or((rest.trim(), "")),
         None => (line, ""),

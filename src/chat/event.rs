@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::base::ServerName;
-use crate::chat::llm::Usage;
+use crate::chat::llm::TokenUsage;
 use crate::chat::prompt::Cost;
 
 /// One event.
@@ -77,7 +77,7 @@ pub enum ChatEvent {
         /// How many calls it made.
         tool_calls: u32,
         /// Tokens of the turn.
-        usage: Usage,
+        usage: TokenUsage,
         /// What each server took of every prompt.
         costs: Vec<Cost>,
         /// Tools that do not exist and how often this model called them, ever.

@@ -13,11 +13,11 @@ use crate::base::text::SafeText;
 
 /// Everything a model is given at once.
 #[derive(Clone, Debug, Default)]
-pub struct Prompt {
+pub struct ModelPrompt {
     /// The system prompt.
     pub system: String,
     /// The conversation, oldest first. The results of calls follow the message that made them.
-    pub messages: Vec<Message>,
+    pub messages: Vec<ChatMessage>,
     /// The tools it may call.
     pub tools: Vec<ToolSpec>,
 }
@@ -36,14 +36,14 @@ pub struct ToolSpec {
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Message {
+pub enum ChatMessage {
     /// What the person wrote.
     User {
         /// The text.
         text: String,
     },
     /// What the model answered.
-    Assistant(Reply),
+    Assistant(ModelReply),
     /// The result of one call.
     Tool {
         /// The call.
@@ -60,7 +60,7 @@ pub enum Message {
 /// A model's whole answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Reply {
+pub struct ModelReply {
     /// Its text.
     pub text: String,
     /// The calls it wants, in its order.
@@ -70,7 +70,7 @@ pub struct Reply {
     pub carried: Vec<Value>,
     /// The provider's count of tokens.
     #[serde(skip)]
-    pub usage: Usage,
+    pub usage: TokenUsage,
     /// Why it ended.
     #[serde(skip)]
     pub stop: Stop,
@@ -137,7 +137,7 @@ pub enum Stop {
 /// Tokens of one answer or of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Usage {
+pub struct TokenUsage {
     /// Tokens that were sent.
     pub input: u64,
     /// Tokens that were written.
@@ -146,7 +146,7 @@ pub struct Usage {
     pub is_estimate: bool,
 }
 
-impl Usage {
+impl TokenUsage {
     /// Adds another.
     pub fn add(&mut self, other: Self) {
         self.input += other.input;
@@ -176,10 +176,10 @@ pub enum Delta {
 /// Receives what happens while a model answers.
 pub(crate) type OnDelta<'a> = &'a mut (dyn FnMut(Delta) + Send);
 /// An answer that is on its way.
-pub(crate) type Answering<'a> = BoxFuture<'a, Result<Reply, LlmError>>;
+pub(crate) type PendingReply<'a> = BoxFuture<'a, Result<ModelReply, LlmError>>;
 
 /// A language model. Dropping the future aborts the answer.
-pub trait Model: Send + Sync + 'static {
+pub trait LanguageModel: Send + Sync + 'static {
     /// What it is called.
     fn name(&self) -> &str;
 
@@ -192,7 +192,7 @@ pub trait Model: Send + Sync + 'static {
     }
 
     /// Answers a prompt, telling `on` of what comes meanwhile.
-    fn reply<'a>(&'a self, prompt: &'a Prompt, on: OnDelta<'a>) -> Answering<'a>;
+    fn reply<'a>(&'a self, prompt: &'a ModelPrompt, on: OnDelta<'a>) -> PendingReply<'a>;
 }
 
 /// What went wrong with a model.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::ServerName;
 use crate::base::text::SafeText;
-use crate::chat::catalog::Catalog;
+use crate::chat::catalog::ToolCatalog;
 use crate::chat::{context, fence};
 use crate::host::{Host, Principal};
 
@@ -59,7 +59,7 @@ impl SystemPrompt {
     pub async fn compose(
         base: &str,
         (host, who): (&Host, &Principal),
-        catalog: &Catalog,
+        catalog: &ToolCatalog,
         is_fenced: bool,
     ) -> Self {
         let mut text = format!("{base}\n\n{RULES}\n");

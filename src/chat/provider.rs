@@ -24,22 +24,23 @@ use crate::base::text::SafeText;
 use crate::chat::context;
 use crate::chat::fence::{self, Fence};
 use crate::chat::llm::{
-    Answering, Delta, LlmError, LlmErrorKind, Message, Model, OnDelta, Prompt, Reply, Stop,
+    ChatMessage, Delta, LanguageModel, LlmError, LlmErrorKind, ModelPrompt, ModelReply, OnDelta,
+    PendingReply, Stop,
 };
 use crate::config::TlsConfig;
-use crate::mcp::{Events, client_builder, unreachable_reason};
-use wire::{Fault, Outgoing, Reader};
+use crate::mcp::{SseEvents, client_builder, unreachable_reason};
+use wire::{Fault, ProviderRequest, ReplyReader};
 pub use wire::{Provider, RemoteConfig};
 
 /// A model of a provider.
 #[derive(Debug)]
-pub struct Remote {
+pub struct ProviderModel {
     config: RemoteConfig,
     http: reqwest::Client,
     redactor: Redactor,
 }
 
-impl Remote {
+impl ProviderModel {
     /// Longest wait that a provider may ask for; a longer one is an error that says so.
     const PATIENCE: Duration = Duration::from_secs(60);
     /// Most attempts, whatever is configured.
@@ -70,11 +71,11 @@ impl Remote {
         Ok(Self { config, http, redactor })
     }
 
-    fn reader(&self) -> Box<dyn Reader> {
+    fn reader(&self) -> Box<dyn ReplyReader> {
         match self.config.provider {
-            Provider::Gemini => Box::<gemini::Answer>::default(),
-            Provider::Anthropic => Box::<anthropic::Answer>::default(),
-            _ => Box::<openai::Answer>::default(),
+            Provider::Gemini => Box::<gemini::GeminiReader>::default(),
+            Provider::Anthropic => Box::<anthropic::AnthropicReader>::default(),
+            _ => Box::<openai::OpenAiReader>::default(),
         }
     }
 
@@ -83,7 +84,7 @@ impl Remote {
         LlmError { kind: fault.kind, model: self.config.model.clone(), message, tokens, attempts }
     }
 
-    async fn send(&self, outgoing: &Outgoing) -> Result<Response, Fault> {
+    async fn send(&self, outgoing: &ProviderRequest) -> Result<Response, Fault> {
         let base = self.config.base_url.as_str().trim_end_matches('/');
         let mut headers = HeaderMap::new();
         for (name, value) in &outgoing.headers {
@@ -138,12 +139,12 @@ impl Remote {
     }
 
     /// One attempt.
-    async fn once(&self, outgoing: &Outgoing, on: OnDelta<'_>) -> Result<Reply, Fault> {
-        let mut events = Events::new(self.send(outgoing).await?, Self::EVENT_BYTES);
+    async fn once(&self, outgoing: &ProviderRequest, on: OnDelta<'_>) -> Result<ModelReply, Fault> {
+        let mut events = SseEvents::new(self.send(outgoing).await?, Self::EVENT_BYTES);
         let mut reader = self.reader();
         // What is text of the answer, where blocks in it are calls.
         let mut fenced = self.config.fenced.then(|| (Fence::default(), String::new()));
-        let mut reply = Reply::default();
+        let mut reply = ModelReply::default();
         let malformed = |message: String| Fault::new(LlmErrorKind::Malformed, message);
         loop {
             let silent = |_| Fault::new(LlmErrorKind::Timeout, "the answer stopped coming");
@@ -193,7 +194,11 @@ impl Remote {
         Ok(reply)
     }
 
-    async fn attempts(&self, prompt: &Prompt, on: OnDelta<'_>) -> Result<Reply, LlmError> {
+    async fn attempts(
+        &self,
+        prompt: &ModelPrompt,
+        on: OnDelta<'_>,
+    ) -> Result<ModelReply, LlmError> {
         let written = self.config.fenced.then(|| in_blocks(prompt));
         let sent = written.as_ref().unwrap_or(prompt);
         let tokens = context::of_prompt(sent);
@@ -239,7 +244,7 @@ impl Remote {
     }
 }
 
-impl Model for Remote {
+impl LanguageModel for ProviderModel {
     fn name(&self) -> &str {
         &self.config.model
     }
@@ -252,18 +257,18 @@ impl Model for Remote {
         self.config.fenced
     }
 
-    fn reply<'a>(&'a self, prompt: &'a Prompt, on: OnDelta<'a>) -> Answering<'a> {
+    fn reply<'a>(&'a self, prompt: &'a ModelPrompt, on: OnDelta<'a>) -> PendingReply<'a> {
         Box::pin(self.attempts(prompt, on))
     }
 }
 
 /// The same prompt for a model that knows text alone: calls are blocks, results what the user says.
 /// The definitions of the tools stand in its system prompt already.
-fn in_blocks(prompt: &Prompt) -> Prompt {
-    let mut messages: Vec<Message> = Vec::new();
+fn in_blocks(prompt: &ModelPrompt) -> ModelPrompt {
+    let mut messages: Vec<ChatMessage> = Vec::new();
     for message in &prompt.messages {
         match message {
-            Message::Assistant(reply) => {
+            ChatMessage::Assistant(reply) => {
                 let mut text = reply.text.clone();
                 for call in &reply.calls {
                     if !text.is_empty() && !text.ends_with('\n') {
@@ -271,18 +276,18 @@ fn in_blocks(prompt: &Prompt) -> Prompt {
                     }
                     text += &fence::written(call);
                 }
-                messages.push(Message::Assistant(Reply { text, ..Reply::default() }));
+                messages.push(ChatMessage::Assistant(ModelReply { text, ..ModelReply::default() }));
             }
-            Message::Tool { name, text, is_error, .. } => {
+            ChatMessage::Tool { name, text, is_error, .. } => {
                 let how = if *is_error { "failed" } else { "gave" };
                 let text = format!("The call of {name} {how}:\n{text}");
                 match messages.last_mut() {
-                    Some(Message::User { text: all }) => *all = format!("{all}\n\n{text}"),
-                    _ => messages.push(Message::User { text }),
+                    Some(ChatMessage::User { text: all }) => *all = format!("{all}\n\n{text}"),
+                    _ => messages.push(ChatMessage::User { text }),
                 }
             }
-            user @ Message::User { .. } => messages.push(user.clone()),
+            user @ ChatMessage::User { .. } => messages.push(user.clone()),
         }
     }
-    Prompt { system: prompt.system.clone(), messages, tools: Vec::new() }
+    ModelPrompt { system: prompt.system.clone(), messages, tools: Vec::new() }
 }

@@ -8,12 +8,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::base::ServerName;
-use crate::deck::{Line, Recording};
+use crate::deck::{Recording, RecordingLine};
 use crate::mcp::{Direction, MessageKind};
 
 /// A call that a model chose.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Choice {
+pub struct ToolChoice {
     /// `server.tool`
     pub tool: String,
     /// Its arguments.
@@ -22,11 +22,11 @@ pub struct Choice {
 
 /// What the person said, and what was called for it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Turn {
+pub struct ReplayTurn {
     /// What the person said.
     pub message: String,
     /// The calls in their order.
-    pub calls: Vec<Choice>,
+    pub calls: Vec<ToolChoice>,
 }
 
 /// The chat of a recording.
@@ -35,7 +35,7 @@ pub struct Replay {
     /// The servers that were recorded.
     pub servers: Vec<ServerName>,
     /// The turns, oldest first.
-    pub turns: Vec<Turn>,
+    pub turns: Vec<ReplayTurn>,
 }
 
 impl Replay {
@@ -47,11 +47,11 @@ impl Replay {
         let mut out = Self::default();
         for line in Recording::open(path)? {
             let frame = match line? {
-                Line::Chat { text, .. } => {
-                    out.turns.push(Turn { message: text, calls: Vec::new() });
+                RecordingLine::Chat { text, .. } => {
+                    out.turns.push(ReplayTurn { message: text, calls: Vec::new() });
                     continue;
                 }
-                Line::Frame(frame) => frame,
+                RecordingLine::Frame(frame) => frame,
                 _ => continue,
             };
             if !out.servers.contains(&frame.server) {
@@ -63,7 +63,7 @@ impl Replay {
             let Some(turn) = out.turns.last_mut().filter(|_| is_call) else { continue };
             let message: Value = serde_json::from_str(&frame.body).unwrap_or_default();
             let name = message["params"]["name"].as_str().unwrap_or_default();
-            turn.calls.push(Choice {
+            turn.calls.push(ToolChoice {
                 tool: format!("{}.{name}", frame.server),
                 arguments: message["params"]["arguments"].clone(),
             });
@@ -83,9 +83,9 @@ pub struct Compared {
     /// What the person said.
     pub message: String,
     /// The calls of then.
-    pub recorded: Vec<Choice>,
+    pub recorded: Vec<ToolChoice>,
     /// The calls of now.
-    pub now: Vec<Choice>,
+    pub now: Vec<ToolChoice>,
     /// Whether the same tools were called, in the same order.
     pub same_tools: bool,
     /// Whether their arguments were the same too.
@@ -98,8 +98,8 @@ pub struct Compared {
 
 impl Compared {
     /// Compares what a turn called now with what it called then.
-    pub fn new(turn: Turn, now: Vec<Choice>, failed: usize, reason: String) -> Self {
-        let tools = |calls: &[Choice]| calls.iter().map(|c| c.tool.clone()).collect::<Vec<_>>();
+    pub fn new(turn: ReplayTurn, now: Vec<ToolChoice>, failed: usize, reason: String) -> Self {
+        let tools = |calls: &[ToolChoice]| calls.iter().map(|c| c.tool.clone()).collect::<Vec<_>>();
         Self {
             same_tools: tools(&turn.calls) == tools(&now),
             same_arguments: turn.calls == now,

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::file::random_hex;
 use crate::chat::agent::{Agent, Conversation};
 use crate::chat::event::ChatEvent;
-use crate::chat::llm::{Message, Model};
+use crate::chat::llm::{ChatMessage, LanguageModel};
 use crate::chat::prompt::inner;
 use crate::deck::{ChatStore, KeptChat};
 use crate::host::{Host, Principal};
@@ -59,7 +59,7 @@ struct Log {
 }
 
 /// One session.
-pub struct Session {
+pub struct ChatSession {
     /// Names it.
     pub id: String,
     /// Another one after each start of the program.
@@ -82,14 +82,14 @@ pub type Missed = (Option<Value>, Vec<(u64, Arc<str>)>);
 
 /// Why a message is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum MessageRefusal {
     /// A turn is under way.
     Busy,
     /// There is no such message to write again.
     NoSuchMessage,
 }
 
-impl Session {
+impl ChatSession {
     /// Begins a turn, which `cancel` aborts. `at` replaces that message of the person, counted from 0,
     /// and what followed. The model may be given more than is `shown`: the text of files.
     ///
@@ -101,14 +101,14 @@ impl Session {
         text: String,
         at: Option<usize>,
         cancel: CancellationToken,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), MessageRefusal> {
         let mut turn = self.turn.lock();
         if turn.is_some() {
-            return Err(Refusal::Busy);
+            return Err(MessageRefusal::Busy);
         }
         let mut talk = self.talk.lock().clone();
         if let Some(at) = at {
-            talk.rewind(at).ok_or(Refusal::NoSuchMessage)?;
+            talk.rewind(at).ok_or(MessageRefusal::NoSuchMessage)?;
         }
         *turn = Some(cancel.clone());
         drop(turn);
@@ -128,7 +128,7 @@ impl Session {
             let agent = session.agent();
             if session.store.is_some() {
                 let mut asked = talk.clone();
-                asked.messages.push(Message::User { text: text.clone() });
+                asked.messages.push(ChatMessage::User { text: text.clone() });
                 session.keep(&asked, 0).await;
             }
             agent.turn(&mut talk, &text, &cancel, &tell).await;
@@ -170,7 +170,7 @@ impl Session {
     }
 
     /// Asks this model for this caller from the next turn on.
-    pub fn change(&self, model: Arc<dyn Model>, mut who: Principal) {
+    pub fn change(&self, model: Arc<dyn LanguageModel>, mut who: Principal) {
         who.session = Some(self.id.as_str().into());
         let mut agent = self.agent.write();
         *agent = Arc::new(agent.like(model, who));
@@ -255,21 +255,21 @@ impl Session {
 }
 
 /// All sessions of a service.
-pub struct Sessions {
+pub struct ChatSessions {
     host: Host,
-    model: Arc<dyn Model>,
+    model: Arc<dyn LanguageModel>,
     epoch: Arc<str>,
     limits: SessionLimits,
     store: Option<Arc<dyn ChatStore>>,
-    all: Mutex<HashMap<String, Arc<Session>>>,
+    all: Mutex<HashMap<String, Arc<ChatSession>>>,
 }
 
-impl Sessions {
+impl ChatSessions {
     /// Sessions with this model. Must be called within a tokio runtime, whose clock ends those that
     /// nobody comes back to.
     pub fn new(
         host: Host,
-        model: Arc<dyn Model>,
+        model: Arc<dyn LanguageModel>,
         limits: SessionLimits,
         store: Option<Arc<dyn ChatStore>>,
     ) -> Arc<Self> {
@@ -288,12 +288,12 @@ impl Sessions {
     }
 
     /// A new session of a caller; nothing when there are too many, or without random numbers.
-    pub fn open(&self, who: Principal) -> Option<Arc<Session>> {
+    pub fn open(&self, who: Principal) -> Option<Arc<ChatSession>> {
         self.add(random_hex::<16>().ok()?, who.to_string(), who, Conversation::default(), 0)
     }
 
     /// A copy of a session, up to before its message `at` of the person when one is given.
-    pub fn branch(&self, session: &Session, at: Option<usize>) -> Option<Arc<Session>> {
+    pub fn branch(&self, session: &ChatSession, at: Option<usize>) -> Option<Arc<ChatSession>> {
         let mut talk = session.talk.lock().clone();
         if let Some(at) = at {
             talk.rewind(at);
@@ -312,7 +312,7 @@ impl Sessions {
         mut who: Principal,
         talk: Conversation,
         seq: u64,
-    ) -> Option<Arc<Session>> {
+    ) -> Option<Arc<ChatSession>> {
         let mut all = self.all.lock();
         if let Some(session) = all.get(&id) {
             return Some(Arc::clone(session));
@@ -328,7 +328,7 @@ impl Sessions {
         }
         who.session = Some(id.as_str().into());
         let agent = Agent::new(self.host.clone(), who, Arc::clone(&self.model));
-        let session = Arc::new(Session {
+        let session = Arc::new(ChatSession {
             agent: RwLock::new(Arc::new(agent)),
             store: self.store.clone(),
             id: id.clone(),
@@ -347,7 +347,7 @@ impl Sessions {
 
     /// A session of this caller: from where sessions are kept when it is not here any more, or went
     /// on elsewhere. Another's is as if it were not there.
-    pub async fn find(&self, id: &str, who: &Principal) -> Option<Arc<Session>> {
+    pub async fn find(&self, id: &str, who: &Principal) -> Option<Arc<ChatSession>> {
         let owner = who.to_string();
         let here = self.all.lock().get(id).cloned();
         if here.as_ref().is_some_and(|session| session.owner != owner || session.is_busy()) {
@@ -379,7 +379,7 @@ impl Sessions {
         let own = all.values().filter(|session| session.owner == owner);
         let mut own: Vec<_> = own.collect();
         own.sort_by_key(|session| session.alone());
-        let title = |session: &Arc<Session>| session.talk.lock().title();
+        let title = |session: &Arc<ChatSession>| session.talk.lock().title();
         let mut out: Vec<_> = own.into_iter().map(|s| (s.id.clone(), title(s))).collect();
         out.retain(|(_, title)| !title.is_empty());
         out.extend(kept.into_iter().filter(|(id, _)| !all.contains_key(id)));
@@ -387,7 +387,7 @@ impl Sessions {
     }
 
     /// Forgets a session that nobody used and nobody is in.
-    pub fn close_unused(&self, session: &Session) {
+    pub fn close_unused(&self, session: &ChatSession) {
         if session.last() == 0 && session.clients.lock().0 == 0 {
             self.all.lock().remove(&session.id);
         }
@@ -415,15 +415,15 @@ fn events_of(talk: &Conversation) -> Vec<Value> {
     let mut out = Vec::new();
     for message in &talk.messages {
         match message {
-            Message::User { text } => out.push(json!({"type": "message", "text": text})),
-            Message::Assistant(reply) => {
+            ChatMessage::User { text } => out.push(json!({"type": "message", "text": text})),
+            ChatMessage::Assistant(reply) => {
                 out.push(json!({"type": "text", "text": reply.text}));
                 out.extend(reply.calls.iter().map(|call| {
                     let (id, name, arguments) = (&call.id, &call.name, &call.arguments);
                     json!({"type": "toolCall", "id": id, "name": name, "arguments": arguments})
                 }));
             }
-            Message::Tool { id, name, text, is_error } => out.push(json!({
+            ChatMessage::Tool { id, name, text, is_error } => out.push(json!({
                 "type": "toolResult", "id": id, "name": name, "text": inner(text), "isError": is_error,
             })),
         }

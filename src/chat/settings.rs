@@ -11,7 +11,7 @@ use url::Url;
 
 use crate::base::secret::Secret;
 use crate::base::text::path::spelled;
-use crate::chat::{Embedded, Model, Provider, Remote, RemoteConfig};
+use crate::chat::{Embedded, LanguageModel, Provider, ProviderModel, RemoteConfig};
 use crate::config::Environment;
 use crate::deck::{load_json, parse_json};
 
@@ -90,7 +90,7 @@ impl ChatSettings {
     ///
     /// # Errors
     /// Says what is missing or wrong; never the key.
-    pub fn model(&self, env: &Environment) -> Result<Arc<dyn Model>, String> {
+    pub fn model(&self, env: &Environment) -> Result<Arc<dyn LanguageModel>, String> {
         let provider = self.provider(env)?;
         if provider == Provider::Embedded {
             return Ok(Arc::new(Embedded));
@@ -111,7 +111,7 @@ impl ChatSettings {
         config.key = key;
         config.fenced = self.fenced;
         config.context = self.context.unwrap_or(config.context);
-        Ok(Arc::new(Remote::new(config)?))
+        Ok(Arc::new(ProviderModel::new(config)?))
     }
 
     /// The models to choose from: the one that is used first.

@@ -19,15 +19,15 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::chat::prompt::SystemPrompt;
-use crate::chat::session::{Refusal, Session, Sessions};
+use crate::chat::session::{ChatSession, ChatSessions, MessageRefusal};
 use crate::host::Principal;
 
 /// Who a token belongs to, and what is cancelled when that token ends; nothing for a token that opens no
 /// chat.
-pub type Authenticate = Arc<dyn Fn(&str) -> Option<Caller> + Send + Sync>;
+pub type Authenticate = Arc<dyn Fn(&str) -> Option<ChatCaller> + Send + Sync>;
 
 /// A caller, until its token ends.
-pub type Caller = (Principal, CancellationToken);
+pub type ChatCaller = (Principal, CancellationToken);
 
 /// Bounds of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -60,8 +60,8 @@ impl Default for SocketLimits {
 const BUFFER: usize = 4 << 10;
 
 /// What every connection shares.
-struct Service {
-    sessions: Arc<Sessions>,
+struct ChatService {
+    sessions: Arc<ChatSessions>,
     who: Authenticate,
     limits: SocketLimits,
     /// Places for connections.
@@ -98,9 +98,9 @@ enum ClientMessage {
 }
 
 /// The routes `/ws` and `/`.
-pub fn routes(sessions: Arc<Sessions>, who: Authenticate, limits: SocketLimits) -> Router {
+pub fn routes(sessions: Arc<ChatSessions>, who: Authenticate, limits: SocketLimits) -> Router {
     let places = Arc::new(Semaphore::new(limits.connections));
-    let service = Arc::new(Service { sessions, who, limits, places });
+    let service = Arc::new(ChatService { sessions, who, limits, places });
     Router::new().route("/ws", get(upgrade)).route("/", get(page)).with_state(service)
 }
 
@@ -131,7 +131,7 @@ async fn page() -> Response {
 }
 
 async fn upgrade(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<ChatService>>,
     headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Response {
@@ -165,19 +165,19 @@ const UNREADABLE: End = (close_code::POLICY, "the message is too large, or no fr
 const GONE: End = (close_code::AWAY, "the client is gone");
 
 struct Connection {
-    service: Arc<Service>,
+    service: Arc<ChatService>,
     socket: WebSocket,
 }
 
 impl Connection {
-    async fn run(&mut self, caller: Option<Caller>) -> Result<(), End> {
+    async fn run(&mut self, caller: Option<ChatCaller>) -> Result<(), End> {
         let (who, cut) = match caller {
             Some(caller) => caller,
             None => self.token().await?,
         };
         let full = (close_code::AGAIN, "too many sessions");
         let session = self.service.sessions.open(who.clone()).ok_or(full)?;
-        let mut here = Here::new(&self.service.sessions, session);
+        let mut here = ConnectedSession::new(&self.service.sessions, session);
         self.connected(&here.session, false).await?;
         let mut seen = 0;
         let mut newest = here.session.newest();
@@ -218,7 +218,7 @@ impl Connection {
                             self.error("noSession", "there is no such session").await?;
                             continue;
                         };
-                        here = Here::new(&self.service.sessions, found);
+                        here = ConnectedSession::new(&self.service.sessions, found);
                         newest = here.session.newest();
                         seen = last_seq;
                         self.connected(&here.session, true).await?;
@@ -240,7 +240,7 @@ impl Connection {
     }
 
     /// Waits for the token as the first message.
-    async fn token(&mut self) -> Result<Caller, End> {
+    async fn token(&mut self) -> Result<ChatCaller, End> {
         let refused = (close_code::POLICY, "the first message is the token");
         let first = tokio::time::timeout(self.service.limits.token, self.socket.recv()).await;
         let Ok(Some(Ok(Frame::Text(text)))) = first else { return Err(refused) };
@@ -254,7 +254,7 @@ impl Connection {
 
     async fn handle(
         &mut self,
-        session: &Arc<Session>,
+        session: &Arc<ChatSession>,
         message: ClientMessage,
         cut: &CancellationToken,
     ) -> Result<(), End> {
@@ -265,8 +265,8 @@ impl Connection {
             ClientMessage::Message { text, at } => {
                 match session.begin(&text.clone(), text, at, cut.child_token()) {
                     Ok(()) => return Ok(()),
-                    Err(Refusal::Busy) => ("busy", "a turn is under way: abort it first"),
-                    Err(Refusal::NoSuchMessage) => ("invalid", "there is no such message"),
+                    Err(MessageRefusal::Busy) => ("busy", "a turn is under way: abort it first"),
+                    Err(MessageRefusal::NoSuchMessage) => ("invalid", "there is no such message"),
                 }
             }
             ClientMessage::Abort if session.abort() => return Ok(()),
@@ -285,7 +285,7 @@ impl Connection {
         self.error(code, why).await
     }
 
-    async fn connected(&mut self, session: &Session, resumed: bool) -> Result<(), End> {
+    async fn connected(&mut self, session: &ChatSession, resumed: bool) -> Result<(), End> {
         let message = json!({
             "type": "connection",
             "status": "connected",
@@ -298,7 +298,7 @@ impl Connection {
     }
 
     /// Sends what came after `seen`.
-    async fn catch_up(&mut self, session: &Session, seen: &mut u64) -> Result<(), End> {
+    async fn catch_up(&mut self, session: &ChatSession, seen: &mut u64) -> Result<(), End> {
         let (snapshot, events) = session.since(*seen);
         if let Some(snapshot) = snapshot {
             *seen = snapshot["seq"].as_u64().unwrap_or(*seen).max(*seen);
@@ -330,19 +330,19 @@ impl Connection {
 }
 
 /// A session while a connection is there for it.
-struct Here {
-    sessions: Arc<Sessions>,
-    session: Arc<Session>,
+struct ConnectedSession {
+    sessions: Arc<ChatSessions>,
+    session: Arc<ChatSession>,
 }
 
-impl Here {
-    fn new(sessions: &Arc<Sessions>, session: Arc<Session>) -> Self {
+impl ConnectedSession {
+    fn new(sessions: &Arc<ChatSessions>, session: Arc<ChatSession>) -> Self {
         session.attach();
         Self { sessions: Arc::clone(sessions), session }
     }
 }
 
-impl Drop for Here {
+impl Drop for ConnectedSession {
     fn drop(&mut self) {
         self.session.detach();
         self.sessions.close_unused(&self.session);

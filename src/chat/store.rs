@@ -16,9 +16,9 @@ const MOST: u32 = 1_000;
 const VERSION: u32 = 1;
 
 /// The file of the sessions.
-pub struct Store(Arc<Mutex<Connection>>);
+pub struct SessionFile(Arc<Mutex<Connection>>);
 
-impl Store {
+impl SessionFile {
     /// Opens the file, or makes it; the user alone may read it.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Store {
     }
 }
 
-impl ChatStore for Store {
+impl ChatStore for SessionFile {
     fn save(&self, chat: KeptChat) -> Stored<'_, ()> {
         self.ask(move |file| {
             let KeptChat { id, owner, title, seq, talk } = chat;

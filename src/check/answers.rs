@@ -11,31 +11,31 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::host::{PendingRequest, RequestHandler};
+use crate::host::{ApprovalRequest, RequestHandler};
 use crate::mcp::{Answer, RequestKind};
 
-pub use crate::deck::{Answers, AskedKind, Reply, ScriptedAnswer};
+pub use crate::deck::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
 
 /// Answers from a script; counts what it had no answer for.
 #[derive(Clone, Default)]
-pub struct Script {
-    entries: Arc<[Line]>,
+pub struct AnswerScript {
+    entries: Arc<[AnswerLine]>,
     denied: Arc<Mutex<Vec<(String, String)>>>,
 }
 
-struct Line {
+struct AnswerLine {
     entry: ScriptedAnswer,
     pattern: Option<regex::Regex>,
     used: AtomicU64,
 }
 
-impl Script {
+impl AnswerScript {
     /// Reads a file.
     ///
     /// # Errors
     /// Says what cannot be read or is not understood.
     pub fn load(path: &Path) -> Result<Self, String> {
-        let file: Answers = super::jsonc::Written::load(path)?.decode()?;
+        let file: Answers = super::jsonc::WrittenText::load(path)?.decode()?;
         Self::new(file).map_err(|e| format!("{}: {e}", path.display()))
     }
 
@@ -47,7 +47,7 @@ impl Script {
         let line = |entry: ScriptedAnswer| {
             let pattern = entry.matches.as_deref().map(regex::Regex::new).transpose();
             let pattern = pattern.map_err(|e| format!("matches: {e}"))?;
-            Ok(Line { entry, pattern, used: AtomicU64::new(0) })
+            Ok(AnswerLine { entry, pattern, used: AtomicU64::new(0) })
         };
         let entries = file.answers.into_iter().map(line).collect::<Result<_, String>>()?;
         Ok(Self { entries, denied: Arc::default() })
@@ -76,7 +76,7 @@ impl Script {
     }
 }
 
-impl Line {
+impl AnswerLine {
     fn takes(&self, server: &str, kind: &RequestKind, params: &Value) -> bool {
         let asked = AskedKind::of(kind);
         let entry = &self.entry;
@@ -95,10 +95,10 @@ impl Line {
     }
 }
 
-impl RequestHandler for Script {
+impl RequestHandler for AnswerScript {
     fn handle(
         &self,
-        request: Arc<PendingRequest>,
+        request: Arc<ApprovalRequest>,
         _withdrawn: CancellationToken,
     ) -> BoxFuture<'static, Option<Answer>> {
         let answer = self.answer(request.server.as_str(), &request.kind, &request.params);
@@ -119,7 +119,8 @@ mod tests {
             {"kind": "elicitation", "decline": true},
             {"kind": "sampling", "text": "hello"},
         ]});
-        let script = Script::new(serde_json::from_value(file).expect("a file")).expect("a script");
+        let script =
+            AnswerScript::new(serde_json::from_value(file).expect("a file")).expect("a script");
         let ask = |server: &str, kind, params| match script.answer(server, &kind, &params) {
             Some(Answer::Result(value)) => value,
             other => json!(format!("{other:?}")),
@@ -137,6 +138,6 @@ mod tests {
     #[test]
     fn a_pattern_that_is_none_is_refused() {
         let file = json!({"answers": [{"matches": "(", "text": "x"}]});
-        assert!(Script::new(serde_json::from_value(file).expect("a file")).is_err());
+        assert!(AnswerScript::new(serde_json::from_value(file).expect("a file")).is_err());
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::check::Finding;
-use crate::check::expect::{Expectations, ResultExpectation, SampleCall, Target};
+use crate::check::CheckFinding;
+use crate::check::expect::{ExpectTarget, Expectations, ResultExpectation, SampleCall};
 use crate::check::subject::brief;
 use crate::deck::{SavedCall, SavedCalls, SavedTarget};
 use crate::host::split_name;
@@ -19,7 +19,7 @@ pub struct PlannedCall {
     /// How it is named in a report.
     pub label: String,
     /// What it goes to.
-    pub target: Target,
+    pub target: ExpectTarget,
     /// Its arguments.
     pub arguments: Map<String, Value>,
     /// Deadline instead of the server's.
@@ -38,7 +38,7 @@ pub(crate) struct Called {
     /// How long it took.
     pub(crate) took: Duration,
     /// What is wrong with its result.
-    pub(crate) findings: Vec<Finding>,
+    pub(crate) findings: Vec<CheckFinding>,
 }
 
 /// Calls by server, each list in the order in which they are made.
@@ -99,7 +99,7 @@ fn of_sample(sample: &SampleCall) -> Result<PlannedCall, String> {
     let (kind, name) = target.ok_or("a sample call goes to nothing")?;
     Ok(PlannedCall {
         label: brief(&name, 60),
-        target: Target { kind, name },
+        target: ExpectTarget { kind, name },
         arguments: sample.arguments.clone(),
         timeout: None,
         // A call that is meant to fail may have arguments that do not fit.
@@ -147,7 +147,7 @@ fn settle(name: &str, call: &SavedCall, known: &[String]) -> Result<(String, Pla
     })?;
     let call = PlannedCall {
         label: brief(&format!("@{name}"), 60),
-        target: Target { kind, name: target },
+        target: ExpectTarget { kind, name: target },
         arguments: call.arguments.clone(),
         timeout: call.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
         force: call.force,
@@ -191,7 +191,7 @@ mod tests {
         let none = planned("{}", false).expect("a plan");
         assert!(none.is_empty());
         let all = planned("{}", true).expect("a plan");
-        let list = Target { kind: ListKind::Tools, name: "list".into() };
+        let list = ExpectTarget { kind: ListKind::Tools, name: "list".into() };
         assert_eq!(all["notes.v2"][0].target, list, "the longest prefix");
         let text = r#"{"servers": {"weather": {"calls": [
             {"tool": "forecast"}, {"saved": "@oslo", "arguments": {"days": 3}, "expect": {"text": "sun"}}]}}}"#;

@@ -12,14 +12,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::jsonc::Written;
+use super::jsonc::WrittenText;
 use super::rule::finding;
-use super::subject::{Entry, Subject, brief};
-use super::{Finding, Severity, rule};
+use super::subject::{CheckSubject, ListedEntry, brief};
+use super::{CheckFinding, Severity, rule};
 use crate::base::text::nearest;
 use crate::config::diagnostics::child;
 use crate::error::place;
-use crate::host::{CallOutcome, Validator, Verdict};
+use crate::host::{CallOutcome, SchemaVerdict, Validator};
 use crate::mcp::ListKind;
 
 /// Name of the file beside the configuration.
@@ -137,7 +137,7 @@ impl Expectations {
     /// # Errors
     /// Says what cannot be read or is not understood, each with its line.
     pub fn load(path: &Path) -> Result<Self, String> {
-        Self::of(&Written::load(path)?)
+        Self::of(&WrittenText::load(path)?)
     }
 
     /// Parses the text of a file.
@@ -145,10 +145,10 @@ impl Expectations {
     /// # Errors
     /// Says what is not understood, each with its line.
     pub fn parse(text: &str) -> Result<Self, String> {
-        Self::of(&Written::new(FILE, text))
+        Self::of(&WrittenText::new(FILE, text))
     }
 
-    fn of(written: &Written) -> Result<Self, String> {
+    fn of(written: &WrittenText) -> Result<Self, String> {
         let file: Self = written.decode()?;
         let mut wrong = Vec::new();
         let mut report = |pointer: &[&str], message: &str| {
@@ -178,7 +178,7 @@ impl Expectations {
     }
 
     /// A first file: what the servers offer now must stay.
-    pub fn init(subjects: &[Subject]) -> Self {
+    pub fn init(subjects: &[CheckSubject]) -> Self {
         let servers = subjects
             .iter()
             .filter(|subject| subject.was_ready())
@@ -188,7 +188,7 @@ impl Expectations {
     }
 
     /// What is wrong with a server.
-    pub fn compare(&self, subject: &Subject) -> Vec<Finding> {
+    pub fn compare(&self, subject: &CheckSubject) -> Vec<CheckFinding> {
         match self.servers.get(&subject.name) {
             Some(expected) if subject.was_ready() => compare(expected, subject),
             _ => Vec::new(),
@@ -197,7 +197,7 @@ impl Expectations {
 
     /// The finding with the severity it has here; `None` when its rule is off. Levels of the server
     /// are stronger than levels of all servers.
-    pub fn weigh(&self, server: Option<&str>, mut finding: Finding) -> Option<Finding> {
+    pub fn weigh(&self, server: Option<&str>, mut finding: CheckFinding) -> Option<CheckFinding> {
         let own = server.and_then(|name| self.servers.get(name));
         let level = own
             .and_then(|own| lookup(&own.rules, &finding.rule))
@@ -209,7 +209,7 @@ impl Expectations {
     }
 
     /// Servers that are expected but not in `known`.
-    pub fn missing_servers<'a>(&self, known: impl Fn(&str) -> bool + 'a) -> Vec<Finding> {
+    pub fn missing_servers<'a>(&self, known: impl Fn(&str) -> bool + 'a) -> Vec<CheckFinding> {
         let missing = self.servers.keys().filter(|name| !known(name));
         missing
             .map(|name| {
@@ -232,7 +232,7 @@ fn unknown_rules(levels: &Levels, at: &[&str], report: &mut dyn FnMut(&[&str], &
     }
 }
 
-fn seen(subject: &Subject) -> ServerExpectation {
+fn seen(subject: &CheckSubject) -> ServerExpectation {
     let resources: BTreeSet<&str> = resources(subject).filter(|uri| !uri.is_empty()).collect();
     let prompts = subject.of(ListKind::Prompts).filter(|prompt| !prompt.id().is_empty());
     ServerExpectation {
@@ -249,12 +249,12 @@ fn seen(subject: &Subject) -> ServerExpectation {
 }
 
 /// URIs of resources, and those of templates.
-fn resources(subject: &Subject) -> impl Iterator<Item = &str> {
+fn resources(subject: &CheckSubject) -> impl Iterator<Item = &str> {
     let lists = [ListKind::Resources, ListKind::ResourceTemplates];
     lists.into_iter().flat_map(|list| subject.of(list)).map(|entry| entry.id())
 }
 
-fn seen_tool(tool: &Entry<'_>) -> ToolExpectation {
+fn seen_tool(tool: &ListedEntry<'_>) -> ToolExpectation {
     let seen = parameters(tool).map(|(name, schema, required)| {
         let kind = OneOrMany::of(schema);
         (name.to_owned(), ParameterExpectation { kind, required: Some(required) })
@@ -264,7 +264,7 @@ fn seen_tool(tool: &Entry<'_>) -> ToolExpectation {
 }
 
 /// Name, schema and whether required, of each parameter of a tool.
-fn parameters<'a>(tool: &Entry<'a>) -> impl Iterator<Item = (&'a str, &'a Value, bool)> {
+fn parameters<'a>(tool: &ListedEntry<'a>) -> impl Iterator<Item = (&'a str, &'a Value, bool)> {
     let schema = tool.raw.get("inputSchema");
     let required = schema.and_then(|s| s.get("required")).and_then(Value::as_array);
     let needed =
@@ -283,7 +283,7 @@ fn prompt_arguments(prompt: &Value) -> impl Iterator<Item = (&str, bool)> {
     })
 }
 
-fn compare(expected: &ServerExpectation, subject: &Subject) -> Vec<Finding> {
+fn compare(expected: &ServerExpectation, subject: &CheckSubject) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
     for (name, wanted) in &expected.tools {
         if let Some(tool) = subject.tools().find(|tool| tool.id() == name) {
@@ -323,7 +323,7 @@ fn missing<'a>(
     (list, noun): (&str, &str),
     name: &str,
     have: impl Iterator<Item = &'a str>,
-) -> Finding {
+) -> CheckFinding {
     let near = nearest(name, have, 0.8);
     let name = brief(name, 80);
     let mut message = format!("{noun} `{name}` is expected");
@@ -333,7 +333,11 @@ fn missing<'a>(
     finding(rule, format!("{list}/{name}"), message)
 }
 
-fn compare_tool(wanted: &ToolExpectation, tool: &Entry<'_>, findings: &mut Vec<Finding>) {
+fn compare_tool(
+    wanted: &ToolExpectation,
+    tool: &ListedEntry<'_>,
+    findings: &mut Vec<CheckFinding>,
+) {
     let mut fail = |name: &str, message: String| {
         let place = tool.place_of(&format!("/inputSchema/properties/{name}"));
         findings.push(finding("expect/parameter", place, message));
@@ -363,7 +367,11 @@ fn compare_tool(wanted: &ToolExpectation, tool: &Entry<'_>, findings: &mut Vec<F
     }
 }
 
-fn compare_prompt(wanted: &PromptExpectation, prompt: &Entry<'_>, findings: &mut Vec<Finding>) {
+fn compare_prompt(
+    wanted: &PromptExpectation,
+    prompt: &ListedEntry<'_>,
+    findings: &mut Vec<CheckFinding>,
+) {
     for (argument, required) in &wanted.arguments {
         let is = prompt_arguments(prompt.raw).find(|(n, _)| n == argument).map(|(_, r)| r);
         let shown = brief(argument, 60);
@@ -431,14 +439,14 @@ impl SampleCall {
 
 /// What a call goes to, on its own server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct ExpectTarget {
     /// A tool, a prompt or a resource.
     pub kind: ListKind,
     /// Its name or URI.
     pub name: String,
 }
 
-impl Target {
+impl ExpectTarget {
     /// Where it stands: `tools/NAME`, safe to print.
     pub fn place(&self) -> String {
         format!("{}/{}", self.kind.key(), brief(&self.name, 80))
@@ -468,7 +476,7 @@ pub struct ResultExpectation {
 }
 
 /// The parts of an expectation that are compiled once.
-pub struct Compiled {
+pub struct CompiledExpectation {
     text: Option<regex::Regex>,
     schema: Option<Validator>,
 }
@@ -478,17 +486,22 @@ impl ResultExpectation {
     ///
     /// # Errors
     /// Says which of them is wrong.
-    pub fn compile(&self) -> Result<Compiled, String> {
+    pub fn compile(&self) -> Result<CompiledExpectation, String> {
         let text = self.text.as_deref().map(regex::Regex::new).transpose();
         let schema = self.schema.as_ref().map(Validator::compile).transpose();
-        Ok(Compiled {
+        Ok(CompiledExpectation {
             text: text.map_err(|e| format!("expect.text: {e}"))?,
             schema: schema.map_err(|e| format!("expect.schema: {e}"))?,
         })
     }
 
     /// Compares a result that came after `took`.
-    pub fn judge(&self, target: &Target, result: &Value, took: Duration) -> Vec<Finding> {
+    pub fn judge(
+        &self,
+        target: &ExpectTarget,
+        result: &Value,
+        took: Duration,
+    ) -> Vec<CheckFinding> {
         let mut wrong: Vec<String> = Vec::new();
         let failed = result.get("isError").and_then(Value::as_bool).unwrap_or(false);
         let text = CallOutcome::text_of(result);
@@ -513,7 +526,7 @@ impl ResultExpectation {
 
     fn judge_content(
         &self,
-        compiled: &Compiled,
+        compiled: &CompiledExpectation,
         result: &Value,
         text: &str,
         wrong: &mut Vec<String>,
@@ -535,11 +548,13 @@ impl ResultExpectation {
             wrong.push(misfit(&pointer, &message));
         }
         match compiled.schema.as_ref().map(|schema| schema.check(&value)) {
-            Some(Verdict::Invalid(all)) => {
+            Some(SchemaVerdict::Invalid(all)) => {
                 wrong.extend(all.iter().take(3).map(|v| misfit(&v.pointer, &v.message)));
             }
-            Some(Verdict::Unknown(why)) => wrong.push(format!("could not be validated: {why}")),
-            Some(Verdict::Valid) | None => {}
+            Some(SchemaVerdict::Unknown(why)) => {
+                wrong.push(format!("could not be validated: {why}"));
+            }
+            Some(SchemaVerdict::Valid) | None => {}
         }
     }
 }
@@ -550,7 +565,7 @@ pub(super) fn misfit(pointer: &str, message: &str) -> String {
 }
 
 /// A finding about a sample call.
-pub fn sample(target: &Target, message: String) -> Finding {
+pub fn sample(target: &ExpectTarget, message: String) -> CheckFinding {
     finding("expect/sample", target.place(), message)
 }
 
@@ -642,7 +657,7 @@ mod tests {
         let expect: ResultExpectation = serde_json::from_value(expect).expect("an expectation");
         let took = Duration::from_millis(20);
         expect
-            .judge(&Target { kind: ListKind::Tools, name: "t".into() }, &result, took)
+            .judge(&ExpectTarget { kind: ListKind::Tools, name: "t".into() }, &result, took)
             .into_iter()
             .map(|f| f.message)
             .collect()

@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 use crate::base::file::read_text;
 use crate::check::report::schema_of;
 use crate::check::subject::brief;
-use crate::config::source::Source;
-use crate::config::syntax::{Node, NodeKind, parse_with};
-use crate::host::{Validator, Verdict};
+use crate::config::source::SourceText;
+use crate::config::syntax::{NodeKind, SyntaxNode, parse_with};
+use crate::host::{SchemaVerdict, Validator};
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 16 << 20;
@@ -21,9 +21,9 @@ const LARGEST: u64 = 16 << 20;
 const MOST: usize = 12;
 
 /// A text a person wrote, with the way back from a value to its line.
-pub struct Written(Source);
+pub struct WrittenText(SourceText);
 
-impl Written {
+impl WrittenText {
     /// Reads a file.
     ///
     /// # Errors
@@ -37,10 +37,10 @@ impl Written {
 
     /// A text under this name.
     pub fn new(name: impl Into<PathBuf>, text: &str) -> Self {
-        Self(Source::new(name, text))
+        Self(SourceText::new(name, text))
     }
 
-    fn root(&self) -> Result<Option<Node>, String> {
+    fn root(&self) -> Result<Option<SyntaxNode>, String> {
         parse_with(&self.0, &ParseOptions::default())
             .map_err(|e| format!("{}{}", self.place(e.range().start), e.kind()))
     }
@@ -69,7 +69,7 @@ impl Written {
         };
         let verdict = Validator::compile(&schema_of::<T>()).map(|schema| schema.check(&value));
         let mut problems: Vec<String> = match verdict {
-            Ok(Verdict::Invalid(all)) => {
+            Ok(SchemaVerdict::Invalid(all)) => {
                 all.iter().map(|v| self.problem(&v.pointer, &v.message)).collect()
             }
             _ => Vec::new(),
@@ -127,7 +127,7 @@ mod tests {
     use crate::check::expect::Expectations;
 
     fn wrong(text: &str) -> String {
-        Written::new("f.json", text).decode::<Expectations>().expect_err("it is wrong")
+        WrittenText::new("f.json", text).decode::<Expectations>().expect_err("it is wrong")
     }
 
     #[test]
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn a_root_of_another_kind_and_an_empty_file_are_understood() {
         assert!(wrong("[1]").starts_with("f.json:1:1: "), "{}", wrong("[1]"));
-        let empty = Written::new("f.json", "\u{feff} // nothing\n").decode::<Expectations>();
+        let empty = WrittenText::new("f.json", "\u{feff} // nothing\n").decode::<Expectations>();
         assert_eq!(empty, Ok(Expectations::default()));
     }
 }

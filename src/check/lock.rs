@@ -5,11 +5,11 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::check::Finding;
-use crate::check::jsonc::Written;
+use crate::check::CheckFinding;
+use crate::check::jsonc::WrittenText;
 use crate::check::rule::{capped, finding};
-use crate::check::subject::{Subject, brief};
-use crate::deck::{Drift, Lock, Place};
+use crate::check::subject::{CheckSubject, brief};
+use crate::deck::{Drift, DriftPlace, Lock};
 use crate::mcp::{FieldChange, Risk};
 
 /// Findings about one entry that are listed; a rewritten schema would fill the report.
@@ -20,7 +20,7 @@ const MOST: usize = 20;
 /// # Errors
 /// Says what cannot be read or is not understood.
 pub fn load(path: &Path) -> Result<Lock, String> {
-    let lock: Lock = Written::load(path)?.decode()?;
+    let lock: Lock = WrittenText::load(path)?.decode()?;
     lock.known().map_err(|problem| format!("{}: {problem}", path.display()))
 }
 
@@ -28,7 +28,7 @@ pub fn load(path: &Path) -> Result<Lock, String> {
 /// not complete, keeps its entry: nothing was learned of it. Servers that `is_known` does not know
 /// are dropped.
 #[must_use]
-pub fn renewed(mut lock: Lock, subjects: &[Subject], is_known: impl Fn(&str) -> bool) -> Lock {
+pub fn renewed(mut lock: Lock, subjects: &[CheckSubject], is_known: impl Fn(&str) -> bool) -> Lock {
     lock.servers.retain(|name, _| is_known(name));
     for subject in subjects.iter().filter(|s| s.was_ready() && s.partial.is_empty()) {
         lock.servers.insert(subject.name.clone(), subject.locked());
@@ -37,7 +37,7 @@ pub fn renewed(mut lock: Lock, subjects: &[Subject], is_known: impl Fn(&str) -> 
 }
 
 /// What differs at one server.
-pub fn compare(lock: &Lock, subject: &Subject) -> Vec<Finding> {
+pub fn compare(lock: &Lock, subject: &CheckSubject) -> Vec<CheckFinding> {
     if !subject.was_ready() {
         return Vec::new();
     }
@@ -50,7 +50,7 @@ pub fn compare(lock: &Lock, subject: &Subject) -> Vec<Finding> {
 }
 
 /// Entries of servers that `is_known` does not know.
-pub fn stale(lock: &Lock, is_known: impl Fn(&str) -> bool) -> Vec<Finding> {
+pub fn stale(lock: &Lock, is_known: impl Fn(&str) -> bool) -> Vec<CheckFinding> {
     let gone = lock.servers.keys().filter(|name| !is_known(name));
     gone.map(|name| {
         let message = format!("server `{}` is locked but not configured", brief(name, 60));
@@ -59,12 +59,12 @@ pub fn stale(lock: &Lock, is_known: impl Fn(&str) -> bool) -> Vec<Finding> {
     .collect()
 }
 
-fn findings(place: &Place, drift: &Drift) -> Vec<Finding> {
+fn findings(place: &DriftPlace, drift: &Drift) -> Vec<CheckFinding> {
     let (what, at) = match place {
-        Place::Instructions => ("instructions".to_owned(), "instructions".to_owned()),
-        Place::ServerInfo => ("serverInfo".to_owned(), "serverInfo".to_owned()),
-        Place::Authorization => ("signing in".to_owned(), "authorization".to_owned()),
-        Place::Entry(kind, id) => {
+        DriftPlace::Instructions => ("instructions".to_owned(), "instructions".to_owned()),
+        DriftPlace::ServerInfo => ("serverInfo".to_owned(), "serverInfo".to_owned()),
+        DriftPlace::Authorization => ("signing in".to_owned(), "authorization".to_owned()),
+        DriftPlace::Entry(kind, id) => {
             let what = format!("{} `{}`", kind.noun(), brief(id, 80));
             (what, format!("{}/{}", kind.key(), brief(id, 80)))
         }
@@ -75,24 +75,25 @@ fn findings(place: &Place, drift: &Drift) -> Vec<Finding> {
         Drift::Changed(changes) => changes,
     };
     let weigh = match place {
-        Place::Authorization => moved,
+        DriftPlace::Authorization => moved,
         _ => weigh,
     };
-    let mut found: Vec<Finding> = changes.iter().flat_map(|change| weigh(&at, change)).collect();
-    found.sort_by(Finding::order);
+    let mut found: Vec<CheckFinding> =
+        changes.iter().flat_map(|change| weigh(&at, change)).collect();
+    found.sort_by(CheckFinding::order);
     capped(found, MOST, "changes")
 }
 
 /// What a change is, once for every reason to look at it: a rule that is allowed or lowered must
 /// not hide another.
-fn weigh(place: &str, change: &FieldChange) -> Vec<Finding> {
+fn weigh(place: &str, change: &FieldChange) -> Vec<CheckFinding> {
     let at = if change.pointer.is_empty() {
         place.to_owned()
     } else {
         format!("{place}#{}", brief(&change.pointer, 160))
     };
     let described = describe(change);
-    let mut found: Vec<Finding> = Vec::new();
+    let mut found: Vec<CheckFinding> = Vec::new();
     for risk in change.risks() {
         let rule = match risk {
             Risk::HiddenCharacters => "lock/hidden-characters",
@@ -112,7 +113,7 @@ fn weigh(place: &str, change: &FieldChange) -> Vec<Finding> {
 }
 
 /// Where signing in leads now: every change of it is one.
-fn moved(place: &str, change: &FieldChange) -> Vec<Finding> {
+fn moved(place: &str, change: &FieldChange) -> Vec<CheckFinding> {
     vec![finding("lock/authorization", format!("{place}#{}", change.pointer), describe(change))]
 }
 

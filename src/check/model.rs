@@ -19,7 +19,7 @@ use crate::config::{Diagnostic, Position, Severity};
 )]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
-pub enum Verdict {
+pub enum CheckVerdict {
     /// Nothing is wrong that weighs enough.
     Ok,
     /// Findings at or above the severity that counts.
@@ -30,7 +30,7 @@ pub enum Verdict {
     Usage,
 }
 
-impl Verdict {
+impl CheckVerdict {
     /// The word shown.
     pub fn as_str(self) -> &'static str {
         self.into()
@@ -49,7 +49,7 @@ impl Verdict {
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Finding {
+pub struct CheckFinding {
     /// Stable id of the rule.
     pub rule: Cow<'static, str>,
     /// How much it weighs, after the settings of the expectations file.
@@ -66,7 +66,7 @@ pub struct Finding {
     pub at: Option<Position>,
 }
 
-impl Finding {
+impl CheckFinding {
     /// Where it is, before what is wrong: `echo: `, or nothing.
     pub(super) fn prefix(&self) -> String {
         if self.place.is_empty() { String::new() } else { format!("{}: ", self.place) }
@@ -83,7 +83,7 @@ impl Finding {
     }
 }
 
-impl From<&Diagnostic> for Finding {
+impl From<&Diagnostic> for CheckFinding {
     fn from(diagnostic: &Diagnostic) -> Self {
         let mut message = diagnostic.message.clone();
         if let Some(server) = &diagnostic.server {
@@ -107,7 +107,7 @@ impl From<&Diagnostic> for Finding {
 /// How a step of the connection doctor ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum StepStatus {
+pub enum DoctorStatus {
     /// Done, nothing wrong.
     Ok,
     /// Failed.
@@ -121,11 +121,11 @@ pub enum StepStatus {
 /// A step of the connection doctor.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Step {
+pub struct DoctorStep {
     /// Its name, for example `handshake`, or `call NAME` for a sample call.
     pub name: Cow<'static, str>,
     /// How it ended.
-    pub status: StepStatus,
+    pub status: DoctorStatus,
     /// How long it took, in milliseconds.
     #[serde(rename = "durationMs", serialize_with = "millis")]
     #[schemars(with = "Option<u64>")]
@@ -150,7 +150,7 @@ pub struct Counts {
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Exit {
+pub struct ProcessExit {
     /// Exit code.
     pub code: Option<i32>,
     /// Signal number.
@@ -164,7 +164,7 @@ pub struct ServerReport {
     /// Its name.
     pub name: String,
     /// The verdict on it.
-    pub verdict: Verdict,
+    pub verdict: CheckVerdict,
     /// State it reached before it was stopped.
     pub state: &'static str,
     /// How it is reached.
@@ -180,15 +180,15 @@ pub struct ServerReport {
     #[schemars(with = "u64")]
     pub took: Duration,
     /// The connection doctor.
-    pub steps: Vec<Step>,
+    pub steps: Vec<DoctorStep>,
     /// What it listed.
     pub counts: Counts,
     /// What is wrong.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<CheckFinding>,
     /// Last lines of stderr, when it failed.
     pub stderr_tail: Vec<String>,
     /// How its process ended.
-    pub exit: Option<Exit>,
+    pub exit: Option<ProcessExit>,
     /// Where its entry stands in the configuration.
     #[serde(skip)]
     pub at: Option<Position>,
@@ -202,7 +202,7 @@ pub struct ConfigReport {
     #[schemars(with = "Option<PathBuf>")]
     pub path: Option<PathBuf>,
     /// Its problems.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<CheckFinding>,
 }
 
 /// Everything a check says.
@@ -212,7 +212,7 @@ pub struct Report {
     /// Version of this JSON.
     pub schema_version: u32,
     /// The worst verdict.
-    pub verdict: Verdict,
+    pub verdict: CheckVerdict,
     /// Its exit code.
     pub exit_code: u8,
     /// Time of the whole.
@@ -224,7 +224,7 @@ pub struct Report {
     /// Each server, in the order of the configuration.
     pub servers: Vec<ServerReport>,
     /// What is wrong across servers.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<CheckFinding>,
     /// Lowest severity that violates.
     #[serde(skip)]
     pub fail_on: Severity,
@@ -238,7 +238,7 @@ impl Report {
     pub fn new(config: ConfigReport, fail_on: Severity) -> Self {
         Self {
             schema_version: 1,
-            verdict: Verdict::Ok,
+            verdict: CheckVerdict::Ok,
             exit_code: 0,
             took: Duration::ZERO,
             config,
@@ -250,7 +250,7 @@ impl Report {
     }
 
     /// Every finding with the server it belongs to, in a stable order.
-    pub fn all(&self) -> impl Iterator<Item = (Option<&ServerReport>, &Finding)> {
+    pub fn all(&self) -> impl Iterator<Item = (Option<&ServerReport>, &CheckFinding)> {
         let config = self.config.findings.iter().map(|f| (None, f));
         let servers =
             self.servers.iter().flat_map(|s| s.findings.iter().map(move |f| (Some(s), f)));
@@ -261,7 +261,7 @@ impl Report {
     pub(super) fn place<'r>(
         &'r self,
         server: Option<&'r ServerReport>,
-        finding: &'r Finding,
+        finding: &'r CheckFinding,
     ) -> (Option<&'r Path>, Option<&'r Position>) {
         let at = finding.at.as_ref().or_else(|| server.and_then(|s| s.at.as_ref()));
         let file = at.map(|at| at.file.as_path()).or(self.config.path.as_deref());
@@ -273,20 +273,20 @@ impl Report {
     /// [`Report::fail_on`] violates; what is already worse stays.
     pub fn settle(&mut self) {
         let fail_on = self.fail_on;
-        let judge = |findings: &mut Vec<Finding>| {
-            findings.sort_by(Finding::order);
+        let judge = |findings: &mut Vec<CheckFinding>| {
+            findings.sort_by(CheckFinding::order);
             findings.dedup();
             if findings.iter().any(|f| f.severity >= fail_on) {
-                Verdict::Violated
+                CheckVerdict::Violated
             } else {
-                Verdict::Ok
+                CheckVerdict::Ok
             }
         };
         for server in &mut self.servers {
             server.verdict = server.verdict.max(judge(&mut server.findings));
         }
         let own = judge(&mut self.findings).max(judge(&mut self.config.findings));
-        let worst = self.servers.iter().map(|s| s.verdict).max().unwrap_or(Verdict::Ok);
+        let worst = self.servers.iter().map(|s| s.verdict).max().unwrap_or(CheckVerdict::Ok);
         self.verdict = self.verdict.max(own).max(worst);
         self.exit_code = self.verdict.exit_code();
     }
@@ -307,10 +307,15 @@ mod tests {
 
     #[test]
     fn the_worst_verdict_wins_in_the_order_usage_incomplete_violated() {
-        let all = [Verdict::Ok, Verdict::Incomplete, Verdict::Usage, Verdict::Violated];
-        assert_eq!(all.iter().max(), Some(&Verdict::Usage));
-        assert_eq!(all[..2].iter().max(), Some(&Verdict::Incomplete));
-        assert!(Verdict::Violated < Verdict::Incomplete);
+        let all = [
+            CheckVerdict::Ok,
+            CheckVerdict::Incomplete,
+            CheckVerdict::Usage,
+            CheckVerdict::Violated,
+        ];
+        assert_eq!(all.iter().max(), Some(&CheckVerdict::Usage));
+        assert_eq!(all[..2].iter().max(), Some(&CheckVerdict::Incomplete));
+        assert!(CheckVerdict::Violated < CheckVerdict::Incomplete);
         let codes: Vec<u8> = all.iter().map(|v| v.exit_code()).collect();
         assert_eq!(codes, [0, 3, 2, 1]);
     }

@@ -11,16 +11,16 @@ use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
 use super::Report;
-use super::model::{Finding, ServerReport, Verdict};
+use super::model::{CheckFinding, CheckVerdict, ServerReport};
 use crate::base::human::Dur;
 use crate::base::text::json;
 use crate::config::Severity;
-pub use human::{Detail, Style};
+pub use human::{ReportDetail, Style};
 
 /// A format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::EnumString)]
 #[strum(serialize_all = "lowercase")]
-pub enum Format {
+pub enum ReportFormat {
     /// For people.
     #[default]
     Human,
@@ -36,14 +36,14 @@ pub enum Format {
 
 /// A format and where it goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Output {
+pub struct ReportOutput {
     /// The format.
-    pub format: Format,
+    pub format: ReportFormat,
     /// The file; stdout without one.
     pub file: Option<PathBuf>,
 }
 
-impl FromStr for Output {
+impl FromStr for ReportOutput {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -52,15 +52,15 @@ impl FromStr for Output {
             Some((word, file)) => (word, Some(PathBuf::from(file))),
             None => (text, None),
         };
-        let format: Format = word.parse().map_err(|_| {
+        let format: ReportFormat = word.parse().map_err(|_| {
             format!("there is no format `{word}`; write human, json, junit, sarif or github")
         })?;
         Ok(Self { format, file })
     }
 }
 
-impl Format {
-    /// The report in this format. `style` is for people's eyes and concerns [`Format::Human`] alone.
+impl ReportFormat {
+    /// The report in this format. `style` is for people's eyes and concerns [`ReportFormat::Human`] alone.
     pub fn render(self, report: &Report, style: Style) -> String {
         match self {
             Self::Human => human::render(report, style),
@@ -97,7 +97,12 @@ fn annotations(report: &Report) -> String {
     out
 }
 
-fn annotation(out: &mut String, report: &Report, server: Option<&ServerReport>, finding: &Finding) {
+fn annotation(
+    out: &mut String,
+    report: &Report,
+    server: Option<&ServerReport>,
+    finding: &CheckFinding,
+) {
     let command = match finding.severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
@@ -160,11 +165,11 @@ pub fn github_summary(report: &Report) -> String {
     out
 }
 
-const fn mark(verdict: Verdict) -> &'static str {
+const fn mark(verdict: CheckVerdict) -> &'static str {
     match verdict {
-        Verdict::Ok => "✅",
-        Verdict::Violated => "❌",
-        Verdict::Incomplete | Verdict::Usage => "⚠️",
+        CheckVerdict::Ok => "✅",
+        CheckVerdict::Violated => "❌",
+        CheckVerdict::Incomplete | CheckVerdict::Usage => "⚠️",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Finding, Severity};
+use super::{CheckFinding, Severity};
 use crate::base::text::nearest;
 
 /// The rule with this id.
@@ -34,10 +34,10 @@ pub fn finding(
     rule: &'static str,
     place: impl Into<String>,
     message: impl Into<String>,
-) -> Finding {
+) -> CheckFinding {
     let known = find(rule);
     debug_assert!(known.is_some(), "{rule} is not in the table of rules");
-    Finding {
+    CheckFinding {
         rule: Cow::Borrowed(rule),
         severity: known.map_or(Severity::Error, |r| r.severity),
         message: message.into(),
@@ -48,7 +48,7 @@ pub fn finding(
 }
 
 /// The first of these findings; the last of them counts the rest.
-pub(super) fn capped(mut found: Vec<Finding>, most: usize, rest: &str) -> Vec<Finding> {
+pub(super) fn capped(mut found: Vec<CheckFinding>, most: usize, rest: &str) -> Vec<CheckFinding> {
     let more = found.len().saturating_sub(most);
     found.truncate(most);
     if let Some(last) = found.last_mut().filter(|_| more > 0) {

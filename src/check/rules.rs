@@ -1,4 +1,4 @@
-//! The rules as functions over [`Subject`]s: pure, no engine, no clock, no file.
+//! The rules as functions over [`CheckSubject`]s: pure, no engine, no clock, no file.
 
 mod conduct;
 mod names;
@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::expect::{Budgets, Expectations};
 use super::rule::finding;
-use super::subject::{Subject, brief};
-use super::{Finding, lock};
+use super::subject::{CheckSubject, brief};
+use super::{CheckFinding, lock};
 pub use crate::base::text::inspect::{hidden, instructions, urls};
 use crate::deck::Lock;
 use names::shape;
@@ -18,9 +18,9 @@ use names::shape;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Assessment {
     /// Findings by server, in the order of the subjects.
-    pub servers: Vec<Vec<Finding>>,
+    pub servers: Vec<Vec<CheckFinding>>,
     /// Findings that concern several servers.
-    pub overall: Vec<Finding>,
+    pub overall: Vec<CheckFinding>,
 }
 
 /// What a run is measured against.
@@ -38,19 +38,27 @@ pub struct Measure<'a> {
 
 impl Measure<'_> {
     /// The findings that are reported, as they weigh here, in a stable order.
-    pub(super) fn weigh(self, server: Option<&str>, findings: Vec<Finding>) -> Vec<Finding> {
-        let reported = |found: &Finding| !self.allowed.iter().any(|rule| *rule == found.rule);
+    pub(super) fn weigh(
+        self,
+        server: Option<&str>,
+        findings: Vec<CheckFinding>,
+    ) -> Vec<CheckFinding> {
+        let reported = |found: &CheckFinding| !self.allowed.iter().any(|rule| *rule == found.rule);
         let findings = findings.into_iter().filter(reported);
         let findings = findings.filter_map(|found| self.expectations.weigh(server, found));
-        let mut findings: Vec<Finding> = findings.collect();
-        findings.sort_by(Finding::order);
+        let mut findings: Vec<CheckFinding> = findings.collect();
+        findings.sort_by(CheckFinding::order);
         findings
     }
 }
 
 /// Runs every rule over every subject and weighs the findings. `extra` are findings by subject that
 /// the run itself made: those of sample calls.
-pub fn assess(subjects: &[Subject], measure: Measure<'_>, extra: Vec<Vec<Finding>>) -> Assessment {
+pub fn assess(
+    subjects: &[CheckSubject],
+    measure: Measure<'_>,
+    extra: Vec<Vec<CheckFinding>>,
+) -> Assessment {
     let Measure { expectations, lock: locked, known, .. } = measure;
     let is_known = |name: &str| known.iter().any(|k| k == name);
     let mut overall = same_names(subjects);
@@ -71,7 +79,7 @@ pub fn assess(subjects: &[Subject], measure: Measure<'_>, extra: Vec<Vec<Finding
 }
 
 /// The rules that need nothing but the one server.
-fn alone(subject: &Subject, budgets: &Budgets) -> Vec<Finding> {
+fn alone(subject: &CheckSubject, budgets: &Budgets) -> Vec<CheckFinding> {
     let mut findings = conduct::check(subject);
     findings.extend(names::names(subject));
     findings.extend(texts::schemas(subject));
@@ -83,7 +91,7 @@ fn alone(subject: &Subject, budgets: &Budgets) -> Vec<Finding> {
 
 // Rules over several servers: the same or look-alike names, and texts about another's tools.
 
-fn same_names(subjects: &[Subject]) -> Vec<Finding> {
+fn same_names(subjects: &[CheckSubject]) -> Vec<CheckFinding> {
     let mut owners: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for subject in subjects {
         for tool in subject.tools().filter(|tool| !tool.id().is_empty()) {
@@ -100,7 +108,7 @@ fn same_names(subjects: &[Subject]) -> Vec<Finding> {
 }
 
 /// Servers and tools with names that look like those of servers before them: findings by subject.
-fn look_alikes(subjects: &[Subject]) -> Vec<Vec<Finding>> {
+fn look_alikes(subjects: &[CheckSubject]) -> Vec<Vec<CheckFinding>> {
     let mut servers: BTreeMap<String, &str> = BTreeMap::new();
     let mut tools: BTreeMap<String, (&str, &str)> = BTreeMap::new();
     let mut all = Vec::new();
@@ -125,7 +133,7 @@ fn look_alikes(subjects: &[Subject]) -> Vec<Vec<Finding>> {
 }
 
 /// Texts of a server that speak of a tool only another one has.
-fn shadowing(subject: &Subject, subjects: &[Subject]) -> Vec<Finding> {
+fn shadowing(subject: &CheckSubject, subjects: &[CheckSubject]) -> Vec<CheckFinding> {
     let own: BTreeSet<&str> = subject.tools().map(|tool| tool.id()).collect();
     let texts: Vec<(String, &str)> = subject
         .entries()
@@ -133,8 +141,9 @@ fn shadowing(subject: &Subject, subjects: &[Subject]) -> Vec<Finding> {
         .chain(subject.instructions.as_deref().map(|text| ("instructions".to_owned(), text)))
         .collect();
     // Two entries of one server speak of their own tools, though a filter or a version may hide them.
-    let maker = |subject: &Subject| subject.server_info.as_ref().map(|info| info["name"].clone());
-    let sibling = |other: &Subject| maker(subject).is_some() && maker(other) == maker(subject);
+    let maker =
+        |subject: &CheckSubject| subject.server_info.as_ref().map(|info| info["name"].clone());
+    let sibling = |other: &CheckSubject| maker(subject).is_some() && maker(other) == maker(subject);
     // `click` of another is no news where this server has a `browser_click` of its own.
     let parts = |name: &str, of: &str| {
         let rest = of.strip_suffix(name).or_else(|| of.strip_prefix(name));

@@ -10,14 +10,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::ServerName;
-use crate::check::answers::Script;
+use crate::check::answers::AnswerScript;
 use crate::check::calls::{PlannedCall, PlannedCalls};
 use crate::check::expect::Expectations;
-use crate::check::model::{ConfigReport, Counts, Exit, Finding, Report, ServerReport, Verdict};
+use crate::check::model::{
+    CheckFinding, CheckVerdict, ConfigReport, Counts, ProcessExit, Report, ServerReport,
+};
 use crate::check::rule::finding;
 use crate::check::rules::{self, Measure};
 use crate::check::run::stage::Run;
-use crate::check::subject::Subject;
+use crate::check::subject::CheckSubject;
 use crate::config::{McpConfig, Severity};
 use crate::deck::{Deck, Lock, Recorder};
 use crate::error::{Error, ErrorCode};
@@ -53,7 +55,7 @@ pub struct Plan {
     /// What was reviewed.
     pub lock: Option<Lock>,
     /// Answers to requests of servers.
-    pub answers: Script,
+    pub answers: AnswerScript,
     /// The new file that everything is recorded to.
     pub record: Option<std::path::PathBuf>,
 }
@@ -65,18 +67,18 @@ impl Plan {
 }
 
 /// What a run gives.
-pub struct Outcome {
+pub struct CheckOutcome {
     /// What is wrong.
     pub report: Report,
     /// What was seen, for `--lock` and `--init`.
-    pub subjects: Vec<Subject>,
-    /// Whether it was cut short by [`Signals::stop`]; the report then says what is known.
+    pub subjects: Vec<CheckSubject>,
+    /// Whether it was cut short by [`CheckSignals::stop`]; the report then says what is known.
     pub interrupted: bool,
 }
 
 /// How a person ends a run early.
 #[derive(Clone, Debug, Default)]
-pub struct Signals {
+pub struct CheckSignals {
     /// Stop everything in good order.
     pub stop: CancellationToken,
     /// Stop at once.
@@ -86,7 +88,7 @@ pub struct Signals {
 /// From one report of the time to the next, for a person who waits.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
 
-impl Signals {
+impl CheckSignals {
     /// Stops every server, at once when a person wants that; does `each` every second meanwhile.
     pub async fn shut_down(&self, host: &Host, mut each: impl FnMut()) {
         let mut tick = tokio::time::interval(TICK);
@@ -107,9 +109,9 @@ impl Signals {
 /// Runs the check. `show` sees the view whenever it changes.
 pub async fn run(
     mut plan: Plan,
-    signals: &Signals,
+    signals: &CheckSignals,
     show: &mut (dyn FnMut(&HostView) + Send),
-) -> Outcome {
+) -> CheckOutcome {
     let began = Instant::now();
     let began_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S").to_string();
     // A gate wants the first answer.
@@ -181,14 +183,14 @@ pub async fn run(
     report.settle();
     let interrupted = signals.stop.is_cancelled();
     if interrupted {
-        report.verdict = report.verdict.max(Verdict::Incomplete);
+        report.verdict = report.verdict.max(CheckVerdict::Incomplete);
         report.exit_code = INTERRUPTED;
     }
-    Outcome { report, subjects, interrupted }
+    CheckOutcome { report, subjects, interrupted }
 }
 
 /// The engine would not even begin.
-fn refused(plan: Plan, error: &Error, took: Duration) -> Outcome {
+fn refused(plan: Plan, error: &Error, took: Duration) -> CheckOutcome {
     let mut report = Report::new(plan.config_report, plan.fail_on);
     report.took = took;
     if error.diagnostics.is_empty() {
@@ -196,19 +198,19 @@ fn refused(plan: Plan, error: &Error, took: Duration) -> Outcome {
         found.help = error.help.clone().unwrap_or(found.help);
         report.config.findings.push(found);
     }
-    report.config.findings.extend(error.diagnostics.iter().map(Finding::from));
+    report.config.findings.extend(error.diagnostics.iter().map(CheckFinding::from));
     report.verdict = match error.code {
-        ErrorCode::Configuration => Verdict::Usage,
-        _ => Verdict::Incomplete,
+        ErrorCode::Configuration => CheckVerdict::Usage,
+        _ => CheckVerdict::Incomplete,
     };
     report.settle();
-    Outcome { report, subjects: Vec::new(), interrupted: false }
+    CheckOutcome { report, subjects: Vec::new(), interrupted: false }
 }
 
 /// The report of a configuration that cannot be used: nothing was started.
 pub fn unusable(config: ConfigReport, fail_on: Severity) -> Report {
     let mut report = Report::new(config, fail_on);
-    report.verdict = Verdict::Usage;
+    report.verdict = CheckVerdict::Usage;
     report.settle();
     report
 }
@@ -216,9 +218,9 @@ pub fn unusable(config: ConfigReport, fail_on: Severity) -> Report {
 // From the engine's view to a subject for the rules and the skeleton of a report.
 
 /// What is known of a server.
-fn record(host: &Host, last: &ServerView, run: &Run) -> (Subject, ServerReport) {
+fn record(host: &Host, last: &ServerView, run: &Run) -> (CheckSubject, ServerReport) {
     let settled = run.settled.as_deref().unwrap_or(last);
-    let mut subject = Subject::from_view(last);
+    let mut subject = CheckSubject::from_view(last);
     subject.state = settled.state;
     subject.help = settled.help.as_ref().map(ToString::to_string);
     subject.reason = settled.reason.as_ref().map(ToString::to_string);
@@ -233,7 +235,7 @@ fn report(
     host: &Host,
     settled: &ServerView,
     last: &ServerView,
-    subject: &Subject,
+    subject: &CheckSubject,
     run: &Run,
 ) -> ServerReport {
     let session = last.session.as_deref();
@@ -243,7 +245,11 @@ fn report(
     ServerReport {
         name: subject.name.clone(),
         // Before its findings are weighed.
-        verdict: if failed || run.cut.is_some() { Verdict::Incomplete } else { Verdict::Ok },
+        verdict: if failed || run.cut.is_some() {
+            CheckVerdict::Incomplete
+        } else {
+            CheckVerdict::Ok
+        },
         state: settled.state.as_str(),
         transport: last.transport.as_str(),
         protocol_version: session.map(|s| s.protocol_version.to_string()),
@@ -262,7 +268,7 @@ fn report(
         },
         findings: Vec::new(),
         stderr_tail: tail.iter().map(ToString::to_string).collect(),
-        exit: last.exit.as_ref().map(|e| Exit { code: e.code, signal: e.signal }),
+        exit: last.exit.as_ref().map(|e| ProcessExit { code: e.code, signal: e.signal }),
         at: host.server_config(&last.name).map(|config| config.at.clone()).filter(|at| at.line > 0),
     }
 }

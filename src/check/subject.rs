@@ -17,7 +17,7 @@ use crate::process::ExitView;
 /// One server as the rules see it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub struct Subject {
+pub struct CheckSubject {
     /// Its name in the configuration.
     pub name: String,
     /// `stdio`, `http`, `sse` or `websocket`.
@@ -72,14 +72,14 @@ pub struct Subject {
 
 /// One entry of a list.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
+pub struct ListedEntry<'a> {
     /// The list it stands in.
     pub list: ListKind,
     /// As sent.
     pub raw: &'a Value,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> ListedEntry<'a> {
     /// Its name on the wire: `name`, `uri` or `uriTemplate`.
     pub fn id(&self) -> &'a str {
         self.text(self.list.id_key()).unwrap_or_default()
@@ -113,23 +113,23 @@ pub fn brief(text: &str, most: usize) -> String {
     SafeText::line(&cut).as_str().to_owned()
 }
 
-impl Subject {
+impl CheckSubject {
     /// Whether it became ready, so that its lists say something.
     pub fn was_ready(&self) -> bool {
         self.state == ServerState::Ready
     }
 
     /// Every entry of every list, in the order of the lists.
-    pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+    pub fn entries(&self) -> impl Iterator<Item = ListedEntry<'_>> {
         let lists = [
             (ListKind::Tools, &self.tools),
             (ListKind::Prompts, &self.prompts),
             (ListKind::Resources, &self.resources),
             (ListKind::ResourceTemplates, &self.templates),
         ];
-        lists
-            .into_iter()
-            .flat_map(|(list, all)| all.iter().map(move |raw| Entry { list, raw: raw.as_ref() }))
+        lists.into_iter().flat_map(|(list, all)| {
+            all.iter().map(move |raw| ListedEntry { list, raw: raw.as_ref() })
+        })
     }
 
     /// What it offers, as the lock file has it.
@@ -142,12 +142,12 @@ impl Subject {
     }
 
     /// The entries of one list.
-    pub fn of(&self, list: ListKind) -> impl Iterator<Item = Entry<'_>> {
+    pub fn of(&self, list: ListKind) -> impl Iterator<Item = ListedEntry<'_>> {
         self.entries().filter(move |entry| entry.list == list)
     }
 
     /// Its tools.
-    pub fn tools(&self) -> impl Iterator<Item = Entry<'_>> {
+    pub fn tools(&self) -> impl Iterator<Item = ListedEntry<'_>> {
         self.of(ListKind::Tools)
     }
 

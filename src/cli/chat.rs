@@ -28,17 +28,17 @@ use url::Url;
 
 use super::args::{Common, OneServer};
 use super::deck::{self, Invocation, Need};
-use super::output::{Done, Exit};
+use super::output::{CommandResult, ExitStatus};
 use super::{load, output};
 use crate::base::SafeText;
 use crate::chat::event::word;
 use crate::chat::files::with_files;
-use crate::chat::llm::Usage;
+use crate::chat::llm::TokenUsage;
 use crate::chat::{Agent, ChatEvent, ChatSettings, Conversation, Provider, StatusKind, TurnLimits};
-use crate::check::answers::Script;
+use crate::check::answers::AnswerScript;
 use crate::config::Environment;
 use crate::deck::PolicyKeeper;
-use crate::host::{Origin, PendingRequest, Principal, RequestHandler};
+use crate::host::{ApprovalRequest, Origin, Principal, RequestHandler};
 use crate::mcp::{Answer, RequestKind};
 use crate::telemetry::Telemetry;
 
@@ -136,7 +136,7 @@ Exit codes: 0 the turn ended, 1 it failed or was stopped by a limit, or other to
 recorded, 2 the arguments or the configuration cannot be used.";
 
 /// `mcpdeck chat`
-pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> Done {
+pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> CommandResult {
     let mut which = args.model.clone();
     if args.demo && which.provider.is_none() {
         which.provider = Some(Provider::Embedded);
@@ -147,7 +147,7 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> Done {
     let limits =
         TurnLimits { rounds: args.max_rounds, calls: args.max_calls, ..TurnLimits::default() };
     let invocation = Invocation { common, one: &args.one, telemetry };
-    let (need, answers) = (Need::Servers(Vec::new()), Script::default());
+    let (need, answers) = (Need::Servers(Vec::new()), AnswerScript::default());
     if let Some(file) = &args.replay {
         let (replay, source) = replay::read(file).map_err(|message| output::refuse(&message))?;
         let work = async |scene: &deck::Scene<'_>| {
@@ -176,10 +176,10 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> Done {
             scene.host.register_callback(AtTerminal(Arc::clone(&lines)));
         }
         output::note(&format!("talking with {}; an empty line ends it", agent.model().name()));
-        let mut exit = Exit::Ok;
+        let mut exit = ExitStatus::Ok;
         loop {
             if std::io::stdin().is_terminal() && !args.json {
-                output::print("\n> ", Exit::Ok);
+                output::print("\n> ", ExitStatus::Ok);
             }
             let Some(line) = lines.lock().await.recv().await else { return exit };
             if line.trim().is_empty() {
@@ -200,12 +200,12 @@ async fn turn(
     talk: &mut Conversation,
     (text, env): (&str, &Environment),
     as_json: bool,
-) -> Exit {
+) -> ExitStatus {
     let text = match with_files(text, &env.cwd) {
         Ok(text) => text,
         Err(message) => {
             output::complain(&message);
-            return Exit::Failed;
+            return ExitStatus::Failed;
         }
     };
     if let Some(recorder) = scene.recorder {
@@ -215,13 +215,13 @@ async fn turn(
     let open = AtomicBool::new(false);
     let tell = |event: ChatEvent| {
         if as_json {
-            output::json_line(&event, Exit::Ok);
+            output::json_line(&event, ExitStatus::Ok);
         } else {
             show(&event, &open);
         }
     };
     let reason = agent.turn(talk, &text, &CancellationToken::new(), &tell).await;
-    if reason.is_end() { Exit::Ok } else { Exit::Failed }
+    if reason.is_end() { ExitStatus::Ok } else { ExitStatus::Failed }
 }
 
 /// Prints the answer to stdout and what happens meanwhile to stderr.
@@ -229,7 +229,7 @@ fn show(event: &ChatEvent, open: &AtomicBool) {
     let said = match event {
         ChatEvent::Text { text } => {
             open.store(!text.ends_with('\n'), Ordering::Relaxed);
-            output::print(&SafeText::block(text), Exit::Ok);
+            output::print(&SafeText::block(text), ExitStatus::Ok);
             return;
         }
         ChatEvent::Status { status: StatusKind::Reasoning, .. }
@@ -259,13 +259,13 @@ fn show(event: &ChatEvent, open: &AtomicBool) {
                 let server = SafeText::line(cost.server.as_str());
                 format!("{server} {}", cost.definitions + cost.guidance)
             });
-            let (servers, Usage { input, output, .. }) = (servers.collect::<Vec<_>>(), usage);
+            let (servers, TokenUsage { input, output, .. }) = (servers.collect::<Vec<_>>(), usage);
             let servers = servers.join(", ");
             format!("{about}{input} tokens in, {output} out; of every prompt, about: {servers}")
         }
     };
     if open.swap(false, Ordering::Relaxed) {
-        output::print("\n", Exit::Ok);
+        output::print("\n", ExitStatus::Ok);
     }
     match event {
         ChatEvent::Done { .. } => output::note(&said),
@@ -274,9 +274,9 @@ fn show(event: &ChatEvent, open: &AtomicBool) {
 }
 
 /// Lines of stdin, read by a thread of their own: reading cannot be given up.
-type Lines = Arc<Mutex<mpsc::Receiver<String>>>;
+type StdinLines = Arc<Mutex<mpsc::Receiver<String>>>;
 
-fn lines() -> Lines {
+fn lines() -> StdinLines {
     let (sender, receiver) = mpsc::channel(1);
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
@@ -289,12 +289,12 @@ fn lines() -> Lines {
 }
 
 /// Asks the person at the terminal whether a call may go out.
-struct AtTerminal(Lines);
+struct AtTerminal(StdinLines);
 
 impl RequestHandler for AtTerminal {
     fn handle(
         &self,
-        request: Arc<PendingRequest>,
+        request: Arc<ApprovalRequest>,
         withdrawn: CancellationToken,
     ) -> BoxFuture<'static, Option<Answer>> {
         let lines = Arc::clone(&self.0);

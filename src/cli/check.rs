@@ -4,27 +4,27 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::args::{CheckArgs, Common, OneServer};
-use super::load::{self, Source};
-use super::output::{Exit, Progress};
+use super::load::{self, LoadedConfig};
+use super::output::{ExitStatus, ProgressLine};
 use super::{operate, output, signals};
 use crate::base::atomic::{Readers, replace};
 use crate::base::text::json;
-use crate::check::answers::Script;
+use crate::check::answers::AnswerScript;
 use crate::check::calls::{self, PlannedCalls, Saved};
 use crate::check::expect::{self, Expectations};
 use crate::check::model::ConfigReport;
-use crate::check::report::{Detail, Format, Output, Style, github_summary};
+use crate::check::report::{ReportDetail, ReportFormat, ReportOutput, Style, github_summary};
 use crate::check::rule::finding;
-use crate::check::run::{self, Outcome, Plan};
-use crate::check::{Finding, Report, Severity, Verdict, lock};
+use crate::check::run::{self, CheckOutcome, Plan};
+use crate::check::{CheckFinding, CheckVerdict, Report, Severity, lock};
 use crate::config::Environment;
-use crate::config::discover::{self, Scope};
+use crate::config::discover::{self, FileScope};
 use crate::deck::{LOCK_FILE, Lock, SavedCalls};
 use crate::host::{HostView, Startup};
 use crate::telemetry::Telemetry;
 
 /// The arguments of one check.
-pub struct Request<'a> {
+pub struct CheckRequest<'a> {
     /// Options of every command.
     pub common: &'a Common,
     /// Options of the check.
@@ -36,7 +36,7 @@ pub struct Request<'a> {
 }
 
 /// Files of one check.
-struct Files {
+struct CheckFiles {
     expect: PathBuf,
     lock: PathBuf,
     /// Whether those of this folder speak of other servers than the ones that are checked.
@@ -44,18 +44,18 @@ struct Files {
 }
 
 /// Runs the check.
-pub fn check(request: &Request<'_>, telemetry: &Telemetry) -> Exit {
+pub fn check(request: &CheckRequest<'_>, telemetry: &Telemetry) -> ExitStatus {
     let outputs = match outputs(&request.args.format) {
         Ok(outputs) => outputs,
         Err(message) => return refuse(request, &message, Vec::new()),
     };
-    let Request { common, args, one, demo } = *request;
+    let CheckRequest { common, args, one, demo } = *request;
     let loaded = if demo { load::demo() } else { load::source(common, one, Startup::All) };
     let source = match loaded {
         Ok(source) => source,
         Err(diagnostics) => {
             crate::telemetry::refused(&diagnostics);
-            let findings = diagnostics.iter().map(Finding::from).collect();
+            let findings = diagnostics.iter().map(CheckFinding::from).collect();
             let config = ConfigReport { path: common.config.last().cloned(), findings };
             return finish(&run::unusable(config, fail_on(args)), &outputs, request);
         }
@@ -70,24 +70,27 @@ pub fn check(request: &Request<'_>, telemetry: &Telemetry) -> Exit {
 }
 
 /// Says why nothing was started: people read it on stderr, programs in their report.
-fn refuse(request: &Request<'_>, message: &str, mut outputs: Vec<Output>) -> Exit {
+fn refuse(request: &CheckRequest<'_>, message: &str, mut outputs: Vec<ReportOutput>) -> ExitStatus {
     output::complain(message);
     let path = request.common.config.last().cloned();
     let mut found = finding("config/problem", "", message);
     found.help = String::from("correct what the message names");
     let config = ConfigReport { path, findings: vec![found] };
     let report = run::unusable(config, fail_on(request.args));
-    outputs.retain(|output| output.format != Format::Human);
+    outputs.retain(|output| output.format != ReportFormat::Human);
     finish(&report, &outputs, request);
-    Exit::Usage
+    ExitStatus::Usage
 }
 
 fn fail_on(args: &CheckArgs) -> Severity {
     args.fail_on.unwrap_or(Severity::Warning)
 }
 
-fn prepare(request: &Request<'_>, mut source: Source) -> Result<(Plan, Files), String> {
-    let Request { common, args, .. } = *request;
+fn prepare(
+    request: &CheckRequest<'_>,
+    mut source: LoadedConfig,
+) -> Result<(Plan, CheckFiles), String> {
+    let CheckRequest { common, args, .. } = *request;
     let known: Vec<String> = source.config.servers.keys().map(|n| n.as_str().to_owned()).collect();
     source.narrow(&args.server)?;
     let files = files(request, &source);
@@ -103,11 +106,11 @@ fn prepare(request: &Request<'_>, mut source: Source) -> Result<(Plan, Files), S
         (None, true) if files.foreign => None,
         _ => Some(lock::load(&files.lock)?),
     };
-    let answers = args.answers.as_deref().map(Script::load).transpose()?.unwrap_or_default();
+    let answers = args.answers.as_deref().map(AnswerScript::load).transpose()?.unwrap_or_default();
     let calls = calls(args, &source, expectations.as_ref(), &known)?;
     let config_report = ConfigReport {
         path: source.path.clone(),
-        findings: source.diagnostics.iter().map(Finding::from).collect(),
+        findings: source.diagnostics.iter().map(CheckFinding::from).collect(),
     };
     let plan = Plan {
         config: source.config,
@@ -128,7 +131,7 @@ fn prepare(request: &Request<'_>, mut source: Source) -> Result<(Plan, Files), S
 /// The sample calls to make: those of the expectations, and with `--calls` every saved one.
 fn calls(
     args: &CheckArgs,
-    source: &Source,
+    source: &LoadedConfig,
     expectations: Option<&Expectations>,
     known: &[String],
 ) -> Result<PlannedCalls, String> {
@@ -143,10 +146,10 @@ fn calls(
 }
 
 /// At most one report goes to stdout, or nobody could read it.
-fn outputs(formats: &[String]) -> Result<Vec<Output>, String> {
-    let outputs: Vec<Output> = formats.iter().map(|f| f.parse()).collect::<Result<_, _>>()?;
+fn outputs(formats: &[String]) -> Result<Vec<ReportOutput>, String> {
+    let outputs: Vec<ReportOutput> = formats.iter().map(|f| f.parse()).collect::<Result<_, _>>()?;
     if outputs.is_empty() {
-        return Ok(vec![Output::default()]);
+        return Ok(vec![ReportOutput::default()]);
     }
     for path in outputs.iter().filter_map(|output| output.file.as_deref()) {
         // Said before the servers run, not after.
@@ -166,21 +169,21 @@ fn outputs(formats: &[String]) -> Result<Vec<Output>, String> {
 
 /// The files named, or those beside the configuration. A server without a configuration has those
 /// of this folder, unless they go with a configuration that is here too.
-fn files(request: &Request<'_>, source: &Source) -> Files {
-    let Request { args, demo, .. } = request;
+fn files(request: &CheckRequest<'_>, source: &LoadedConfig) -> CheckFiles {
+    let CheckRequest { args, demo, .. } = request;
     let beside = source.path.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
     let here = || {
         let all = discover::candidates(&Environment::of_process());
-        all.iter().any(|place| place.exists && place.scope == Scope::Project)
+        all.iter().any(|place| place.exists && place.scope == FileScope::Project)
     };
-    Files {
+    CheckFiles {
         expect: args.expect.clone().unwrap_or_else(|| beside.join(expect::FILE)),
         lock: args.lock_file.clone().unwrap_or_else(|| beside.join(LOCK_FILE)),
         foreign: source.path.is_none() && (*demo || here()),
     }
 }
 
-impl Files {
+impl CheckFiles {
     /// What `--init` and `--lock` would write must not take the place of something else.
     fn writable(&self, args: &CheckArgs) -> Result<(), String> {
         let other = |path: &Path, option: &str| {
@@ -201,25 +204,30 @@ impl Files {
     }
 }
 
-fn perform(request: &Request<'_>, mut plan: Plan, outputs: &[Output], files: &Files) -> Exit {
+fn perform(
+    request: &CheckRequest<'_>,
+    mut plan: Plan,
+    outputs: &[ReportOutput],
+    files: &CheckFiles,
+) -> ExitStatus {
     // What is about to be learned is no drift.
     let old = if request.args.lock { plan.lock.take() } else { None };
     let known = plan.known.clone();
     let outcome = signals::block_on(async |signals| {
-        let mut progress = Progress::new();
+        let mut progress = ProgressLine::new();
         let stop = signals.stop.clone();
         let mut show = |view: &HostView| progress.show(view, stop.is_cancelled());
         run::run(plan, &signals, &mut show).await
     });
     let Ok(outcome) = outcome else {
         output::complain("the runtime cannot be started");
-        return Exit::Unavailable;
+        return ExitStatus::Unavailable;
     };
     // Nothing is learned from a part.
     if outcome.interrupted {
         output::complain("interrupted; every server was stopped, this is what is known so far");
         finish(&outcome.report, outputs, request);
-        return Exit::Interrupted;
+        return ExitStatus::Interrupted;
     }
     if let Err(message) = learn(request.args, &outcome, files, old, &known) {
         return refuse(request, &message, outputs.to_vec());
@@ -230,8 +238,8 @@ fn perform(request: &Request<'_>, mut plan: Plan, outputs: &[Output], files: &Fi
 /// Writes what `--lock` and `--init` ask for, and nothing otherwise.
 fn learn(
     args: &CheckArgs,
-    outcome: &Outcome,
-    files: &Files,
+    outcome: &CheckOutcome,
+    files: &CheckFiles,
     old: Option<Lock>,
     known: &[String],
 ) -> Result<(), String> {
@@ -256,25 +264,25 @@ fn write_file(path: &Path, text: &str) -> Result<(), String> {
 }
 
 /// Writes the report everywhere it goes, and its last line.
-fn finish(report: &Report, outputs: &[Output], request: &Request<'_>) -> Exit {
+fn finish(report: &Report, outputs: &[ReportOutput], request: &CheckRequest<'_>) -> ExitStatus {
     let exit = write_all(report, outputs, style(request));
     tail(report);
     exit
 }
 
-fn style(request: &Request<'_>) -> Style {
+fn style(request: &CheckRequest<'_>) -> Style {
     Style {
         colour: output::colour(request.common.color),
         detail: match (request.args.verbose, request.args.quiet) {
-            (true, _) => Detail::Full,
-            (_, true) => Detail::Quiet,
-            _ => Detail::Brief,
+            (true, _) => ReportDetail::Full,
+            (_, true) => ReportDetail::Quiet,
+            _ => ReportDetail::Brief,
         },
     }
 }
 
-fn write_all(report: &Report, outputs: &[Output], style: Style) -> Exit {
-    let mut exit = Exit::from(report.verdict);
+fn write_all(report: &Report, outputs: &[ReportOutput], style: Style) -> ExitStatus {
+    let mut exit = ExitStatus::from(report.verdict);
     for output in outputs {
         match &output.file {
             None => exit = output::print(&output.format.render(report, style), exit),
@@ -293,7 +301,7 @@ fn write_all(report: &Report, outputs: &[Output], style: Style) -> Exit {
                 }
             }
         }
-        if output.format == Format::Github {
+        if output.format == ReportFormat::Github {
             summarise(report);
         }
     }
@@ -313,7 +321,7 @@ fn summarise(report: &Report) {
 
 /// One line for programs, on failure only; a person has read it all above.
 fn tail(report: &Report) {
-    if report.verdict == Verdict::Ok || std::io::stderr().is_terminal() {
+    if report.verdict == CheckVerdict::Ok || std::io::stderr().is_terminal() {
         return;
     }
     let count = |severity| report.all().filter(|(_, f)| f.severity == severity).count();
@@ -326,8 +334,8 @@ fn tail(report: &Report) {
         "exitCode": report.exit_code,
         "errors": count(Severity::Error),
         "warnings": count(Severity::Warning),
-        "violated": named(Verdict::Violated),
-        "incomplete": named(Verdict::Incomplete),
+        "violated": named(CheckVerdict::Violated),
+        "incomplete": named(CheckVerdict::Incomplete),
     });
     let _ = writeln!(std::io::stderr().lock(), "{}", json::compact(&line));
 }

@@ -19,12 +19,12 @@ use serde_json::Value;
 
 use super::args::{Cli, Common};
 use super::docs::TOPICS;
-use super::output::Exit;
+use super::output::ExitStatus;
 use super::{load, operate, output, values};
 use crate::base::SafeText;
 use crate::check::rule;
 use crate::config::{Environment, Loaded, ServerConfig};
-use crate::deck::{Kept, SavedTarget};
+use crate::deck::{KeptDefinitions, SavedTarget};
 use crate::mcp::{Capabilities, ListKind};
 
 /// How long names are offered after a server was seen.
@@ -40,7 +40,7 @@ const LINE: &str = "_MCPDECK_LINE";
 const BREAKS: &str = "_MCPDECK_BREAKS";
 
 /// What an argument may be that begins with this.
-type Completer = fn(&Here<'_>, &str) -> Candidates;
+type Completer = fn(&CompletionContext<'_>, &str) -> Candidates;
 
 /// What completes the values of arguments: the command (none: before any), the argument, and how.
 const VALUES: &[(&str, &str, Completer)] = &[
@@ -87,8 +87,9 @@ fn command(words: &[String]) -> Command {
     let mut command = Cli::command();
     for (path, name, values) in VALUES {
         let typed = typed.to_vec();
-        let completer =
-            move |current: &OsStr| values(&Here::look(&typed), &current.to_string_lossy());
+        let completer = move |current: &OsStr| {
+            values(&CompletionContext::look(&typed), &current.to_string_lossy())
+        };
         command = within(command, path, name, ArgValueCompleter::new(completer));
     }
     if last.starts_with('-') {
@@ -114,7 +115,7 @@ pub fn script(shell: Shell) -> String {
 }
 
 /// Answers a shell that asks for completions of a line; a line that cannot be parsed has none.
-pub fn answer() -> Option<Exit> {
+pub fn answer() -> Option<ExitStatus> {
     let shell = std::env::var(ASKED).ok().filter(|shell| !shell.is_empty())?;
     // What stands after the two dashes; the last word is the one to complete.
     let words = std::env::args_os().skip_while(|word| word != "--").skip(1);
@@ -144,7 +145,7 @@ pub fn answer() -> Option<Exit> {
             String::from_utf8_lossy(&out).into_owned()
         }
     };
-    Some(output::print(&text, Exit::Ok))
+    Some(output::print(&text, ExitStatus::Ok))
 }
 
 // The scripts of bash and zsh, and how each wants its answer. Pure.
@@ -305,21 +306,21 @@ fn those(current: &str, all: impl IntoIterator<Item = CompletionCandidate>) -> C
 }
 
 /// The line before the word to complete, the configuration it names, and what is known of its servers.
-struct Here<'a> {
+struct CompletionContext<'a> {
     words: &'a [String],
     common: Common,
     /// The tool or prompt that is named.
     name: Option<String>,
     loaded: Loaded,
-    kept: Kept,
+    kept: KeptDefinitions,
 }
 
-impl<'a> Here<'a> {
+impl<'a> CompletionContext<'a> {
     fn look(words: &'a [String]) -> Self {
         let (common, name) = read(words);
         let env = load::environment(&common);
         let loaded = env.and_then(|env| load::load_files(&load::files(&common, &env), &env));
-        let kept = Kept::of(&Environment::of_process());
+        let kept = KeptDefinitions::of(&Environment::of_process());
         // The command that is being completed reports what is wrong with a file.
         Self { words, common, name, loaded: loaded.unwrap_or_default(), kept }
     }
@@ -397,7 +398,7 @@ impl<'a> Here<'a> {
 }
 
 /// Servers that are not on the line yet.
-fn servers(here: &Here<'_>, current: &str) -> Candidates {
+fn servers(here: &CompletionContext<'_>, current: &str) -> Candidates {
     let all = here.loaded.config.servers.values().map(|server| {
         let at = if server.disabled { "disabled".to_owned() } else { server.at.to_string() };
         (&server.name, at)
@@ -409,7 +410,7 @@ fn servers(here: &Here<'_>, current: &str) -> Candidates {
 }
 
 /// Tools, and the saved calls.
-fn calls(here: &Here<'_>, current: &str) -> Candidates {
+fn calls(here: &CompletionContext<'_>, current: &str) -> Candidates {
     let saved = operate::saved_calls(&here.common).calls.into_iter().map(|(name, call)| {
         let target = match call.target {
             SavedTarget::Tool { tool } => tool,
@@ -426,21 +427,21 @@ fn calls(here: &Here<'_>, current: &str) -> Candidates {
 }
 
 /// Prompts.
-fn prompts(here: &Here<'_>, current: &str) -> Candidates {
+fn prompts(here: &CompletionContext<'_>, current: &str) -> Candidates {
     here.owned(current, ListKind::Prompts)
 }
 
 /// Parameters of the tool on the line; a file after `@`.
-fn tool_arguments(here: &Here<'_>, current: &str) -> Candidates {
+fn tool_arguments(here: &CompletionContext<'_>, current: &str) -> Candidates {
     arguments(here, current, ListKind::Tools)
 }
 
 /// Parameters of the prompt on the line; a file after `@`.
-fn prompt_arguments(here: &Here<'_>, current: &str) -> Candidates {
+fn prompt_arguments(here: &CompletionContext<'_>, current: &str) -> Candidates {
     arguments(here, current, ListKind::Prompts)
 }
 
-fn arguments(here: &Here<'_>, current: &str, kind: ListKind) -> Candidates {
+fn arguments(here: &CompletionContext<'_>, current: &str, kind: ListKind) -> Candidates {
     if let Some(path) = current.strip_prefix('@') {
         return files_after("@", path, &PathCompleter::file());
     }
@@ -461,7 +462,7 @@ fn files_after(prefix: &str, typed: &str, files: &PathCompleter) -> Candidates {
 }
 
 /// Resources; of a template what stands before its first variable.
-fn resources(here: &Here<'_>, current: &str) -> Candidates {
+fn resources(here: &CompletionContext<'_>, current: &str) -> Candidates {
     let mut all = Vec::new();
     for lists in here.servers().filter_map(|(_, lists)| lists) {
         all.extend(lists.resources.iter().map(|known| word(&*known.uri, &known.name)));
@@ -474,12 +475,12 @@ fn resources(here: &Here<'_>, current: &str) -> Candidates {
 }
 
 /// Rules of the check.
-fn rules(_: &Here<'_>, current: &str) -> Candidates {
+fn rules(_: &CompletionContext<'_>, current: &str) -> Candidates {
     those(current, rule::all().map(|rule| word(rule.id, rule.summary)))
 }
 
 /// Topics of the help, and the commands.
-fn topics(_: &Here<'_>, current: &str) -> Candidates {
+fn topics(_: &CompletionContext<'_>, current: &str) -> Candidates {
     let topics = TOPICS.iter().map(|topic| word(topic.name, topic.about));
     let command = Cli::command();
     let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
@@ -491,7 +492,7 @@ fn topics(_: &Here<'_>, current: &str) -> Candidates {
 }
 
 /// Formats of the report; a file after `=`.
-fn formats(_: &Here<'_>, current: &str) -> Candidates {
+fn formats(_: &CompletionContext<'_>, current: &str) -> Candidates {
     if let Some((format, file)) = current.split_once('=') {
         return files_after(&format!("{format}="), file, &PathCompleter::any());
     }

@@ -5,27 +5,27 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use super::args::{Common, ConfigArgs};
-use super::output::{Done, Exit, problems};
+use super::output::{CommandResult, ExitStatus, problems};
 use super::{load, output};
 use crate::base::SafeText;
 use crate::config::print::origin_in_words;
 use crate::config::{
-    Detail, Diagnostic, InputNeed, Loaded, Severity, effective, effective_text, hazards,
+    Diagnostic, InputNeed, Loaded, PrintDetail, Severity, effective, effective_text, hazards,
 };
 
 /// `mcpdeck config`
-pub fn config(common: &Common, args: &ConfigArgs) -> Done {
+pub fn config(common: &Common, args: &ConfigArgs) -> CommandResult {
     let (env, files) = load::here(common)?;
     let loaded = match load::load_files(&files, &env) {
         Ok(loaded) => loaded,
         Err(diagnostics) if args.json => {
             let object =
                 json!({"files": spelled(&files), "servers": {}, "diagnostics": diagnostics});
-            return Err(output::json(&object, Exit::Usage));
+            return Err(output::json(&object, ExitStatus::Usage));
         }
         Err(diagnostics) => return Err(problems(&diagnostics)),
     };
-    let exit = if loaded.has_errors() { Exit::Usage } else { Exit::Ok };
+    let exit = if loaded.has_errors() { ExitStatus::Usage } else { ExitStatus::Ok };
     let mut all = loaded.diagnostics.clone();
     // A question to the person is no mistake of the file.
     let note = |need: &InputNeed| Diagnostic { severity: Severity::Note, ..need.problem.clone() };
@@ -55,13 +55,13 @@ fn spelled(files: &[std::path::PathBuf]) -> Vec<std::borrow::Cow<'_, str>> {
 /// The configuration in effect as commented JSON, with the origin of each value, and what to be
 /// careful about.
 fn config_text(loaded: &Loaded, args: &ConfigArgs) -> String {
-    let detail = if args.all { Detail::All } else { Detail::Set };
+    let detail = if args.all { PrintDetail::All } else { PrintDetail::Set };
     let mut out = effective_text(loaded, detail);
     for name in &loaded.left_out {
         let name = SafeText::line(name.as_str());
         let _ = writeln!(out, "// left out: {name}, whose entry cannot be used");
     }
-    if detail == Detail::Set && !loaded.config.servers.is_empty() {
+    if detail == PrintDetail::Set && !loaded.config.servers.is_empty() {
         out.push_str("// everything else has its default; --all shows it\n");
     }
     for server in loaded.config.servers.values() {

@@ -9,21 +9,23 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::args::{Cli, ColorChoice, OneServer};
-use super::output::{Exit, problems};
+use super::output::{ExitStatus, problems};
 use super::{load, output};
 use crate::base::{LogLevel, SafeText};
-use crate::config::import::{Place, places};
+use crate::config::import::{ImportFile, places};
 use crate::config::{Environment, Loaded, McpConfig};
-use crate::deck::{Clients, Deck, DeckBuilder, Gate, Kept, Notebook, Scan, TrustStore};
+use crate::deck::{
+    Clients, Deck, DeckBuilder, KeptDefinitions, Notebook, Scan, TrustGate, TrustStore,
+};
 use crate::host::{Drafter, Host, HostBuilder, ServerState};
 use crate::mcp::Capabilities;
 use crate::telemetry::Telemetry;
 use crate::tui::app::Setup;
 use crate::tui::chat::port::OpenChat;
-use crate::tui::{HostLogLevel, Options, Origin, Show, Source, Start};
+use crate::tui::{DashboardOptions, DashboardSource, ExportOrigin, HostLogLevel, Show, Start};
 
 /// Runs the dashboard until the person leaves.
-pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
+pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, ExitStatus> {
     let engine = Host::builder()
         .startup(cli.common.startup_mode())
         .person_answers()
@@ -33,13 +35,14 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, Exit> {
     deck.keep_watching = true;
     deck.masks = Some(load::masks(telemetry));
     deck.notebook = Some(notebook());
-    show(cli, telemetry, Source::Deck(Box::new(deck)), clients)
+    show(cli, telemetry, DashboardSource::Deck(Box::new(deck)), clients)
 }
 
 /// Keeps what the servers offer, each time that changes.
 fn notebook() -> Notebook {
     type Seen = (ServerState, Arc<Capabilities>);
-    let (kept, seen) = (Kept::of(&Environment::of_process()), Mutex::<Vec<Seen>>::default());
+    let (kept, seen) =
+        (KeptDefinitions::of(&Environment::of_process()), Mutex::<Vec<Seen>>::default());
     let same = |(a, b): (&Seen, &Seen)| a.0 == b.0 && Arc::ptr_eq(&a.1, &b.1);
     Arc::new(move |config, view| {
         let now = view.servers.values().map(|server| (server.state, server.capabilities.clone()));
@@ -52,17 +55,17 @@ fn notebook() -> Notebook {
 }
 
 /// Shows a recording until the person leaves.
-pub fn open(cli: &Cli, telemetry: &Telemetry, file: &Path) -> Result<ExitCode, Exit> {
+pub fn open(cli: &Cli, telemetry: &Telemetry, file: &Path) -> Result<ExitCode, ExitStatus> {
     let name = SafeText::line(&file.display().to_string());
     let scan = Scan::open(file).map_err(|error| {
         output::refuse(&format!("{name}: {}", SafeText::line(&error.to_string())))
     })?;
-    show(cli, telemetry, Source::Recording(name, Box::new(scan)), None)
+    show(cli, telemetry, DashboardSource::Recording(name, Box::new(scan)), None)
 }
 
 /// Shows a service that runs until the person leaves; the service goes on.
 #[cfg(unix)]
-pub fn attach(cli: &Cli, telemetry: &Telemetry, pid: Option<u32>) -> Result<ExitCode, Exit> {
+pub fn attach(cli: &Cli, telemetry: &Telemetry, pid: Option<u32>) -> Result<ExitCode, ExitStatus> {
     let state = Environment::of_process().state_dir.unwrap_or_default();
     let mut found = crate::deck::local_sockets(&state);
     let id = |path: &Path| path.file_stem()?.to_str()?.parse::<u32>().ok();
@@ -81,17 +84,17 @@ pub fn attach(cli: &Cli, telemetry: &Telemetry, pid: Option<u32>) -> Result<Exit
     };
     let clients = Clients::default();
     clients.served_at("the service that is attached to");
-    show(cli, telemetry, Source::Attached(socket), Some(clients))
+    show(cli, telemetry, DashboardSource::Attached(socket), Some(clients))
 }
 
 fn show(
     cli: &Cli,
     telemetry: &Telemetry,
-    source: Source,
+    source: DashboardSource,
     clients: Option<Clients>,
-) -> Result<ExitCode, Exit> {
+) -> Result<ExitCode, ExitStatus> {
     let (drafter, chat) = models(cli)?;
-    let options = Options {
+    let options = DashboardOptions {
         record: cli.common.record.clone(),
         setup: Setup {
             ascii: cli.dashboard.ascii,
@@ -120,7 +123,7 @@ fn show(
 
 /// With the service beside it, when one is wanted.
 #[cfg(feature = "gateway")]
-fn served(cli: &Cli, deck: DeckBuilder, engine: HostBuilder) -> Result<Served, Exit> {
+fn served(cli: &Cli, deck: DeckBuilder, engine: HostBuilder) -> Result<Served, ExitStatus> {
     let Some(listen) = cli.dashboard.serve else { return Ok((deck, engine, None)) };
     let listen = cli.dashboard.listen.unwrap_or(listen);
     let (deck, bridge, clients) = super::serve::beside(deck, listen)?;
@@ -128,7 +131,7 @@ fn served(cli: &Cli, deck: DeckBuilder, engine: HostBuilder) -> Result<Served, E
 }
 
 #[cfg(not(feature = "gateway"))]
-fn served(_: &Cli, deck: DeckBuilder, engine: HostBuilder) -> Result<Served, Exit> {
+fn served(_: &Cli, deck: DeckBuilder, engine: HostBuilder) -> Result<Served, ExitStatus> {
     Ok((deck, engine, None))
 }
 
@@ -139,7 +142,7 @@ type Models = (Option<Arc<dyn Drafter>>, Option<OpenChat>);
 
 /// What drafts answers to sampling requests, for the person to edit and send, and what talks with the
 /// person: the model whose key is known; in the demo something that needs none.
-fn models(cli: &Cli) -> Result<Models, Exit> {
+fn models(cli: &Cli) -> Result<Models, ExitStatus> {
     let models: Models = (None, None);
     #[cfg(feature = "chat")]
     let models: Models = super::chat::in_dashboard(&cli.common, cli.dashboard.demo)
@@ -160,7 +163,7 @@ fn show_of_demo(cli: &Cli) -> Option<Show> {
     None
 }
 
-fn deck(cli: &Cli) -> Result<DeckBuilder, Exit> {
+fn deck(cli: &Cli) -> Result<DeckBuilder, ExitStatus> {
     if cli.dashboard.demo {
         let source = load::demo().map_err(|found| problems(&found))?;
         return Ok(Deck::builder().config(source.config));
@@ -177,15 +180,18 @@ fn deck(cli: &Cli) -> Result<DeckBuilder, Exit> {
         return Err(output::refuse(&nothing_here(&env)));
     }
     // What a file names runs when its user has said so: here, once for each command.
-    let gate =
-        if cli.dashboard.trust { Gate::Open } else { Gate::Guarded(TrustStore::or_session(&env)) };
+    let gate = if cli.dashboard.trust {
+        TrustGate::Open
+    } else {
+        TrustGate::Guarded(TrustStore::or_session(&env))
+    };
     let mut deck = Deck::builder().files(files).environment(env).trust(gate);
     deck.keeps_policy = true;
     Ok(deck)
 }
 
 /// How the dashboard was started, for command lines that are copied there.
-fn origin(cli: &Cli) -> Origin {
+fn origin(cli: &Cli) -> ExportOrigin {
     let start = match &cli.url {
         _ if cli.dashboard.demo => Start::Demo,
         Some(url) => Start::Url(url.clone()),
@@ -202,14 +208,17 @@ fn origin(cli: &Cli) -> Origin {
         ("--env", if own { name.clone() } else { format!("{name}={value}") })
     });
     let options = files.chain(headers).chain(variables);
-    Origin { start, options: options.flat_map(|(name, value)| [name.to_owned(), value]).collect() }
+    ExportOrigin {
+        start,
+        options: options.flat_map(|(name, value)| [name.to_owned(), value]).collect(),
+    }
 }
 
 /// What to do where there is no configuration.
 fn nothing_here(env: &Environment) -> String {
     let mut text = format!("no configuration found; looked for {}\n", load::looked_for(env));
     let others = places(env).into_iter().filter(|place| place.exists);
-    let other = |place: Place| {
+    let other = |place: ImportFile| {
         let path = SafeText::line(&place.path.display().to_string());
         format!("{} ({path})", place.host.name())
     };

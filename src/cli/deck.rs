@@ -1,16 +1,16 @@
 //! A host for one command: starts the servers it needs, does the work, stops them, also on Ctrl-C.
 
 use super::args::{Common, OneServer};
-use super::load::{self, LeftOut, Source};
-use super::output::{Exit, Progress};
+use super::load::{self, LeftOut, LoadedConfig};
+use super::output::{ExitStatus, ProgressLine};
 use super::{output, recording, signals};
 use crate::base::human::Dur;
 use crate::base::text::quoted;
 use crate::base::{SafeText, ServerName};
-use crate::check::answers::Script;
-use crate::check::run::{Signals, TICK, is_settled};
+use crate::check::answers::AnswerScript;
+use crate::check::run::{CheckSignals, TICK, is_settled};
 use crate::config::{Environment, McpConfig};
-use crate::deck::{Deck, DeckBuilder, Kept, Recorder};
+use crate::deck::{Deck, DeckBuilder, KeptDefinitions, Recorder};
 use crate::error::{Error, ErrorCode};
 use crate::host::{Host, HostView, ServerState, TargetKind, split_name};
 use crate::mcp::ListKind;
@@ -46,7 +46,7 @@ pub struct Scene<'a> {
     /// What records it, when something does.
     #[cfg_attr(not(feature = "chat"), expect(dead_code, reason = "the chat records what it says"))]
     pub recorder: Option<&'a Recorder>,
-    kept: &'a Kept,
+    kept: &'a KeptDefinitions,
     /// All servers, when only those were started that what is known speaks for.
     rest: Option<&'a McpConfig>,
 }
@@ -75,9 +75,9 @@ impl Invocation<'_> {
     pub fn run(
         self,
         need: Need,
-        answers: Script,
-        work: impl AsyncFnOnce(&Scene<'_>) -> Exit,
-    ) -> Result<Exit, Error> {
+        answers: AnswerScript,
+        work: impl AsyncFnOnce(&Scene<'_>) -> ExitStatus,
+    ) -> Result<ExitStatus, Error> {
         let source = load::source(self.common, self.one, self.common.startup_mode());
         self.run_over(source.map_err(refused)?, need, answers, work)
     }
@@ -88,14 +88,14 @@ impl Invocation<'_> {
     /// As [`Self::run`].
     pub fn run_over(
         self,
-        mut source: Source,
+        mut source: LoadedConfig,
         need: Need,
-        answers: Script,
-        work: impl AsyncFnOnce(&Scene<'_>) -> Exit,
-    ) -> Result<Exit, Error> {
+        answers: AnswerScript,
+        work: impl AsyncFnOnce(&Scene<'_>) -> ExitStatus,
+    ) -> Result<ExitStatus, Error> {
         let common = self.common;
         source.config.answer_once(common.timeout);
-        let kept = Kept::of(&Environment::of_process());
+        let kept = KeptDefinitions::of(&Environment::of_process());
         let (names, spared) = needed(&source, need, &kept);
         let rest = spared.then(|| source.config.clone());
         let wrong = |message| Error::new(ErrorCode::Configuration, message);
@@ -169,7 +169,7 @@ fn line(
 /// When the deck cannot be opened, or not be recorded.
 pub async fn over<T>(
     common: &Common,
-    signals: &Signals,
+    signals: &CheckSignals,
     deck: DeckBuilder,
     work: impl AsyncFnOnce(&mut Deck, Option<&Recorder>) -> T,
 ) -> Result<Option<T>, Error> {
@@ -190,7 +190,7 @@ pub async fn over<T>(
 
 /// The servers to start, none for all of them; and whether others were left out for what is known
 /// of them, which may have changed.
-fn needed(source: &Source, need: Need, kept: &Kept) -> (Vec<String>, bool) {
+fn needed(source: &LoadedConfig, need: Need, kept: &KeptDefinitions) -> (Vec<String>, bool) {
     let (kind, name) = match need {
         Need::Servers(names) => return (names, false),
         Need::Owner(kind, name) => (kind, name),
@@ -216,7 +216,7 @@ const COUNTS: Duration = Duration::from_secs(24 * 60 * 60);
 /// have is ambiguous, and only who was asked is known not to have it. With the age of the oldest
 /// list this relies on.
 fn owner(
-    kept: &Kept,
+    kept: &KeptDefinitions,
     config: &McpConfig,
     kind: TargetKind,
     name: &str,
@@ -247,9 +247,9 @@ fn owner(
 }
 
 /// Says that a signal ended it.
-pub fn interrupted() -> Exit {
+pub fn interrupted() -> ExitStatus {
     output::complain("interrupted");
-    Exit::Interrupted
+    ExitStatus::Interrupted
 }
 
 /// Problems of a configuration as an error.
@@ -262,7 +262,7 @@ pub fn refused(diagnostics: Vec<crate::config::Diagnostic>) -> Error {
 
 /// Waits until every server is ready or has failed; says on a terminal what it waits for.
 async fn started(host: &Host, config: &McpConfig) {
-    let mut progress = Progress::new();
+    let mut progress = ProgressLine::new();
     let mut view = host.view();
     // Keeps the time it shows current.
     let mut tick = tokio::time::interval(TICK);
@@ -284,21 +284,21 @@ async fn started(host: &Host, config: &McpConfig) {
 }
 
 /// The exit code of a failed operation.
-pub fn exit_of(error: &Error) -> Exit {
+pub fn exit_of(error: &Error) -> ExitStatus {
     match error.code {
         ErrorCode::Configuration
         | ErrorCode::Validation
         | ErrorCode::ToolNotFound
-        | ErrorCode::Ambiguous => Exit::Usage,
+        | ErrorCode::Ambiguous => ExitStatus::Usage,
         ErrorCode::ServerStartup | ErrorCode::ServerUnavailable | ErrorCode::CircuitOpen => {
-            Exit::Unavailable
+            ExitStatus::Unavailable
         }
-        _ => Exit::Failed,
+        _ => ExitStatus::Failed,
     }
 }
 
 /// Says what went wrong, if it did.
-pub fn ended<T>(done: Result<T, Error>) -> Result<T, Exit> {
+pub fn ended<T>(done: Result<T, Error>) -> Result<T, ExitStatus> {
     done.map_err(|error| {
         complain(&error);
         exit_of(&error)

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::CommandFactory;
 
 use super::args::{Cli, ExplainArgs, SchemaKind};
-use super::output::{Done, Exit};
+use super::output::{CommandResult, ExitStatus};
 use super::{complete, output};
 use crate::base::text::nearest;
 use crate::check::answers::Answers;
@@ -14,16 +14,16 @@ use crate::check::{report, rule};
 use crate::deck::Lock;
 
 /// `mcpdeck explain [RULE]`
-pub fn explain(args: &ExplainArgs) -> Done {
+pub fn explain(args: &ExplainArgs) -> CommandResult {
     let wanted = args.rule.as_deref().map(rule::parse).transpose();
     Ok(match wanted.map_err(|message| output::refuse(&message))? {
-        Some(rule) if args.json => output::json(&rule_json(rule), Exit::Ok),
-        Some(rule) => output::print(&rule_text(rule), Exit::Ok),
+        Some(rule) if args.json => output::json(&rule_json(rule), ExitStatus::Ok),
+        Some(rule) => output::print(&rule_text(rule), ExitStatus::Ok),
         None if args.json => {
             let all: serde_json::Value = rule::all().map(rule_json).collect();
-            output::json(&all, Exit::Ok)
+            output::json(&all, ExitStatus::Ok)
         }
-        None => output::print(&all_text(), Exit::Ok),
+        None => output::print(&all_text(), ExitStatus::Ok),
     })
 }
 
@@ -59,24 +59,24 @@ fn rule_json(rule: &rule::Rule) -> serde_json::Value {
 }
 
 /// `mcpdeck completions SHELL`
-pub fn completions(shell: clap_complete::Shell) -> Exit {
-    output::print(&complete::script(shell), Exit::Ok)
+pub fn completions(shell: clap_complete::Shell) -> ExitStatus {
+    output::print(&complete::script(shell), ExitStatus::Ok)
 }
 
 /// `mcpdeck man`
-pub fn man() -> Exit {
+pub fn man() -> ExitStatus {
     shown(manual().map_err(|error| error.to_string()))
 }
 
-fn shown(text: Result<String, String>) -> Exit {
+fn shown(text: Result<String, String>) -> ExitStatus {
     match text {
-        Ok(text) => output::print(&text, Exit::Ok),
+        Ok(text) => output::print(&text, ExitStatus::Ok),
         Err(message) => output::refuse(&message),
     }
 }
 
 /// `mcpdeck help [TOPIC]`
-pub fn help(topic: Option<&str>) -> Exit {
+pub fn help(topic: Option<&str>) -> ExitStatus {
     shown(match topic {
         None => Ok(format!(
             "{}\nTopics (`mcpdeck help TOPIC`; the help of a command likewise):\n{}",
@@ -91,12 +91,12 @@ pub fn help(topic: Option<&str>) -> Exit {
 
 /// `mcpdeck --keys`
 #[cfg(feature = "tui")]
-pub fn keys() -> Exit {
+pub fn keys() -> ExitStatus {
     shown(crate::tui::key_table())
 }
 
 /// `mcpdeck schema`
-pub fn schema(which: SchemaKind) -> Exit {
+pub fn schema(which: SchemaKind) -> ExitStatus {
     let schema = match which {
         SchemaKind::Config => crate::config::json_schema(),
         SchemaKind::Report => report::report_schema(),
@@ -106,7 +106,7 @@ pub fn schema(which: SchemaKind) -> Exit {
         SchemaKind::Policy => crate::deck::policy_schema(),
         SchemaKind::Recording => crate::deck::recording_schema(),
     };
-    output::json(&schema, Exit::Ok)
+    output::json(&schema, ExitStatus::Ok)
 }
 
 // What is too long for `--help`: topics of `mcpdeck help TOPIC`, which the manual page holds too.

@@ -9,13 +9,13 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::args::Common;
-use super::output::{Done, Exit};
+use super::output::{CommandResult, ExitStatus};
 use super::{load, output};
 use crate::base::human::{Dur, parse_duration};
 use crate::base::text::json as safe;
 use crate::base::{Clock, SafeText, Timestamp};
 use crate::deck::GrantStore;
-use crate::host::{DEFAULT_PROFILE, Grant, GrantId, GrantKind, NewGrant, Origin, Scope};
+use crate::host::{AccessScope, DEFAULT_PROFILE, Grant, GrantId, GrantKind, NewGrant, Origin};
 
 /// `mcpdeck grants`
 #[derive(Debug, Args)]
@@ -55,7 +55,7 @@ pub struct AddArgs {
     pub profile: String,
     /// What for, for example mcp:tools.call; may be given several times [default: everything].
     #[arg(long, value_name = "SCOPE", value_parser = parse_scope)]
-    pub scope: Vec<Scope>,
+    pub scope: Vec<AccessScope>,
     /// Only these tools, a glob over server.tool; may be given several times.
     #[arg(long, value_name = "GLOB", value_parser = parse_glob)]
     pub tools: Vec<String>,
@@ -78,9 +78,10 @@ fn parse_origin(text: &str) -> Result<String, String> {
     }
 }
 
-pub(super) fn parse_scope(text: &str) -> Result<Scope, String> {
-    Scope::parse(text).ok_or_else(|| {
-        let all = Scope::ALL.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ");
+pub(super) fn parse_scope(text: &str) -> Result<AccessScope, String> {
+    AccessScope::parse(text).ok_or_else(|| {
+        let all =
+            AccessScope::ALL.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ");
         format!("there are {all}")
     })
 }
@@ -90,7 +91,7 @@ fn parse_glob(text: &str) -> Result<String, String> {
 }
 
 /// `mcpdeck grants`
-pub fn grants(common: &Common, args: &GrantsArgs) -> Done {
+pub fn grants(common: &Common, args: &GrantsArgs) -> CommandResult {
     let (env, files) = load::here(common)?;
     let store = files.last().and_then(|file| GrantStore::of(file, &env)).ok_or_else(|| {
         output::refuse("there is no configuration, or no folder in which grants are kept")
@@ -112,7 +113,7 @@ pub fn grants(common: &Common, args: &GrantsArgs) -> Done {
         }
         Some(GrantsVerb::Revoke { ids }) => return revoke(&store, ids),
     };
-    Ok(output::print(&text, Exit::Ok))
+    Ok(output::print(&text, ExitStatus::Ok))
 }
 
 fn wanted(add: &AddArgs, now: Timestamp) -> NewGrant {
@@ -130,15 +131,15 @@ fn wanted(add: &AddArgs, now: Timestamp) -> NewGrant {
     }
 }
 
-fn revoke(store: &GrantStore, ids: &[u64]) -> Done {
-    let mut exit = Exit::Ok;
+fn revoke(store: &GrantStore, ids: &[u64]) -> CommandResult {
+    let mut exit = ExitStatus::Ok;
     let mut out = String::new();
     for id in ids {
         let revoked = store.revoke(GrantId(*id)).map_err(|problem| output::refuse(&problem))?;
         let _ = if revoked.is_some() {
             writeln!(out, "{id}: revoked")
         } else {
-            exit = Exit::Usage;
+            exit = ExitStatus::Usage;
             writeln!(out, "{id}: there is no such grant")
         };
     }

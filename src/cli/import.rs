@@ -7,36 +7,36 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::args::ImportArgs;
-use super::output::{self, Done, Exit, problems};
+use super::output::{self, CommandResult, ExitStatus, problems};
 use crate::base::{SafeText, ServerName};
 use crate::config::edit::write_with_backup;
-use crate::config::import::{Conflict, Host, Imported, merged, places, preview, read};
+use crate::config::import::{Conflict, ImportHost, Imported, merged, places, preview, read};
 use crate::config::{Diagnostic, Environment, mask};
 
 /// A file without servers.
 const EMPTY: &str = "{\n  \"servers\": {}\n}\n";
 
 /// `mcpdeck import`
-pub fn import(args: &ImportArgs) -> Done {
+pub fn import(args: &ImportArgs) -> CommandResult {
     let env = Environment::of_process();
-    let files: Vec<(Option<Host>, PathBuf)> = if args.files.is_empty() {
+    let files: Vec<(Option<ImportHost>, PathBuf)> = if args.files.is_empty() {
         places(&env).into_iter().filter(|p| p.exists).map(|p| (Some(p.host), p.path)).collect()
     } else {
-        args.files.iter().map(|path| (Host::of_path(path), path.clone())).collect()
+        args.files.iter().map(|path| (ImportHost::of_path(path), path.clone())).collect()
     };
     if args.list {
         let mut out = String::new();
         for (host, path) in &files {
-            let name = host.map_or("unknown", Host::name);
+            let name = host.map_or("unknown", ImportHost::name);
             let _ = writeln!(out, "{name:16} {}", SafeText::line(&path.display().to_string()));
         }
-        return Ok(output::print(&out, Exit::Ok));
+        return Ok(output::print(&out, ExitStatus::Ok));
     }
     if files.is_empty() {
         return Err(output::refuse("no configuration of another program was found; name a file"));
     }
     let mut taken = Taken::default();
-    let mut exit = Exit::Ok;
+    let mut exit = ExitStatus::Ok;
     for (host, path) in &files {
         match read_any(*host, path, &env) {
             Ok(found) => taken.add(found),
@@ -45,7 +45,7 @@ pub fn import(args: &ImportArgs) -> Done {
             Err(diagnostics) => exit = problems(&diagnostics),
         }
     }
-    if exit != Exit::Ok && taken.found.servers.is_empty() {
+    if exit != ExitStatus::Ok && taken.found.servers.is_empty() {
         return Err(exit);
     }
     match &args.into {
@@ -56,7 +56,7 @@ pub fn import(args: &ImportArgs) -> Done {
 
 /// Reads a file; one that nothing is known of is tried as the common dialects.
 fn read_any(
-    host: Option<Host>,
+    host: Option<ImportHost>,
     path: &Path,
     env: &Environment,
 ) -> Result<Imported, Vec<Diagnostic>> {
@@ -64,10 +64,13 @@ fn read_any(
         return read(host, path, env);
     }
     if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")) {
-        return read(Host::Codex, path, env);
+        return read(ImportHost::Codex, path, env);
     }
-    read(Host::ClaudeDesktop, path, env).or_else(|first| {
-        [Host::VsCode, Host::Zed].into_iter().find_map(|h| read(h, path, env).ok()).ok_or(first)
+    read(ImportHost::ClaudeDesktop, path, env).or_else(|first| {
+        [ImportHost::VsCode, ImportHost::Zed]
+            .into_iter()
+            .find_map(|h| read(h, path, env).ok())
+            .ok_or(first)
     })
 }
 
@@ -121,7 +124,7 @@ impl Taken {
     }
 
     /// Prints all of it as one `mcp.json`.
-    fn print(mut self, exit: Exit) -> Done {
+    fn print(mut self, exit: ExitStatus) -> CommandResult {
         let (text, notes) = merged(EMPTY, &self.found, Conflict::Keep)
             .map_err(|error| output::refuse(&error.to_string()))?;
         self.remark(&notes);
@@ -129,7 +132,13 @@ impl Taken {
     }
 
     /// Shows what would change in a file, or changes it.
-    fn put_into(mut self, path: &Path, args: &ImportArgs, env: &Environment, exit: Exit) -> Done {
+    fn put_into(
+        mut self,
+        path: &Path,
+        args: &ImportArgs,
+        env: &Environment,
+        exit: ExitStatus,
+    ) -> CommandResult {
         let path = env.absolute(path);
         let refused = |why: &dyn Display| output::refuse(&format!("{}: {why}", path.display()));
         let before = crate::config::edit::read(&path).map_err(|error| refused(&error))?;

@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser};
 use indexmap::IndexMap;
 
 use super::args::{Cli, Common, OneServer, Verb};
-use super::output::{Exit, problems};
+use super::output::{ExitStatus, problems};
 use crate::base::text::{nearest, quoted};
 use crate::base::{SafeText, Secret, ServerName};
 use crate::config::{
@@ -21,7 +21,7 @@ use crate::telemetry::Telemetry;
 pub type LeftOut = Vec<(ServerName, Diagnostic)>;
 
 /// What was loaded.
-pub struct Source {
+pub struct LoadedConfig {
     /// The servers that can be used.
     pub config: McpConfig,
     /// Every problem; errors only of servers that were left out.
@@ -41,7 +41,7 @@ pub fn source(
     common: &Common,
     one: &OneServer,
     startup: Startup,
-) -> Result<Source, Vec<Diagnostic>> {
+) -> Result<LoadedConfig, Vec<Diagnostic>> {
     let (loaded, path) = loaded(common, one)?;
     let left_out = loaded.reasons();
     let nothing = loaded.config.servers.is_empty() && !left_out.is_empty();
@@ -50,14 +50,14 @@ pub fn source(
     let diagnostics = loaded.diagnostics.clone();
     let strict = startup == Startup::All || nothing || everybodys;
     let config = if strict { loaded.complete()? } else { loaded.config };
-    Ok(Source { config, diagnostics, left_out, path })
+    Ok(LoadedConfig { config, diagnostics, left_out, path })
 }
 
 /// The same where one that fails leaves the others.
 ///
 /// # Errors
 /// As [`source`].
-pub fn usable(common: &Common, one: &OneServer) -> Result<Source, Vec<Diagnostic>> {
+pub fn usable(common: &Common, one: &OneServer) -> Result<LoadedConfig, Vec<Diagnostic>> {
     source(common, one, Startup::Background)
 }
 
@@ -123,7 +123,7 @@ pub fn looked_for(env: &Environment) -> String {
 ///
 /// # Errors
 /// When this build has none, or the program does not know its own path.
-pub fn demo() -> Result<Source, Vec<Diagnostic>> {
+pub fn demo() -> Result<LoadedConfig, Vec<Diagnostic>> {
     let refuse = |message: &str| vec![Diagnostic::new("config/demo", Severity::Error, message)];
     #[cfg(feature = "demo")]
     {
@@ -155,7 +155,7 @@ pub fn files(common: &Common, env: &Environment) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// Those of [`environment`]; they are printed here.
-pub fn here(common: &Common) -> Result<(Environment, Vec<PathBuf>), Exit> {
+pub fn here(common: &Common) -> Result<(Environment, Vec<PathBuf>), ExitStatus> {
     let env = environment(common).map_err(|found| problems(&found))?;
     let files = files(common, &env);
     Ok((env, files))
@@ -179,13 +179,13 @@ pub fn secrets(config: &McpConfig) -> impl Iterator<Item = Secret> {
     config.servers.values().flat_map(ServerConfig::secrets)
 }
 
-impl From<McpConfig> for Source {
+impl From<McpConfig> for LoadedConfig {
     fn from(config: McpConfig) -> Self {
         Self { config, diagnostics: Vec::new(), left_out: Vec::new(), path: None }
     }
 }
 
-impl Source {
+impl LoadedConfig {
     /// Keeps the named servers and what they depend on, all when none is named.
     ///
     /// # Errors

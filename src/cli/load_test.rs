@@ -11,11 +11,11 @@ use tokio::time::Instant;
 
 use super::args::{Common, LoadArgs};
 use super::deck::{Invocation, Need};
-use super::operate::{self, Prepared, Words};
-use super::outcome::{Format, Printer};
-use super::output::{self, Exit};
+use super::operate::{self, ArgumentWords, Prepared};
+use super::outcome::{OutcomeFormat, Printer};
+use super::output::{self, ExitStatus};
 use crate::base::SafeText;
-use crate::check::answers::Script;
+use crate::check::answers::AnswerScript;
 use crate::error::Error;
 use crate::host::{CallOptions, CallOutcome, Host, Origin, TargetKind};
 use crate::telemetry::Telemetry;
@@ -59,13 +59,13 @@ impl Tally {
 }
 
 /// `mcpdeck load`
-pub fn load_test(common: &Common, args: &LoadArgs, telemetry: &Telemetry) -> Exit {
-    let format = Format::from(args.json);
+pub fn load_test(common: &Common, args: &LoadArgs, telemetry: &Telemetry) -> ExitStatus {
+    let format = OutcomeFormat::from(args.json);
     let printer = Printer { noun: "tool", target: &args.name, format, file: None };
     let invocation = Invocation { common, one: &args.one, telemetry };
     let need = Need::Owner(TargetKind::Tool, args.name.clone());
     let done = operate::words(&args.arguments).and_then(|words| {
-        invocation.run(need, Script::default(), async |scene| {
+        invocation.run(need, AnswerScript::default(), async |scene| {
             match calls(scene.host, invocation, args, &words).await {
                 Ok((name, tally, took)) => print(args, &name, &tally, took),
                 Err(error) => printer.failure(&error),
@@ -80,7 +80,7 @@ async fn calls(
     host: &Host,
     invocation: Invocation<'_>,
     args: &LoadArgs,
-    words: &Words,
+    words: &ArgumentWords,
 ) -> Result<(String, Tally, Duration), Error> {
     let prepared = operate::prepare(host, invocation, (&args.name, words))?;
     let Prepared { canonical, server, arguments, .. } = prepared;
@@ -103,8 +103,8 @@ async fn calls(
     Ok((canonical.clone(), tally.into_inner(), began.elapsed()))
 }
 
-fn print(args: &LoadArgs, name: &str, tally: &Tally, took: Duration) -> Exit {
-    let exit = if tally.failed == 0 { Exit::Ok } else { Exit::Failed };
+fn print(args: &LoadArgs, name: &str, tally: &Tally, took: Duration) -> ExitStatus {
+    let exit = if tally.failed == 0 { ExitStatus::Ok } else { ExitStatus::Failed };
     let (calls, failed) = (args.calls, tally.failed);
     let rate = calls as f64 / took.as_secs_f64().max(f64::EPSILON);
     let millis = |micros: u64| micros as f64 / 1e3;

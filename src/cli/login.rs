@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 
 use super::args::{Common, LoginArgs, OneServer};
 use super::deck::interrupted;
-use super::output::{Done, Exit, problems};
+use super::output::{CommandResult, ExitStatus, problems};
 use super::{load, output, signals};
 use crate::base::human::Dur;
 use crate::base::{SafeText, ServerName};
@@ -21,7 +21,7 @@ use crate::mcp::{
 };
 
 /// `mcpdeck login`
-pub fn login(common: &Common, args: &LoginArgs) -> Done {
+pub fn login(common: &Common, args: &LoginArgs) -> CommandResult {
     let browser = !args.no_browser;
     if !browser && !std::io::stdin().is_terminal() {
         output::complain("the address the browser ends at is read from stdin");
@@ -30,7 +30,7 @@ pub fn login(common: &Common, args: &LoginArgs) -> Done {
         match auth.sign_in(&Terminal { browser }, args.scope.clone()).await {
             Ok(token) => {
                 let text = format!("{server}: signed in\n{}", details(&token, "  "));
-                output::print(&text, Exit::Ok)
+                output::print(&text, ExitStatus::Ok)
             }
             Err(failure) => refused(server, &failure),
         }
@@ -38,9 +38,9 @@ pub fn login(common: &Common, args: &LoginArgs) -> Done {
 }
 
 /// `mcpdeck logout`
-pub fn logout(common: &Common, server: &str) -> Done {
+pub fn logout(common: &Common, server: &str) -> CommandResult {
     with(common, server, async |server, auth| match auth.sign_out().await {
-        Ok(None) => output::print(&format!("{server}: was not signed in\n"), Exit::Ok),
+        Ok(None) => output::print(&format!("{server}: was not signed in\n"), ExitStatus::Ok),
         Ok(Some((token, revoked))) => {
             let issuer = SafeText::line(&token.issuer);
             let text = match (&token.revocation_endpoint, revoked) {
@@ -51,17 +51,17 @@ pub fn logout(common: &Common, server: &str) -> Done {
                     "the token was forgotten here".to_owned()
                 }
             };
-            output::print(&format!("{server}: signed out; {text}\n"), Exit::Ok)
+            output::print(&format!("{server}: signed out; {text}\n"), ExitStatus::Ok)
         }
         Err(failure) => refused(server, &failure),
     })
 }
 
-fn refused(server: &SafeText, failure: &AuthFailure) -> Exit {
+fn refused(server: &SafeText, failure: &AuthFailure) -> ExitStatus {
     output::complain(&format!("{server}: {failure}"));
     match failure {
-        AuthFailure::Failed(_) => Exit::Unavailable,
-        _ => Exit::Failed,
+        AuthFailure::Failed(_) => ExitStatus::Unavailable,
+        _ => ExitStatus::Failed,
     }
 }
 
@@ -69,8 +69,8 @@ fn refused(server: &SafeText, failure: &AuthFailure) -> Exit {
 fn with(
     common: &Common,
     named: &str,
-    work: impl AsyncFnOnce(&SafeText, &Arc<Authorizer>) -> Exit,
-) -> Done {
+    work: impl AsyncFnOnce(&SafeText, &Arc<Authorizer>) -> ExitStatus,
+) -> CommandResult {
     let url = named.contains("://").then(|| named.to_owned());
     let by_url = url.is_some();
     let source = load::usable(common, &OneServer { url, ..OneServer::default() })

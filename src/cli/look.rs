@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::args::{Common, ListArgs, OneServer, StatusArgs};
 use super::deck::{Invocation, Need};
 use super::load::LeftOut;
-use super::output::Exit;
+use super::output::ExitStatus;
 use super::{deck, load, login, outcome, output, values};
 use crate::base::{SafeText, ServerName};
-use crate::check::answers::Script;
+use crate::check::answers::AnswerScript;
 use crate::config::{Environment, TransportKind};
 use crate::deck::accounts;
 use crate::host::{HostView, ServerState, ServerView};
@@ -24,7 +24,7 @@ use crate::telemetry::Telemetry;
 const MOST_FINDINGS: usize = 8;
 
 /// `mcpdeck list`
-pub fn list(common: &Common, args: &ListArgs, telemetry: &Telemetry) -> Exit {
+pub fn list(common: &Common, args: &ListArgs, telemetry: &Telemetry) -> ExitStatus {
     let text = |view: &HostView, left_out: &LeftOut| {
         let mut text = list_text(view, args);
         for (name, why) in left_out {
@@ -44,9 +44,9 @@ fn show(
     (servers, as_json): (&[String], bool),
     object: impl Fn(&HostView) -> Value,
     text: impl Fn(&HostView, &LeftOut) -> String,
-) -> Exit {
+) -> ExitStatus {
     let need = Need::Servers(servers.to_vec());
-    let done = invocation.run(need, Script::default(), async |scene| {
+    let done = invocation.run(need, AnswerScript::default(), async |scene| {
         let (view, left_out) = (scene.host.snapshot(), scene.left_out);
         complain_of_lists(&view);
         let exit = exit_of(&view, left_out);
@@ -61,7 +61,7 @@ fn show(
 }
 
 /// A command that could not begin, in the form that was asked for.
-fn failure(error: &crate::error::Error, json: bool) -> Exit {
+fn failure(error: &crate::error::Error, json: bool) -> ExitStatus {
     if !json {
         deck::complain(error);
         return deck::exit_of(error);
@@ -79,16 +79,16 @@ fn add_left_out(object: &mut Value, left_out: &LeftOut) {
     }));
 }
 
-fn exit_of(view: &HostView, left_out: &LeftOut) -> Exit {
+fn exit_of(view: &HostView, left_out: &LeftOut) -> ExitStatus {
     if !left_out.is_empty() {
-        return Exit::Usage;
+        return ExitStatus::Usage;
     }
     let up = |s: &ServerView| s.state.is_callable() || s.state == ServerState::Disabled;
     if !view.servers.values().all(|s| up(s)) {
-        return Exit::Unavailable;
+        return ExitStatus::Unavailable;
     }
     let whole = |s: &ServerView| s.capabilities.partial.is_empty();
-    if view.servers.values().all(|s| whole(s)) { Exit::Ok } else { Exit::Failed }
+    if view.servers.values().all(|s| whole(s)) { ExitStatus::Ok } else { ExitStatus::Failed }
 }
 
 /// Writes to stderr what servers did wrong in their lists: an empty list reads like any other.
@@ -128,7 +128,7 @@ fn list_text(view: &HostView, args: &ListArgs) -> String {
         out.push('\n');
         let all = &server.capabilities;
         for kind in shown(args) {
-            let rows: Vec<Row> = match kind {
+            let rows: Vec<ListedRow> = match kind {
                 ListKind::Tools => all.tools.iter().map(tool_row).collect(),
                 ListKind::Prompts => all.prompts.iter().map(prompt_row).collect(),
                 ListKind::Resources => all.resources.iter().map(resource_row).collect(),
@@ -146,21 +146,21 @@ fn list_text(view: &HostView, args: &ListArgs) -> String {
 }
 
 /// One entry of a list: its name, what it is, and the schema of what it takes.
-type Row<'a> = (&'a SafeText, Option<&'a SafeText>, Arc<Value>);
+type ListedRow<'a> = (&'a SafeText, Option<&'a SafeText>, Arc<Value>);
 
-fn tool_row(tool: &Arc<Tool>) -> Row<'_> {
+fn tool_row(tool: &Arc<Tool>) -> ListedRow<'_> {
     (&tool.label, tool.description.as_ref(), Arc::clone(&tool.input_schema))
 }
 
-fn prompt_row(prompt: &Arc<Prompt>) -> Row<'_> {
+fn prompt_row(prompt: &Arc<Prompt>) -> ListedRow<'_> {
     (&prompt.label, prompt.description.as_ref(), Arc::new(values::of_prompt(prompt)))
 }
 
-fn resource_row(resource: &Arc<Resource>) -> Row<'_> {
+fn resource_row(resource: &Arc<Resource>) -> ListedRow<'_> {
     (&resource.label, Some(&resource.name), Arc::default())
 }
 
-fn section(out: &mut String, kind: ListKind, rows: &[Row<'_>], long: bool) {
+fn section(out: &mut String, kind: ListKind, rows: &[ListedRow<'_>], long: bool) {
     if rows.is_empty() {
         return;
     }
@@ -189,7 +189,7 @@ fn list_json(view: &HostView, args: &ListArgs) -> Value {
 }
 
 /// `mcpdeck status`
-pub fn status(common: &Common, args: &StatusArgs, telemetry: &Telemetry) -> Exit {
+pub fn status(common: &Common, args: &StatusArgs, telemetry: &Telemetry) -> ExitStatus {
     let signed_in = signed_in(common, &args.one);
     let object = |view: &HostView| {
         let servers = view.servers.values().map(|server| {

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::output::{self, Exit};
+use super::output::{self, ExitStatus};
 use crate::base::SafeText;
 use crate::base::text::cut;
 use crate::config::Environment;
@@ -44,7 +44,7 @@ enum NativeHostVerb {
     Install {
         /// The browser.
         #[arg(long)]
-        browser: Browser,
+        browser: BrowserKind,
         /// The id of the extension.
         #[arg(long, value_name = "ID", value_parser = extension)]
         extension: String,
@@ -52,7 +52,7 @@ enum NativeHostVerb {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Browser {
+enum BrowserKind {
     Firefox,
     Chrome,
 }
@@ -64,7 +64,7 @@ fn extension(text: &str) -> Result<String, String> {
 }
 
 /// Answers an extension until the browser closes stdin, or installs the bridge.
-pub fn native_host(args: &NativeHostArgs) -> Exit {
+pub fn native_host(args: &NativeHostArgs) -> ExitStatus {
     let Some(state) = Environment::of_process().state_dir else {
         return output::refuse("there is no state folder: set MCPDECK_STATE_DIR");
     };
@@ -80,7 +80,7 @@ pub fn native_host(args: &NativeHostArgs) -> Exit {
         None => bridge(&state).map(|()| String::new()),
     };
     match done {
-        Ok(said) => output::print(&said, Exit::Ok),
+        Ok(said) => output::print(&said, ExitStatus::Ok),
         Err(error) => output::refuse(&SafeText::line(&error.to_string())),
     }
 }
@@ -91,19 +91,21 @@ fn known(state: &Path) -> Vec<String> {
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
-fn install(state: &Path, browser: Browser, extension: &str) -> io::Result<String> {
+fn install(state: &Path, browser: BrowserKind, extension: &str) -> io::Result<String> {
     use std::os::unix::fs::PermissionsExt as _;
     let home = std::env::home_dir().ok_or_else(|| io::Error::other("there is no home folder"))?;
     let mac = cfg!(target_os = "macos");
     let folder = match (browser, mac) {
-        (Browser::Firefox, true) => "Library/Application Support/Mozilla/NativeMessagingHosts",
-        (Browser::Firefox, false) => ".mozilla/native-messaging-hosts",
-        (Browser::Chrome, true) => "Library/Application Support/Google/Chrome/NativeMessagingHosts",
-        (Browser::Chrome, false) => ".config/google-chrome/NativeMessagingHosts",
+        (BrowserKind::Firefox, true) => "Library/Application Support/Mozilla/NativeMessagingHosts",
+        (BrowserKind::Firefox, false) => ".mozilla/native-messaging-hosts",
+        (BrowserKind::Chrome, true) => {
+            "Library/Application Support/Google/Chrome/NativeMessagingHosts"
+        }
+        (BrowserKind::Chrome, false) => ".config/google-chrome/NativeMessagingHosts",
     };
     let (key, caller) = match browser {
-        Browser::Firefox => ("allowed_extensions", extension.to_owned()),
-        Browser::Chrome => ("allowed_origins", format!("chrome-extension://{extension}/")),
+        BrowserKind::Firefox => ("allowed_extensions", extension.to_owned()),
+        BrowserKind::Chrome => ("allowed_origins", format!("chrome-extension://{extension}/")),
     };
     std::fs::create_dir_all(state)?;
     let mut all = known(state);

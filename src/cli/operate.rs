@@ -8,32 +8,32 @@ use serde_json::{Value, json};
 
 use super::args::{AskArgs, CallArgs, Common, PromptArgs, ReadArgs, RequestArgs};
 use super::deck::{Invocation, Need, Scene};
-use super::outcome::{Aside, Format, Printer};
-use super::output::{Done, Exit};
+use super::outcome::{Aside, OutcomeFormat, Printer};
+use super::output::{CommandResult, ExitStatus};
 use super::{deck, output, values};
 use crate::base::ServerName;
-use crate::check::answers::Script;
-use crate::check::jsonc::Written;
+use crate::check::answers::AnswerScript;
+use crate::check::jsonc::WrittenText;
 use crate::deck::{SAVED_CALLS_FILE, SavedCall, SavedCalls, SavedTarget};
 use crate::error::{Error, ErrorCode};
 use crate::host::{CallOptions, CallOutcome, Host, Origin, TargetKind, Validation, canonical_name};
 use crate::telemetry::Telemetry;
 
 /// What every operation has.
-struct Operation<'a> {
+struct OperationArgs<'a> {
     invocation: Invocation<'a>,
     printer: Printer<'a>,
-    answers: Script,
+    answers: AnswerScript,
     options: CallOptions,
 }
 
 /// `mcpdeck call`
-pub fn call(common: &Common, args: &CallArgs, telemetry: &Telemetry) -> Done {
+pub fn call(common: &Common, args: &CallArgs, telemetry: &Telemetry) -> CommandResult {
     if args.list {
         return list_saved(common, args);
     }
     let name = args.name.as_deref().unwrap_or_default();
-    let mut operation = Operation::new(common, &args.ask, telemetry, ("tool", name))?;
+    let mut operation = OperationArgs::new(common, &args.ask, telemetry, ("tool", name))?;
     operation.printer.file = args.output.as_deref();
     if args.force {
         operation.options.validation = Validation::Force;
@@ -43,7 +43,7 @@ pub fn call(common: &Common, args: &CallArgs, telemetry: &Telemetry) -> Done {
 }
 
 /// Makes a saved call; the words of the command line replace its arguments key by key.
-fn again(mut operation: Operation<'_>, name: &str, mut words: Words) -> Done {
+fn again(mut operation: OperationArgs<'_>, name: &str, mut words: ArgumentWords) -> CommandResult {
     let printer = operation.printer;
     let call = printer.need(find(operation.invocation.common, name))?;
     let mut base = call.arguments;
@@ -72,7 +72,7 @@ fn again(mut operation: Operation<'_>, name: &str, mut words: Words) -> Done {
     })
 }
 
-fn tool(operation: Operation<'_>, words: Words) -> Exit {
+fn tool(operation: OperationArgs<'_>, words: ArgumentWords) -> ExitStatus {
     let (name, options, invocation) =
         (operation.printer.target, operation.options.clone(), operation.invocation);
     operation.run(Need::Owner(TargetKind::Tool, name.to_owned()), async |host| {
@@ -87,32 +87,36 @@ fn tool(operation: Operation<'_>, words: Words) -> Exit {
     })
 }
 
-impl<'a> Operation<'a> {
+impl<'a> OperationArgs<'a> {
     /// Of what was asked for: its kind and its name.
     fn new(
         common: &'a Common,
         args: &'a AskArgs,
         telemetry: &'a Telemetry,
         (noun, target): (&'static str, &'a str),
-    ) -> Result<Self, Exit> {
+    ) -> Result<Self, ExitStatus> {
         let invocation = Invocation { common, one: &args.one, telemetry };
         let printer = Printer { noun, target, format: args.json.into(), file: None };
-        let answers = args.answers.as_deref().map(Script::load).transpose().map_err(invalid);
+        let answers = args.answers.as_deref().map(AnswerScript::load).transpose().map_err(invalid);
         let answers = printer.need(answers)?.unwrap_or_default();
         let options = CallOptions { origin: Origin::Cli, ..CallOptions::default() };
         Ok(Self { invocation, printer, answers, options })
     }
 
     /// The same of something else.
-    fn of<'b>(self, noun: &'static str, target: &'b str) -> Operation<'b>
+    fn of<'b>(self, noun: &'static str, target: &'b str) -> OperationArgs<'b>
     where
         'a: 'b,
     {
-        Operation { printer: Printer { noun, target, ..self.printer }, ..self }
+        OperationArgs { printer: Printer { noun, target, ..self.printer }, ..self }
     }
 
     /// Does `work` over a host with the servers that are needed, and prints the outcome.
-    fn run(self, need: Need, work: impl AsyncFn(&Host) -> Result<CallOutcome, Error>) -> Exit {
+    fn run(
+        self,
+        need: Need,
+        work: impl AsyncFn(&Host) -> Result<CallOutcome, Error>,
+    ) -> ExitStatus {
         let Self { invocation, printer, answers, .. } = self;
         let done = invocation.run(need, answers.clone(), async |scene| {
             let (host, began) = (scene.host, Instant::now());
@@ -160,7 +164,7 @@ pub struct Prepared {
 pub fn prepare(
     host: &Host,
     invocation: Invocation<'_>,
-    (name, words): (&str, &Words),
+    (name, words): (&str, &ArgumentWords),
 ) -> Result<Prepared, Error> {
     let (server, tool) = found((host, invocation), name, host.find_tool(name))?;
     let schema = tool.input_schema.as_ref();
@@ -197,13 +201,13 @@ fn found<T>(
 }
 
 /// `mcpdeck read`
-pub fn read(common: &Common, args: &ReadArgs, telemetry: &Telemetry) -> Done {
-    let mut operation = Operation::new(common, &args.ask, telemetry, ("uri", &args.uri))?;
+pub fn read(common: &Common, args: &ReadArgs, telemetry: &Telemetry) -> CommandResult {
+    let mut operation = OperationArgs::new(common, &args.ask, telemetry, ("uri", &args.uri))?;
     operation.printer.file = args.output.as_deref();
     Ok(resource_of(operation, args.server.as_deref()))
 }
 
-fn resource_of(operation: Operation<'_>, server: Option<&str>) -> Exit {
+fn resource_of(operation: OperationArgs<'_>, server: Option<&str>) -> ExitStatus {
     let (uri, invocation) = (operation.printer.target, operation.invocation);
     let need = match server {
         Some(server) => Need::Servers(vec![server.to_owned()]),
@@ -218,9 +222,10 @@ fn resource_of(operation: Operation<'_>, server: Option<&str>) -> Exit {
 }
 
 /// `mcpdeck request`
-pub fn request(common: &Common, args: &RequestArgs, telemetry: &Telemetry) -> Done {
-    let mut operation = Operation::new(common, &args.ask, telemetry, ("method", &args.method))?;
-    operation.printer.format = if args.ask.json { Format::Json } else { Format::Result };
+pub fn request(common: &Common, args: &RequestArgs, telemetry: &Telemetry) -> CommandResult {
+    let mut operation = OperationArgs::new(common, &args.ask, telemetry, ("method", &args.method))?;
+    operation.printer.format =
+        if args.ask.json { OutcomeFormat::Json } else { OutcomeFormat::Result };
     let params = words(&args.params).and_then(|words| {
         let given = words.base.is_some() || !words.pairs.is_empty();
         let params = values::arguments(words.base, &words.pairs, &Value::Null);
@@ -246,13 +251,13 @@ pub fn request(common: &Common, args: &RequestArgs, telemetry: &Telemetry) -> Do
 }
 
 /// `mcpdeck prompt`
-pub fn prompt(common: &Common, args: &PromptArgs, telemetry: &Telemetry) -> Done {
-    let operation = Operation::new(common, &args.ask, telemetry, ("prompt", &args.name))?;
+pub fn prompt(common: &Common, args: &PromptArgs, telemetry: &Telemetry) -> CommandResult {
+    let operation = OperationArgs::new(common, &args.ask, telemetry, ("prompt", &args.name))?;
     let words = operation.printer.need(words(&args.arguments))?;
     Ok(prompt_of(operation, words))
 }
 
-fn prompt_of(operation: Operation<'_>, words: Words) -> Exit {
+fn prompt_of(operation: OperationArgs<'_>, words: ArgumentWords) -> ExitStatus {
     let (name, options, invocation) =
         (operation.printer.target, operation.options.clone(), operation.invocation);
     operation.run(Need::Owner(TargetKind::Prompt, name.to_owned()), async |host| {
@@ -279,7 +284,7 @@ fn invalid(message: impl Into<String>) -> Error {
 }
 
 /// The words of a command before their types are known.
-pub struct Words {
+pub struct ArgumentWords {
     base: Option<Value>,
     pairs: Vec<String>,
 }
@@ -288,16 +293,16 @@ pub struct Words {
 ///
 /// # Errors
 /// [`ErrorCode::Validation`] when what should be JSON is none, or cannot be read.
-pub fn words(arguments: &[String]) -> Result<Words, Error> {
+pub fn words(arguments: &[String]) -> Result<ArgumentWords, Error> {
     let Some((first, rest)) = arguments.split_first() else {
-        return Ok(Words { base: None, pairs: Vec::new() });
+        return Ok(ArgumentWords { base: None, pairs: Vec::new() });
     };
     let base = if first == "-" {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).map_err(|e| invalid(format!("stdin: {e}")))?;
-        Some(Written::new("stdin", &text).read().map_err(invalid)?)
+        Some(WrittenText::new("stdin", &text).read().map_err(invalid)?)
     } else if let Some(path) = first.strip_prefix('@') {
-        Some(Written::load(Path::new(path)).and_then(|file| file.read()).map_err(invalid)?)
+        Some(WrittenText::load(Path::new(path)).and_then(|file| file.read()).map_err(invalid)?)
     } else if first.trim_start().starts_with(['{', '[']) {
         let wrong = |error| {
             invalid(format!("`{first}`: {error}"))
@@ -305,9 +310,9 @@ pub fn words(arguments: &[String]) -> Result<Words, Error> {
         };
         Some(serde_json::from_str(first).map_err(wrong)?)
     } else {
-        return Ok(Words { base: None, pairs: arguments.to_vec() });
+        return Ok(ArgumentWords { base: None, pairs: arguments.to_vec() });
     };
-    Ok(Words { base, pairs: rest.to_vec() })
+    Ok(ArgumentWords { base, pairs: rest.to_vec() })
 }
 
 // Saved calls on the command line: where they are, which there are. Makes none.
@@ -346,17 +351,17 @@ fn load_saved(common: &Common) -> Result<(PathBuf, SavedCalls), Error> {
 }
 
 /// `mcpdeck call --list`
-fn list_saved(common: &Common, args: &CallArgs) -> Done {
+fn list_saved(common: &Common, args: &CallArgs) -> CommandResult {
     let (path, saved) = deck::ended(load_saved(common))?;
     if args.ask.json {
         let object = json!({"path": crate::base::text::path::spelled(&path), "calls": saved.calls});
-        return Ok(output::json_line(&object, Exit::Ok));
+        return Ok(output::json_line(&object, ExitStatus::Ok));
     }
     if saved.calls.is_empty() {
         output::complain(&format!("{} has no calls", path.display()));
-        return Ok(Exit::Ok);
+        return Ok(ExitStatus::Ok);
     }
-    Ok(output::print(&table(&saved), Exit::Ok))
+    Ok(output::print(&table(&saved), ExitStatus::Ok))
 }
 
 fn table(saved: &SavedCalls) -> String {

@@ -11,11 +11,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::args::Common;
-use super::output::Exit;
+use super::output::ExitStatus;
 use super::{deck, output};
 use crate::base::text::json as safe;
 use crate::base::{Redactor, SafeText, ServerName};
-use crate::check::answers::Script;
+use crate::check::answers::AnswerScript;
 use crate::error::{Error, Violation};
 use crate::host::{CallOutcome, Host, ServerView};
 use crate::mcp::{Finding, FindingKind, Payload};
@@ -28,14 +28,14 @@ pub struct Printer<'a> {
     /// What was asked for.
     pub target: &'a str,
     /// Text or JSON.
-    pub format: Format,
+    pub format: OutcomeFormat,
     /// The file to write a result to instead of stdout.
     pub file: Option<&'a Path>,
 }
 
 /// Text or JSON.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum OutcomeFormat {
     /// For people.
     Text,
     /// The result alone, as JSON.
@@ -44,7 +44,7 @@ pub enum Format {
     Json,
 }
 
-impl From<bool> for Format {
+impl From<bool> for OutcomeFormat {
     fn from(json: bool) -> Self {
         if json { Self::Json } else { Self::Text }
     }
@@ -64,7 +64,7 @@ pub struct Aside {
 impl Aside {
     /// What a host knows once the work is done; `answers` is what it answered its servers with,
     /// `took` the time the work took.
-    pub fn of(host: &Host, common: &Common, answers: &Script, took: Duration) -> Self {
+    pub fn of(host: &Host, common: &Common, answers: &AnswerScript, took: Duration) -> Self {
         let denied = answers.denied();
         if common.reveal {
             return Self { hidden: Redactor::default(), denied, took };
@@ -104,7 +104,7 @@ fn masked(text: &str, hidden: &Redactor) -> String {
 
 impl Printer<'_> {
     /// Prints how it went.
-    pub fn finish(&self, outcome: Result<CallOutcome, Error>, aside: &Aside) -> Exit {
+    pub fn finish(&self, outcome: Result<CallOutcome, Error>, aside: &Aside) -> ExitStatus {
         aside.complain();
         match outcome {
             Ok(outcome) => self.success(&outcome, aside),
@@ -112,9 +112,9 @@ impl Printer<'_> {
         }
     }
 
-    fn success(&self, outcome: &CallOutcome, aside: &Aside) -> Exit {
+    fn success(&self, outcome: &CallOutcome, aside: &Aside) -> ExitStatus {
         let hidden = &aside.hidden;
-        let exit = if outcome.is_error { Exit::Failed } else { Exit::Ok };
+        let exit = if outcome.is_error { ExitStatus::Failed } else { ExitStatus::Ok };
         for (what, all) in [
             ("structuredContent ", &outcome.output_violations),
             ("argument ", &outcome.guard_warnings),
@@ -126,7 +126,7 @@ impl Printer<'_> {
         for finding in &outcome.findings {
             output::complain(&format!("{}: {}", outcome.server, finding.message));
         }
-        if self.format == Format::Json {
+        if self.format == OutcomeFormat::Json {
             let object = Object {
                 server: Some(&outcome.server),
                 result: Some(&outcome.result),
@@ -146,12 +146,12 @@ impl Printer<'_> {
                 Ok(bytes) => self.write(&bytes, exit),
                 Err(message) => {
                     output::complain(&message);
-                    Exit::Failed
+                    ExitStatus::Failed
                 }
             };
         }
         let text = match self.format {
-            Format::Result => format!("{:#}", *outcome.result),
+            OutcomeFormat::Result => format!("{:#}", *outcome.result),
             _ => output::text(&outcome.result),
         };
         let text = masked(&text, hidden);
@@ -166,7 +166,7 @@ impl Printer<'_> {
     }
 
     /// To the file that was asked for, else to stdout.
-    fn write(&self, bytes: &[u8], exit: Exit) -> Exit {
+    fn write(&self, bytes: &[u8], exit: ExitStatus) -> ExitStatus {
         let Some(path) = self.file else { return output::print_bytes(bytes, exit) };
         match std::fs::write(path, bytes) {
             Ok(()) => {
@@ -178,18 +178,18 @@ impl Printer<'_> {
     }
 
     /// What is needed before a server is asked; else says what went wrong.
-    pub fn need<T>(&self, done: Result<T, Error>) -> Result<T, Exit> {
+    pub fn need<T>(&self, done: Result<T, Error>) -> Result<T, ExitStatus> {
         done.map_err(|error| self.failure(&error))
     }
 
     /// Prints what went wrong before a server could ask for anything.
-    pub fn failure(&self, error: &Error) -> Exit {
+    pub fn failure(&self, error: &Error) -> ExitStatus {
         self.failed(error, &Aside::default())
     }
 
-    fn failed(&self, error: &Error, aside: &Aside) -> Exit {
+    fn failed(&self, error: &Error, aside: &Aside) -> ExitStatus {
         let exit = deck::exit_of(error);
-        if self.format != Format::Json {
+        if self.format != OutcomeFormat::Json {
             deck::complain(error);
             return exit;
         }

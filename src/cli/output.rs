@@ -19,29 +19,29 @@ use crate::host::{HostView, ServerState, ServerView, StartStep, StepStatus};
 ///
 /// A reader that went away (`| head -1`) has what it wanted: no message, same exit code. Any other
 /// error, such as a full disk behind a redirection, is reported and counts as a failure.
-pub fn print(text: &str, exit: Exit) -> Exit {
+pub fn print(text: &str, exit: ExitStatus) -> ExitStatus {
     print_bytes(text.as_bytes(), exit)
 }
 
 /// As [`print`], a value as JSON on several lines.
-pub fn json(value: &impl Serialize, exit: Exit) -> Exit {
+pub fn json(value: &impl Serialize, exit: ExitStatus) -> ExitStatus {
     print(&(json::pretty(value) + "\n"), exit)
 }
 
 /// As [`print`], a value as JSON on one line.
-pub fn json_line(value: &impl Serialize, exit: Exit) -> Exit {
+pub fn json_line(value: &impl Serialize, exit: ExitStatus) -> ExitStatus {
     print(&(json::compact(value) + "\n"), exit)
 }
 
 /// As [`print`], for what need not be text.
-pub fn print_bytes(bytes: &[u8], exit: Exit) -> Exit {
+pub fn print_bytes(bytes: &[u8], exit: ExitStatus) -> ExitStatus {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => exit,
         Err(error) if error.kind() == ErrorKind::BrokenPipe => exit,
         Err(error) => {
             complain(&format!("cannot write to stdout: {error}"));
-            if exit == Exit::Ok { Exit::Failed } else { exit }
+            if exit == ExitStatus::Ok { ExitStatus::Failed } else { exit }
         }
     }
 }
@@ -60,16 +60,16 @@ pub fn note(message: &str) {
 }
 
 /// Says why the arguments or the configuration cannot be used.
-pub fn refuse(message: &str) -> Exit {
+pub fn refuse(message: &str) -> ExitStatus {
     complain(message);
-    Exit::Usage
+    ExitStatus::Usage
 }
 
 /// Writes the problems of a configuration to stderr, each with its line.
-pub fn problems(diagnostics: &[Diagnostic]) -> Exit {
+pub fn problems(diagnostics: &[Diagnostic]) -> ExitStatus {
     let text = render_all(diagnostics);
     let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());
-    Exit::Usage
+    ExitStatus::Usage
 }
 
 /// Whether stdout gets colour.
@@ -215,13 +215,13 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const WIDTH: usize = 79;
 
 /// The line.
-pub struct Progress {
+pub struct ProgressLine {
     on: bool,
     began: Instant,
     shown: String,
 }
 
-impl Progress {
+impl ProgressLine {
     /// A line when stderr is a terminal that can overwrite it.
     pub fn new() -> Self {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
@@ -245,7 +245,7 @@ impl Progress {
 }
 
 /// Takes the line away.
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         if !self.shown.is_empty() {
             let _ = write!(io::stderr().lock(), "\r\u{1b}[K");
@@ -312,7 +312,7 @@ fn waits(server: &ServerView) -> String {
 
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
+pub enum ExitStatus {
     /// Everything asked for was done.
     Ok = 0,
     /// Findings, a tool error, or a failed call.
@@ -326,28 +326,28 @@ pub enum Exit {
 }
 
 /// What a command returns: its exit code, or that of a failure it has already reported.
-pub type Done = Result<Exit, Exit>;
+pub type CommandResult = Result<ExitStatus, ExitStatus>;
 
-impl From<Done> for Exit {
-    fn from(done: Done) -> Self {
+impl From<CommandResult> for ExitStatus {
+    fn from(done: CommandResult) -> Self {
         done.unwrap_or_else(|exit| exit)
     }
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
+impl From<ExitStatus> for ExitCode {
+    fn from(exit: ExitStatus) -> Self {
         Self::from(exit as u8)
     }
 }
 
-impl From<crate::check::Verdict> for Exit {
-    fn from(verdict: crate::check::Verdict) -> Self {
-        use crate::check::Verdict;
+impl From<crate::check::CheckVerdict> for ExitStatus {
+    fn from(verdict: crate::check::CheckVerdict) -> Self {
+        use crate::check::CheckVerdict;
         match verdict {
-            Verdict::Ok => Self::Ok,
-            Verdict::Violated => Self::Failed,
-            Verdict::Incomplete => Self::Unavailable,
-            Verdict::Usage => Self::Usage,
+            CheckVerdict::Ok => Self::Ok,
+            CheckVerdict::Violated => Self::Failed,
+            CheckVerdict::Incomplete => Self::Unavailable,
+            CheckVerdict::Usage => Self::Usage,
         }
     }
 }

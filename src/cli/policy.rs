@@ -9,12 +9,14 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::args::Common;
-use super::output::{Done, Exit};
+use super::output::{CommandResult, ExitStatus};
 use super::{load, output};
 use crate::base::file::read_text;
 use crate::base::{Clock, SafeText};
-use crate::deck::{Line, Offline, Recording};
-use crate::host::{Action, DEFAULT_PROFILE, Decision, Effect, Origin, Principal, TargetKind};
+use crate::deck::{Offline, Recording, RecordingLine};
+use crate::host::{
+    DEFAULT_PROFILE, Decision, Origin, PolicyAction, PolicyEffect, Principal, TargetKind,
+};
 use crate::mcp::{Direction, MessageKind};
 
 /// `mcpdeck policy`
@@ -75,7 +77,7 @@ pub enum PolicyVerb {
 
 /// A call of a file.
 #[derive(Deserialize)]
-struct Recorded {
+struct PolicyCall {
     origin: Option<String>,
     profile: Option<String>,
     /// `server.tool`, `server.prompt` or a URI.
@@ -89,7 +91,7 @@ const fn tools() -> TargetKind {
 }
 
 /// `mcpdeck policy`
-pub fn policy(common: &Common, args: &PolicyArgs) -> Done {
+pub fn policy(common: &Common, args: &PolicyArgs) -> CommandResult {
     match &args.verb {
         PolicyVerb::Why { origin, call, profile, read, prompt } => {
             let origin = Origin::parse(origin).ok_or_else(|| {
@@ -113,7 +115,7 @@ pub fn policy(common: &Common, args: &PolicyArgs) -> Done {
     }
 }
 
-fn open(common: &Common) -> Result<Offline, Exit> {
+fn open(common: &Common) -> Result<Offline, ExitStatus> {
     let (env, files) = load::here(common)?;
     let loaded = load::load_files(&files, &env).map_err(|d| output::problems(&d))?;
     Offline::open(&files, &env, loaded.config, Clock::system().now())
@@ -121,24 +123,25 @@ fn open(common: &Common) -> Result<Offline, Exit> {
 }
 
 /// What is done with a target of this kind.
-const fn used(kind: TargetKind) -> Action {
+const fn used(kind: TargetKind) -> PolicyAction {
     match kind {
-        TargetKind::Resource => Action::Read,
-        TargetKind::Prompt => Action::Prompt,
-        _ => Action::Call,
+        TargetKind::Resource => PolicyAction::Read,
+        TargetKind::Prompt => PolicyAction::Prompt,
+        _ => PolicyAction::Call,
     }
 }
 
-const fn word(effect: Effect) -> &'static str {
+const fn word(effect: PolicyEffect) -> &'static str {
     match effect {
-        Effect::Allow => "allowed",
-        Effect::Ask => "a person is asked",
-        Effect::Deny => "denied",
+        PolicyEffect::Allow => "allowed",
+        PolicyEffect::Ask => "a person is asked",
+        PolicyEffect::Deny => "denied",
     }
 }
 
-fn why(decision: &Decision, json: bool) -> Exit {
-    let exit = if decision.effect == Effect::Deny { Exit::Failed } else { Exit::Ok };
+fn why(decision: &Decision, json: bool) -> ExitStatus {
+    let exit =
+        if decision.effect == PolicyEffect::Deny { ExitStatus::Failed } else { ExitStatus::Ok };
     if json {
         let mut object = json!(decision);
         object["why"] = decision.words().into();
@@ -148,7 +151,7 @@ fn why(decision: &Decision, json: bool) -> Exit {
     output::print(&format!("{}\n", SafeText::line(&text)), exit)
 }
 
-fn test(offline: &Offline, file: &Path, (who, profile): (&str, &str), json: bool) -> Done {
+fn test(offline: &Offline, file: &Path, (who, profile): (&str, &str), json: bool) -> CommandResult {
     let calls = recorded(file).map_err(|problem| output::refuse(&problem))?;
     let mut blocked = Vec::new();
     for call in &calls {
@@ -159,13 +162,13 @@ fn test(offline: &Offline, file: &Path, (who, profile): (&str, &str), json: bool
         let profile = call.profile.as_deref().unwrap_or(profile);
         let principal = Principal::new(asks).with_profile(profile);
         let decision = offline.decide(&principal, used(call.kind), call.kind, &call.tool);
-        if decision.effect != Effect::Allow {
+        if decision.effect != PolicyEffect::Allow {
             blocked.push((origin, &call.tool, decision.effect, decision.words()));
         }
     }
-    let denied = blocked.iter().filter(|(.., effect, _)| *effect == Effect::Deny).count();
+    let denied = blocked.iter().filter(|(.., effect, _)| *effect == PolicyEffect::Deny).count();
     let asked = blocked.len() - denied;
-    let exit = if denied > 0 { Exit::Failed } else { Exit::Ok };
+    let exit = if denied > 0 { ExitStatus::Failed } else { ExitStatus::Ok };
     if json {
         let rows = blocked.iter().map(|(origin, tool, effect, why)| {
             json!({"origin": origin, "tool": tool, "effect": effect, "why": why})
@@ -184,7 +187,7 @@ fn test(offline: &Offline, file: &Path, (who, profile): (&str, &str), json: bool
 }
 
 /// Prints the smallest profile for what was used.
-fn suggest(file: &Path, profile: &str) -> Done {
+fn suggest(file: &Path, profile: &str) -> CommandResult {
     let calls = recorded(file).map_err(|problem| output::refuse(&problem))?;
     let globs = |kind: TargetKind| -> BTreeSet<String> {
         let used = calls.iter().filter(|call| call.kind == kind);
@@ -196,14 +199,14 @@ fn suggest(file: &Path, profile: &str) -> Done {
     let resources = resources.map(|glob| json!({ "resources": glob }));
     let allow: Vec<_> = tools.chain(prompts).chain(resources).collect();
     let object = json!({"policy": {"profiles": {profile: {"allow": allow}}}});
-    Ok(output::json(&object, Exit::Ok))
+    Ok(output::json(&object, ExitStatus::Ok))
 }
 
 /// What clients asked for in a recording.
-fn of_recording(recording: Recording) -> std::io::Result<Vec<Recorded>> {
+fn of_recording(recording: Recording) -> std::io::Result<Vec<PolicyCall>> {
     let mut out = Vec::new();
     for line in recording {
-        let Line::Frame(frame) = line? else { continue };
+        let RecordingLine::Frame(frame) = line? else { continue };
         let (Some(method), Some(target)) = (&frame.method, &frame.target) else { continue };
         if (frame.direction, frame.kind) != (Direction::Out, MessageKind::Request) {
             continue;
@@ -215,12 +218,12 @@ fn of_recording(recording: Recording) -> std::io::Result<Vec<Recorded>> {
             "resources/read" => (TargetKind::Resource, target.to_string()),
             _ => continue,
         };
-        out.push(Recorded { origin: None, profile: None, tool, kind });
+        out.push(PolicyCall { origin: None, profile: None, tool, kind });
     }
     Ok(out)
 }
 
-fn recorded(file: &Path) -> Result<Vec<Recorded>, String> {
+fn recorded(file: &Path) -> Result<Vec<PolicyCall>, String> {
     let shown = crate::base::text::path::spelled(file);
     if let Ok(recording) = Recording::open(file) {
         return of_recording(recording).map_err(|error| format!("{shown}: {error}"));

@@ -10,11 +10,13 @@ use serde_json::{Value, json};
 
 use super::args::{Common, OneServer};
 use super::deck::{self, Invocation, Need};
-use super::output::{self, Done, Exit};
+use super::output::{self, CommandResult, ExitStatus};
 use crate::base::SafeText;
 use crate::base::human::{count, parse_duration};
-use crate::check::answers::Script;
-use crate::deck::{Format, Line, Part, Recorder, Recording, Scrubber, export_recording};
+use crate::check::answers::AnswerScript;
+use crate::deck::{
+    ExportFormat, Recorder, Recording, RecordingLine, RecordingPart, Scrubber, export_recording,
+};
 use crate::host::{CallOptions, Host, Origin};
 use crate::mcp::{Direction, MessageKind, every_difference};
 use crate::telemetry::Telemetry;
@@ -107,13 +109,13 @@ fn failed(path: &Path, error: &std::io::Error) -> String {
     }
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> Exit {
+fn unreadable(path: &Path, error: &std::io::Error) -> ExitStatus {
     let path = SafeText::line(&path.display().to_string());
     output::refuse(&format!("{path}: {}", SafeText::line(&error.to_string())))
 }
 
 /// Masks a recording.
-pub fn scrub(args: &ScrubArgs) -> Done {
+pub fn scrub(args: &ScrubArgs) -> CommandResult {
     let recording = Recording::open(&args.file).map_err(|e| unreadable(&args.file, &e))?;
     let file = File::create_new(&args.output).map_err(|e| unreadable(&args.output, &e))?;
     let done = Scrubber::new(args.mask.iter().cloned())
@@ -127,17 +129,17 @@ pub fn scrub(args: &ScrubArgs) -> Done {
     for (key, count) in &done.by_key {
         let _ = writeln!(text, "  {count:6}  {}", SafeText::line(key));
     }
-    Ok(output::print(&text, Exit::Ok))
+    Ok(output::print(&text, ExitStatus::Ok))
 }
 
 /// Writes a recording, or a part of it, in another form.
-pub fn report(args: &ReportArgs) -> Done {
+pub fn report(args: &ReportArgs) -> CommandResult {
     let end = args.output.extension().and_then(|end| end.to_str()).unwrap_or_default();
     let format = match args.format.as_deref().unwrap_or(end) {
-        "html" | "htm" => Format::Html,
-        "har" => Format::Har,
-        "otlp" | "json" => Format::Otlp,
-        "jsonl" => Format::Jsonl,
+        "html" | "htm" => ExportFormat::Html,
+        "har" => ExportFormat::Har,
+        "otlp" | "json" => ExportFormat::Otlp,
+        "jsonl" => ExportFormat::Jsonl,
         _ => return Err(output::refuse("name a format with --format: html, har, otlp or jsonl")),
     };
     let recording = Recording::open(&args.file).map_err(|e| unreadable(&args.file, &e))?;
@@ -146,25 +148,25 @@ pub fn report(args: &ReportArgs) -> Done {
         return Err(output::refuse("the output is the recording itself: name another file"));
     }
     let file = File::create(&args.output).map_err(|e| unreadable(&args.output, &e))?;
-    let part = Part { servers: args.server.clone(), from: args.from, to: args.to };
+    let part = RecordingPart { servers: args.server.clone(), from: args.from, to: args.to };
     export_recording(recording, &part, format, &mut std::io::BufWriter::new(file))
         .map_err(|e| unreadable(&args.file, &e))?;
-    Ok(Exit::Ok)
+    Ok(ExitStatus::Ok)
 }
 
 /// One recorded operation.
-struct Recorded {
+struct DiffedOperation {
     method: String,
     params: Value,
     result: Result<Value, Value>,
 }
 
-fn recorded(args: &ReplayArgs) -> std::io::Result<(Option<String>, Vec<Recorded>)> {
+fn recorded(args: &ReplayArgs) -> std::io::Result<(Option<String>, Vec<DiffedOperation>)> {
     let mut open: Vec<(Value, String, Value)> = Vec::new();
     let mut out = Vec::new();
     let mut server = args.server.clone();
     for line in Recording::open(&args.file)? {
-        let Line::Frame(frame) = line? else { continue };
+        let RecordingLine::Frame(frame) = line? else { continue };
         if *server.get_or_insert_with(|| frame.server.to_string()) != frame.server.as_str() {
             continue;
         }
@@ -182,7 +184,7 @@ fn recorded(args: &ReplayArgs) -> std::io::Result<(Option<String>, Vec<Recorded>
                 let (_, method, params) = open.remove(at);
                 let result = message.get("result").ok_or(&message["error"]);
                 let result = result.cloned().map_err(Clone::clone);
-                out.push(Recorded { method, params, result });
+                out.push(DiffedOperation { method, params, result });
             }
             _ => {}
         }
@@ -192,7 +194,7 @@ fn recorded(args: &ReplayArgs) -> std::io::Result<(Option<String>, Vec<Recorded>
 
 /// Sends the recorded requests to a live server and shows where its answers differ. 0 when none
 /// does, 1 when one does.
-pub fn replay(common: &Common, args: &ReplayArgs, telemetry: &Telemetry) -> Done {
+pub fn replay(common: &Common, args: &ReplayArgs, telemetry: &Telemetry) -> CommandResult {
     let (server, operations) = recorded(args).map_err(|e| unreadable(&args.file, &e))?;
     let server = args
         .against
@@ -201,7 +203,7 @@ pub fn replay(common: &Common, args: &ReplayArgs, telemetry: &Telemetry) -> Done
         .ok_or_else(|| output::refuse("no message of a server was recorded"))?;
     let names = if args.one.is_named() { Vec::new() } else { vec![server.clone()] };
     let invocation = Invocation { common, one: &args.one, telemetry };
-    let ran = invocation.run(Need::Servers(names), Script::default(), async |scene| {
+    let ran = invocation.run(Need::Servers(names), AnswerScript::default(), async |scene| {
         let name = match scene.host.snapshot().servers.keys().next() {
             Some(only) if args.one.is_named() => only.clone(),
             _ => crate::base::ServerName::new(&server),
@@ -211,7 +213,7 @@ pub fn replay(common: &Common, args: &ReplayArgs, telemetry: &Telemetry) -> Done
             rows.push(compared(scene.host, &name, operation).await);
         }
         let differing = rows.iter().filter(|row| row["same"] == false).count();
-        let exit = if differing == 0 { Exit::Ok } else { Exit::Failed };
+        let exit = if differing == 0 { ExitStatus::Ok } else { ExitStatus::Failed };
         if args.json {
             let whole = json!({"requests": rows.len(), "differing": differing, "results": rows});
             return output::json(&whole, exit);
@@ -238,7 +240,11 @@ pub fn replay(common: &Common, args: &ReplayArgs, telemetry: &Telemetry) -> Done
     deck::ended(ran)
 }
 
-async fn compared(host: &Host, server: &crate::base::ServerName, operation: &Recorded) -> Value {
+async fn compared(
+    host: &Host,
+    server: &crate::base::ServerName,
+    operation: &DiffedOperation,
+) -> Value {
     let options = CallOptions {
         server: Some(server.clone()),
         bypass_cache: true,

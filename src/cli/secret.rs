@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::args::Common;
-use super::output::{Done, Exit};
+use super::output::{CommandResult, ExitStatus};
 use super::{load, output};
 use crate::base::text::json as safe;
 use crate::base::{SafeText, Secret};
@@ -56,7 +56,7 @@ pub enum SecretVerb {
 }
 
 /// `mcpdeck secret`
-pub fn secret(common: &Common, args: &SecretArgs) -> Done {
+pub fn secret(common: &Common, args: &SecretArgs) -> CommandResult {
     let (env, _) = load::here(common)?;
     let store = SecretStore::of(&env)
         .ok_or_else(|| output::refuse("there is no folder in which secrets could be kept"))?;
@@ -82,7 +82,7 @@ pub fn secret(common: &Common, args: &SecretArgs) -> Done {
         }
     };
     let text = done.map_err(|problem| output::refuse(&problem))?;
-    Ok(output::print(&text, Exit::Ok))
+    Ok(output::print(&text, ExitStatus::Ok))
 }
 
 fn set(store: &SecretStore, keyring: Option<&Environment>, name: &str) -> Result<String, String> {

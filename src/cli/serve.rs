@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::args::{Common, OneServer};
-use super::output::{Done, Exit, problems};
+use super::output::{CommandResult, ExitStatus, problems};
 use super::{deck, load, output, signals};
 use crate::base::human::parse_duration;
 use crate::base::{Clock, SafeText, Timestamp};
@@ -19,13 +19,13 @@ use crate::deck::Clients;
 #[cfg(feature = "tui")]
 use crate::deck::{Alongside, Deck, DeckBuilder, DeckEvent, TrustStore};
 #[cfg(unix)]
-use crate::deck::{Gate, Listening, Local, PolicyKeeper};
+use crate::deck::{Listening, Local, PolicyKeeper, TrustGate};
 use crate::gateway::{
-    self, Bridge, DEFAULT_SCOPES, Options, OwnerToken, Service, Shared, TokenStore, Traces,
-    serve_stdio,
+    self, Bridge, ClientTokens, DEFAULT_SCOPES, GatewayService, OwnerToken, ServeOptions,
+    SharedStore, Traces, serve_stdio,
 };
 #[cfg(feature = "tui")]
-use crate::host::{DEFAULT_PROFILE, Host, Scope, ServerState};
+use crate::host::{AccessScope, DEFAULT_PROFILE, Host, ServerState};
 use crate::telemetry::Telemetry;
 
 /// `mcpdeck serve`
@@ -88,7 +88,7 @@ enum TokenCommand {
         /// reading and prompts when left out. What it may do is given by `mcpdeck grants add`, or by
         /// its profile in the policy.
         #[arg(long, value_name = "SCOPE", value_parser = super::grants::parse_scope)]
-        scope: Vec<Scope>,
+        scope: Vec<AccessScope>,
         /// How long it counts: seconds, or with a unit (30m, 12h, 90d); for ever when left out.
         #[arg(long, value_name = "TIME", value_parser = lifetime)]
         expires: Option<Duration>,
@@ -114,12 +114,12 @@ fn lifetime(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn refused(error: String) -> Exit {
+fn refused(error: String) -> ExitStatus {
     output::refuse(&SafeText::line(&error))
 }
 
 /// Serves until a signal ends it.
-pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Done {
+pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> CommandResult {
     if !args.listen.ip().is_loopback() && !args.behind_tls_proxy {
         return Err(output::refuse(
             "others can reach this address, and nothing here encrypts: listen on 127.0.0.1, or put \
@@ -154,7 +154,7 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Done {
         let deck = match (files.is_empty(), common.require_trust) {
             (true, _) => deck.config(source.config),
             (false, true) => {
-                deck.files(files.clone()).trust(Gate::Guarded(TrustStore::or_session(&env)))
+                deck.files(files.clone()).trust(TrustGate::Guarded(TrustStore::or_session(&env)))
             }
             (false, false) => deck.files(files.clone()),
         };
@@ -194,7 +194,7 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Done {
     });
     runtime.shutdown_background();
     let served = deck::ended(done)?.unwrap_or(Ok(()));
-    served.map(|()| Exit::Ok).map_err(|message| output::refuse(&SafeText::line(&message)))
+    served.map(|()| ExitStatus::Ok).map_err(|message| output::refuse(&SafeText::line(&message)))
 }
 
 /// What is wrong with the policy once every server has started or failed, when that is something
@@ -245,7 +245,7 @@ fn tell(event: &DeckEvent) {
 /// A service that can be reached as soon as there is a host.
 struct Door {
     listener: TcpListener,
-    options: Options,
+    options: ServeOptions,
     url: String,
     token_file: PathBuf,
 }
@@ -272,12 +272,12 @@ impl Door {
             let file = SafeText::line(&token_file.display().to_string());
             output::complain(&format!("made a new token, which you alone can read in {file}"));
         }
-        let options = Options {
+        let options = ServeOptions {
             clients,
             owner,
-            tokens: state.as_deref().map(TokenStore::of).unwrap_or_default(),
+            tokens: state.as_deref().map(ClientTokens::of).unwrap_or_default(),
             profile: profile.to_owned(),
-            ..Options::default()
+            ..ServeOptions::default()
         };
         Ok(Self { listener, options, url: format!("http://{address}"), token_file })
     }
@@ -307,7 +307,7 @@ fn store(
     args: &ServeArgs,
     env: &Environment,
     keeper: &PolicyKeeper,
-) -> Result<Option<Arc<dyn Shared>>, String> {
+) -> Result<Option<Arc<dyn SharedStore>>, String> {
     let Some(address) = &args.store else { return Ok(None) };
     #[cfg(not(feature = "cluster"))]
     {
@@ -317,8 +317,8 @@ fn store(
     }
     #[cfg(feature = "cluster")]
     {
-        let state = Environment::of_process().state_dir.map(|state| TokenStore::of(&state));
-        let tokens = state.as_ref().and_then(TokenStore::path);
+        let state = Environment::of_process().state_dir.map(|state| ClientTokens::of(&state));
+        let tokens = state.as_ref().and_then(ClientTokens::path);
         let tokens = tokens.ok_or("there is no folder for the tokens: set MCPDECK_STATE_DIR")?;
         let store = gateway::Valkey::new(address, env, tokens, keeper.clone())?;
         let (mut away, place) = (store.away(), store.place().to_owned());
@@ -339,7 +339,7 @@ async fn over_http(
     args: &ServeArgs,
     host: Host,
     bridge: Bridge,
-    (clients, store): (Clients, Option<Arc<dyn Shared>>),
+    (clients, store): (Clients, Option<Arc<dyn SharedStore>>),
     stop: CancellationToken,
 ) -> Result<(), String> {
     let file = args.token_file.as_deref();
@@ -358,11 +358,11 @@ async fn over_http(
         "event": "listening", "url": url, "mcp": format!("{url}/mcp"), "tokenFile": file,
     });
     #[cfg_attr(not(feature = "chat"), expect(unused_mut, reason = "nothing is served beside"))]
-    let mut service = Service::on(door.listener, host.clone(), bridge, door.options)
+    let mut service = GatewayService::on(door.listener, host.clone(), bridge, door.options)
         .map_err(|error| error.to_string())?;
     #[cfg(feature = "chat")]
     super::chat::serve(&args.chat, chats, host, &mut service)?;
-    output::print(&format!("{event}\n"), Exit::Ok);
+    output::print(&format!("{event}\n"), ExitStatus::Ok);
     service.run(stop).await;
     Ok(())
 }
@@ -375,7 +375,7 @@ async fn over_http(
 pub fn beside(
     mut deck: DeckBuilder,
     listen: SocketAddr,
-) -> Result<(DeckBuilder, Bridge, Clients), Exit> {
+) -> Result<(DeckBuilder, Bridge, Clients), ExitStatus> {
     if !listen.ip().is_loopback() {
         return Err(output::refuse("beside the dashboard it listens on 127.0.0.1 or [::1] only"));
     }
@@ -389,7 +389,7 @@ pub fn beside(
     let service: Alongside = Box::new(move |host, policy| {
         Box::pin(async move {
             let _local = policy.and_then(|policy| local(&host, &policy, &known));
-            match Service::on(door.listener, host, callback, door.options) {
+            match GatewayService::on(door.listener, host, callback, door.options) {
                 Ok(service) => service.run(CancellationToken::new()).await,
                 Err(error) => {
                     tracing::error!(target: "mcpdeck::gateway", "the service cannot start: {error}");
@@ -403,9 +403,9 @@ pub fn beside(
 }
 
 /// Makes, lists and takes back tokens.
-pub fn token(args: &TokenArgs) -> Done {
+pub fn token(args: &TokenArgs) -> CommandResult {
     let nowhere = || output::refuse("there is no folder to keep tokens in: set MCPDECK_STATE_DIR");
-    let store = TokenStore::of(&Environment::of_process().state_dir.ok_or_else(nowhere)?);
+    let store = ClientTokens::of(&Environment::of_process().state_dir.ok_or_else(nowhere)?);
     let text = match &args.command {
         TokenCommand::New { profile, scope, expires } => {
             let scopes = if scope.is_empty() { DEFAULT_SCOPES.to_vec() } else { scope.clone() };
@@ -445,5 +445,5 @@ pub fn token(args: &TokenArgs) -> Done {
             return Err(output::refuse(why));
         }
     };
-    Ok(output::print(&text, Exit::Ok))
+    Ok(output::print(&text, ExitStatus::Ok))
 }

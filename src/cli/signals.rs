@@ -3,13 +3,13 @@
 
 use futures::stream::{BoxStream, StreamExt as _, poll_fn, select_all};
 
-use crate::check::run::Signals;
+use crate::check::run::CheckSignals;
 
 /// Does `work` on a runtime of this thread alone; what it leaves behind is not waited for.
 ///
 /// # Errors
 /// When there can be no runtime.
-pub fn block_on<T>(work: impl AsyncFnOnce(Signals) -> T) -> std::io::Result<T> {
+pub fn block_on<T>(work: impl AsyncFnOnce(CheckSignals) -> T) -> std::io::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(async { work(listen()).await });
     runtime.shutdown_background();
@@ -17,8 +17,8 @@ pub fn block_on<T>(work: impl AsyncFnOnce(Signals) -> T) -> std::io::Result<T> {
 }
 
 /// Listens until the runtime ends.
-pub fn listen() -> Signals {
-    let signals = Signals::default();
+pub fn listen() -> CheckSignals {
+    let signals = CheckSignals::default();
     let heard = signals.clone();
     let mut events = select_all(events());
     tokio::spawn(async move {

@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::args::{Chosen, Common, TrustArgs, TrustVerb};
-use super::output::{Done, Exit, problems};
+use super::output::{CommandResult, ExitStatus, problems};
 use super::{load, output};
 use crate::base::{SafeText, ServerName};
 use crate::config::Environment;
-use crate::deck::{Gate, Passed, Review, TrustStore, Verdict};
+use crate::deck::{Passed, Review, TrustGate, TrustStore, TrustVerdict};
 
 /// `mcpdeck trust`
-pub fn trust(common: &Common, args: &TrustArgs) -> Done {
+pub fn trust(common: &Common, args: &TrustArgs) -> CommandResult {
     let (env, files) = load::here(common)?;
     let store = TrustStore::of(&env)
         .ok_or_else(|| output::refuse("there is no folder in which approvals could be kept"))?;
@@ -32,25 +32,25 @@ pub fn trust(common: &Common, args: &TrustArgs) -> Done {
             for review in chosen {
                 describe(review, "approved", &mut out);
             }
-            Ok(output::print(&out, Exit::Ok))
+            Ok(output::print(&out, ExitStatus::Ok))
         }
         Some(TrustVerb::Revoke(chosen)) => revoke(&store, choose(&reviews, chosen)?),
     }
 }
 
-fn read(files: &[PathBuf], env: &Environment, store: &TrustStore) -> Result<Passed, Exit> {
+fn read(files: &[PathBuf], env: &Environment, store: &TrustStore) -> Result<Passed, ExitStatus> {
     let loaded = load::load_files(files, env).map_err(|d| problems(&d))?;
     let wrong: Vec<_> = loaded.diagnostics.iter().filter(|d| d.is_error()).cloned().collect();
     if !wrong.is_empty() {
         // The other servers can be approved all the same.
         problems(&wrong);
     }
-    Ok(Gate::Guarded(store.clone()).pass(loaded, env, None))
+    Ok(TrustGate::Guarded(store.clone()).pass(loaded, env, None))
 }
 
-fn list(reviews: &[Review], json: bool) -> Exit {
-    let open = reviews.iter().any(|review| review.verdict != Verdict::Approved);
-    let exit = if open { Exit::Failed } else { Exit::Ok };
+fn list(reviews: &[Review], json: bool) -> ExitStatus {
+    let open = reviews.iter().any(|review| review.verdict != TrustVerdict::Approved);
+    let exit = if open { ExitStatus::Failed } else { ExitStatus::Ok };
     if json {
         let servers: Vec<Value> = reviews.iter().map(as_json).collect();
         return output::json(&json!({ "servers": servers }), exit);
@@ -65,7 +65,7 @@ fn list(reviews: &[Review], json: bool) -> Exit {
     output::print(&out, exit)
 }
 
-fn revoke(store: &TrustStore, chosen: Vec<&Review>) -> Done {
+fn revoke(store: &TrustStore, chosen: Vec<&Review>) -> CommandResult {
     let mut out = String::new();
     for review in chosen {
         let name = SafeText::line(review.server.as_str());
@@ -75,10 +75,10 @@ fn revoke(store: &TrustStore, chosen: Vec<&Review>) -> Done {
             Err(error) => return Err(output::refuse(&format!("{name}: {error}"))),
         }
     }
-    Ok(output::print(&out, Exit::Ok))
+    Ok(output::print(&out, ExitStatus::Ok))
 }
 
-fn choose<'r>(reviews: &'r [Review], chosen: &Chosen) -> Result<Vec<&'r Review>, Exit> {
+fn choose<'r>(reviews: &'r [Review], chosen: &Chosen) -> Result<Vec<&'r Review>, ExitStatus> {
     if chosen.all {
         return Ok(reviews.iter().collect());
     }
@@ -97,11 +97,11 @@ fn choose<'r>(reviews: &'r [Review], chosen: &Chosen) -> Result<Vec<&'r Review>,
     chosen.servers.iter().map(find).collect()
 }
 
-const fn word(verdict: &Verdict) -> &'static str {
+const fn word(verdict: &TrustVerdict) -> &'static str {
     match verdict {
-        Verdict::Approved => "approved",
-        Verdict::New => "new",
-        Verdict::Changed(_) => "changed",
+        TrustVerdict::Approved => "approved",
+        TrustVerdict::New => "new",
+        TrustVerdict::Changed(_) => "changed",
     }
 }
 
@@ -119,7 +119,7 @@ fn describe(review: &Review, word: &str, out: &mut String) {
     for danger in &review.dangers {
         let _ = writeln!(out, "  careful: {}", SafeText::line(danger));
     }
-    if let Verdict::Changed(fields) = &review.verdict {
+    if let TrustVerdict::Changed(fields) = &review.verdict {
         for field in fields {
             for (sign, side) in [('-', &field.before), ('+', &field.after)] {
                 if let Some(side) = side {
@@ -135,7 +135,7 @@ fn as_json(review: &Review) -> Value {
     let shown: serde_json::Map<String, Value> =
         review.shown.iter().map(|(label, value)| (label.clone(), json!(value))).collect();
     let changes: Vec<Value> = match &review.verdict {
-        Verdict::Changed(fields) => fields
+        TrustVerdict::Changed(fields) => fields
             .iter()
             .map(|f| json!({ "field": f.field, "before": f.before, "after": f.after }))
             .collect(),

@@ -48,10 +48,10 @@ pub fn arguments(
 }
 
 /// The path that a key names, and the schema there when one is known.
-type Resolved<'a> = Result<(Vec<String>, Option<&'a Value>), String>;
+type ResolvedPath<'a> = Result<(Vec<String>, Option<&'a Value>), String>;
 
 /// What a key names. A property that is spelt with dots wins over a path.
-fn resolve<'a>(key: &str, root: &'a Value) -> Resolved<'a> {
+fn resolve<'a>(key: &str, root: &'a Value) -> ResolvedPath<'a> {
     let mut path = Vec::new();
     let mut schema = root;
     let mut rest = key;
@@ -80,7 +80,7 @@ fn unknown<'a>(
     schema: &'a Value,
     root: &'a Value,
     properties: &[(&'a str, &'a Value)],
-) -> Resolved<'a> {
+) -> ResolvedPath<'a> {
     let schema = follow(schema, root, 0);
     let extra = schema.get("additionalProperties");
     let closed = extra == Some(&Value::Bool(false))

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{SafeText, Secret, ServerName};
-use crate::config::source::Source;
+use crate::config::source::SourceText;
 
 /// How much a problem weighs.
 #[derive(
@@ -66,7 +66,7 @@ impl fmt::Display for Position {
 
 /// The origin of one value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Origin {
+pub struct ValueOrigin {
     /// The place in a file.
     pub at: Position,
     /// What its parts were expanded from, for example `env:GITHUB_TOKEN` or `input:key`; empty
@@ -76,7 +76,7 @@ pub struct Origin {
     pub written: Option<Secret>,
 }
 
-impl Origin {
+impl ValueOrigin {
     /// The written form, when the value depends on variables or answers of the user.
     pub fn template(&self) -> Option<&str> {
         let own = |via: &String| {
@@ -88,11 +88,11 @@ impl Origin {
 
 /// Origins by pointer into the effective document, `/servers/NAME/KEY...`. What is not in it is a
 /// default.
-pub type Origins = BTreeMap<String, Origin>;
+pub type Origins = BTreeMap<String, ValueOrigin>;
 
 /// A span of a snippet, in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Mark {
+pub struct SnippetMark {
     /// First character, counted from 0.
     pub start: u32,
     /// How many; 0 when there is nothing to underline.
@@ -118,7 +118,7 @@ pub struct Diagnostic {
     pub snippet: String,
     /// Which characters of `snippet` are meant.
     #[serde(default)]
-    pub mark: Mark,
+    pub mark: SnippetMark,
     /// What to do, for example "did you mean `command`?".
     pub help: Option<String>,
 }
@@ -157,14 +157,14 @@ const EXCERPTS: usize = 1_000;
 
 /// Problems found so far.
 pub(crate) struct Problems<'a> {
-    pub(crate) source: &'a Source,
+    pub(crate) source: &'a SourceText,
     /// The server whose entry is being looked at.
     pub(crate) server: Option<ServerName>,
     pub(crate) list: Vec<Diagnostic>,
 }
 
 impl<'a> Problems<'a> {
-    pub(crate) fn new(source: &'a Source) -> Self {
+    pub(crate) fn new(source: &'a SourceText) -> Self {
         Self { source, server: None, list: Vec::new() }
     }
 
@@ -310,11 +310,11 @@ pub(crate) fn summary(all: impl Iterator<Item = Severity>) -> Option<String> {
 #[cfg(test)]
 mod render_tests {
     use super::*;
-    use crate::config::source::Source;
+    use crate::config::source::SourceText;
 
     fn sample() -> Diagnostic {
         let text = "{\n  \"servers\": {\"a\": {\"cmmand\": \"x\"}}\n}";
-        let source = Source::new("mcp.json", text);
+        let source = SourceText::new("mcp.json", text);
         let at = text.find("\"cmmand\"").expect("there");
         let message = "`cmmand` is not a known key of a server";
         let mut out =

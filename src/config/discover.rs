@@ -11,7 +11,7 @@ const PROJECT: [&str; 4] = ["mcp.json", ".mcp.json", ".vscode/mcp.json", ".curso
 
 /// Whose file it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum FileScope {
     /// The project's: it may come from somebody else and needs trust.
     Project,
     /// The user's own.
@@ -24,15 +24,15 @@ pub struct Candidate {
     /// The path, relative to the current folder for the project's.
     pub path: PathBuf,
     /// Whose it is.
-    pub scope: Scope,
+    pub scope: FileScope,
     /// Whether there is a file.
     pub exists: bool,
 }
 
 /// Every place in order of preference.
 pub fn candidates(env: &Environment) -> Vec<Candidate> {
-    let project = PROJECT.iter().map(|name| (PathBuf::from(name), Scope::Project));
-    let user = user_files(env).into_iter().map(|path| (path, Scope::User));
+    let project = PROJECT.iter().map(|name| (PathBuf::from(name), FileScope::Project));
+    let user = user_files(env).into_iter().map(|path| (path, FileScope::User));
     project
         .chain(user)
         .map(|(path, scope)| {

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::base::ServerName;
 use crate::config::Diagnostic;
-use crate::config::source::Source;
-use crate::config::syntax::{Node, parse};
+use crate::config::source::SourceText;
+use crate::config::syntax::{SyntaxNode, parse};
 
 pub mod entry;
 pub mod put;
@@ -20,7 +20,7 @@ mod splice;
 
 pub use save::{Undo, read, write_with_backup};
 
-use splice::{Doc, insert, remove_at, replace_range};
+use splice::{SplicedText, insert, remove_at, replace_range};
 
 /// One change.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,16 +135,18 @@ pub(crate) fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
-fn parsed(text: &str) -> Result<Doc, EditError> {
+fn parsed(text: &str) -> Result<SplicedText, EditError> {
     let text = without_mark(text);
-    let source = Source::new("", text);
+    let source = SourceText::new("", text);
     match parse(&source) {
-        (Some(root), problems) if problems.is_empty() => Ok(Doc { text: text.to_owned(), root }),
+        (Some(root), problems) if problems.is_empty() => {
+            Ok(SplicedText { text: text.to_owned(), root })
+        }
         (_, problems) => Err(EditError::Syntax(problems)),
     }
 }
 
-fn change(doc: Doc, edit: &Edit) -> Result<Doc, EditError> {
+fn change(doc: SplicedText, edit: &Edit) -> Result<SplicedText, EditError> {
     match edit {
         Edit::Add { name, entry } => add(doc, name, entry, None),
         Edit::Duplicate { name, copy } => {
@@ -176,32 +178,32 @@ fn change(doc: Doc, edit: &Edit) -> Result<Doc, EditError> {
 
 /// An entry with the object or list it stands in.
 struct FoundEntry<'n> {
-    parent: &'n Node,
+    parent: &'n SyntaxNode,
     index: usize,
-    node: &'n Node,
+    node: &'n SyntaxNode,
 }
 
 const CONTAINERS: [&str; 2] = ["servers", "mcpServers"];
 
-fn find<'n>(root: &'n Node, name: &ServerName) -> Option<FoundEntry<'n>> {
+fn find<'n>(root: &'n SyntaxNode, name: &ServerName) -> Option<FoundEntry<'n>> {
     CONTAINERS.into_iter().find_map(|container| {
         let parent = root.get(container)?;
         let member =
             parent.members().iter().enumerate().find(|(_, m)| ServerName::new(&m.key) == *name);
         let listed = parent.elements().iter().enumerate().find(|(_, e)| {
-            e.get("id").and_then(Node::text).is_some_and(|id| ServerName::new(id) == *name)
+            e.get("id").and_then(SyntaxNode::text).is_some_and(|id| ServerName::new(id) == *name)
         });
         let (index, node) = member.map(|(i, m)| (i, &m.value)).or(listed)?;
         Some(FoundEntry { parent, index, node })
     })
 }
 
-fn named<'n>(root: &'n Node, name: &ServerName) -> Result<FoundEntry<'n>, EditError> {
+fn named<'n>(root: &'n SyntaxNode, name: &ServerName) -> Result<FoundEntry<'n>, EditError> {
     find(root, name).ok_or_else(|| EditError::NoSuchServer(name.clone()))
 }
 
 /// Refuses a name that cannot be given to a server.
-fn free(root: &Node, name: &ServerName) -> Result<(), EditError> {
+fn free(root: &SyntaxNode, name: &ServerName) -> Result<(), EditError> {
     match find(root, name) {
         _ if name.as_str().is_empty() => {
             Err(EditError::Refused("a server needs a name".to_owned()))
@@ -212,11 +214,11 @@ fn free(root: &Node, name: &ServerName) -> Result<(), EditError> {
 }
 
 fn add(
-    doc: Doc,
+    doc: SplicedText,
     name: &ServerName,
     entry: &Value,
     behind: Option<&ServerName>,
-) -> Result<Doc, EditError> {
+) -> Result<SplicedText, EditError> {
     free(&doc.root, name)?;
     if !entry.is_object() {
         return Err(EditError::Refused("an entry is an object".to_owned()));
@@ -246,16 +248,16 @@ fn add(
 }
 
 /// The node a path below an entry leads to.
-fn below<'n>(entry: &'n Node, path: &[String]) -> Option<&'n Node> {
+fn below<'n>(entry: &'n SyntaxNode, path: &[String]) -> Option<&'n SyntaxNode> {
     path.iter().try_fold(entry, |node, key| node.get(key))
 }
 
 fn set(
-    doc: Doc,
+    doc: SplicedText,
     name: &ServerName,
     path: &[String],
     value: Option<&Value>,
-) -> Result<Doc, EditError> {
+) -> Result<SplicedText, EditError> {
     let found = named(&doc.root, name)?;
     let Some((key, way)) = path.split_last() else {
         return Err(EditError::Refused("no key was named".to_owned()));
@@ -291,15 +293,15 @@ fn set(
 
 /// Makes an object equal to `wanted` key by key, objects within it likewise.
 fn update(
-    mut doc: Doc,
+    mut doc: SplicedText,
     name: &ServerName,
     path: &mut Vec<String>,
     wanted: &Value,
-) -> Result<Doc, EditError> {
+) -> Result<SplicedText, EditError> {
     let Some(wanted) = wanted.as_object() else {
         return Err(EditError::Refused("an entry is an object".to_owned()));
     };
-    let now = |doc: &Doc, path: &[String]| -> Value {
+    let now = |doc: &SplicedText, path: &[String]| -> Value {
         let entry = find(&doc.root, name).and_then(|found| below(found.node, path).cloned());
         entry.map(|node| node.to_json()).unwrap_or_default()
     };
@@ -323,7 +325,7 @@ fn update(
     Ok(doc)
 }
 
-fn rename(doc: Doc, name: &ServerName, to: &ServerName) -> Result<Doc, EditError> {
+fn rename(doc: SplicedText, name: &ServerName, to: &ServerName) -> Result<SplicedText, EditError> {
     free(&doc.root, to)?;
     let found = named(&doc.root, name)?;
     let range = match found.parent.members().get(found.index) {
@@ -335,13 +337,13 @@ fn rename(doc: Doc, name: &ServerName, to: &ServerName) -> Result<Doc, EditError
     parsed(&text)
 }
 
-fn add_input(doc: Doc, input: &Value) -> Result<Doc, EditError> {
+fn add_input(doc: SplicedText, input: &Value) -> Result<SplicedText, EditError> {
     let id = input.get("id").and_then(Value::as_str);
     let Some(id) = id else {
         return Err(EditError::Refused("an input needs an `id`".to_owned()));
     };
-    let known = |input: &Node| input.get("id").and_then(Node::text) == Some(id);
-    let inputs = doc.root.get("inputs").map(Node::elements).unwrap_or_default();
+    let known = |input: &SyntaxNode| input.get("id").and_then(SyntaxNode::text) == Some(id);
+    let inputs = doc.root.get("inputs").map(SyntaxNode::elements).unwrap_or_default();
     if inputs.iter().any(known) {
         return Ok(doc);
     }
@@ -351,7 +353,7 @@ fn add_input(doc: Doc, input: &Value) -> Result<Doc, EditError> {
 
 /// Refuses an outcome that touches anything but the server that was meant: the last line of
 /// defence against a wrong cut.
-fn guard(before: &Doc, after: &Doc, edit: &Edit) -> Result<(), EditError> {
+fn guard(before: &SplicedText, after: &SplicedText, edit: &Edit) -> Result<(), EditError> {
     let meant: Vec<&ServerName> = match edit {
         Edit::Add { name, .. }
         | Edit::Replace { name, .. }
@@ -372,7 +374,7 @@ fn guard(before: &Doc, after: &Doc, edit: &Edit) -> Result<(), EditError> {
 }
 
 /// Everything but the servers that are meant, in a form to compare.
-fn others(root: &Node, meant: &[&ServerName], inputs: bool) -> Vec<(String, Value)> {
+fn others(root: &SyntaxNode, meant: &[&ServerName], inputs: bool) -> Vec<(String, Value)> {
     let mut out = Vec::new();
     for m in root.members() {
         if inputs && m.key == "inputs" {
@@ -388,7 +390,7 @@ fn others(root: &Node, meant: &[&ServerName], inputs: bool) -> Vec<(String, Valu
             }
         }
         for entry in m.value.elements() {
-            let id = entry.get("id").and_then(Node::text).map(ServerName::new);
+            let id = entry.get("id").and_then(SyntaxNode::text).map(ServerName::new);
             if !id.is_some_and(|id| meant.contains(&&id)) {
                 out.push((m.key.clone(), entry.to_json()));
             }

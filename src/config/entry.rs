@@ -6,7 +6,7 @@
 use super::mask::{secret_arguments, secret_of_address};
 use crate::base::Secret;
 use crate::config::keys::{ADDRESS, PROCESS, SERVER};
-use crate::config::shape::Key;
+use crate::config::shape::KnownKey;
 use crate::config::{Diagnostic, ServerConfig, TransportConfig, TransportKind};
 
 mod address;
@@ -14,19 +14,19 @@ mod reader;
 mod settings;
 mod transport;
 
-pub(crate) use reader::{Entry, Reader};
+pub(crate) use reader::{EntryReader, ServerEntry};
 pub(crate) use transport::{ENTRY_LABEL, HOST_LABEL, ID_FILE};
 
 /// Settings that are read apart: what their shape is says too little of them.
 const APART: [&str; 5] = ["type", "transport", "id", "env", "headers"];
 
 /// Reads one entry. `None` when it cannot be used; why has been reported, or an input is missing.
-pub(crate) fn read(reader: &mut Reader<'_, '_>) -> Option<ServerConfig> {
+pub(crate) fn read(reader: &mut EntryReader<'_, '_>) -> Option<ServerConfig> {
     let entry = reader.entry;
     let before = reader.problems.list.len();
     let unanswered = reader.unanswered.len();
     let kind = transport::kind(reader);
-    let is_used = |key: &&Key| match kind {
+    let is_used = |key: &&KnownKey| match kind {
         Some(TransportKind::Stdio) => !ADDRESS.contains(&key.name),
         Some(_) => !PROCESS.contains(&key.name),
         // The settings are read without a transport too, so that their problems are reported.

@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::base::Secret;
-use crate::config::expand::{Expanded, Scope, expand};
-use crate::config::source::Source;
+use crate::config::expand::{ExpandScope, Expanded, expand};
+use crate::config::source::SourceText;
 use crate::config::{Diagnostic, Environment, Severity};
 
 /// A variable of an env file.
@@ -26,7 +26,7 @@ pub(crate) struct EnvLine {
 }
 
 /// Reads the lines of a source; says of every line that is none why.
-pub(crate) fn parse(source: &Source, env: &Environment) -> (Vec<EnvLine>, Vec<Diagnostic>) {
+pub(crate) fn parse(source: &SourceText, env: &Environment) -> (Vec<EnvLine>, Vec<Diagnostic>) {
     let text = source.text();
     let mut lines: Vec<EnvLine> = Vec::new();
     let mut problems = Vec::new();
@@ -72,7 +72,7 @@ pub(crate) fn parse(source: &Source, env: &Environment) -> (Vec<EnvLine>, Vec<Di
         let expanded = if is_literal {
             Ok(Expanded { text: raw.clone(), ..Expanded::default() })
         } else {
-            expand(&raw, &Scope { local: &local, ..Scope::of(env) })
+            expand(&raw, &ExpandScope { local: &local, ..ExpandScope::of(env) })
         };
         match expanded {
             Ok(Expanded { text: value, via, .. }) => {
@@ -96,7 +96,7 @@ impl Environment {
     /// # Errors
     /// When it cannot be read, or a line of it is none; nothing is added then.
     pub fn add_file(&mut self, path: &Path) -> Result<(), Vec<Diagnostic>> {
-        let source = Source::read_env_file(path).map_err(|problem| vec![*problem])?;
+        let source = SourceText::read_env_file(path).map_err(|problem| vec![*problem])?;
         let (lines, problems) = parse(&source, self);
         if !problems.is_empty() {
             return Err(problems);
@@ -170,7 +170,7 @@ mod tests {
     fn read(text: &str) -> (Vec<(String, String)>, Vec<String>) {
         let mut env = Environment::default();
         env.vars.insert("HOST".into(), Secret::new("h"));
-        let (lines, problems) = parse(&Source::new(".env", text), &env);
+        let (lines, problems) = parse(&SourceText::new(".env", text), &env);
         let problems = problems.into_iter().map(|p| format!("{} {}", p.at.line, p.message));
         (lines.into_iter().map(|l| (l.name, l.value)).collect(), problems.collect())
     }

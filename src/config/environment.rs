@@ -11,12 +11,12 @@ use std::sync::Arc;
 use crate::base::Secret;
 
 /// Gives the value of a scheme and a name.
-type Source = dyn Fn(&str, &str) -> Result<Secret, String> + Send + Sync;
+type ValueSource = dyn Fn(&str, &str) -> Result<Secret, String> + Send + Sync;
 
 /// Where `${secret:NAME}`, `${keyring:NAME}` and `${cmd:HELPER:ARGUMENT}` come from; without one they
 /// cannot be expanded.
 #[derive(Clone, Default)]
-pub struct Sources(Option<Arc<Source>>);
+pub struct Sources(Option<Arc<ValueSource>>);
 
 impl Sources {
     /// Asks this for the scheme (`secret`, `keyring` or `cmd`) and what follows it. May block.

@@ -27,7 +27,7 @@ const MAX_LEN: usize = 1 << 20;
 
 /// Where the words of an expansion come from.
 #[derive(Clone)]
-pub(crate) struct Scope<'a> {
+pub(crate) struct ExpandScope<'a> {
     pub(crate) env: &'a Environment,
     pub(crate) workspace: PathBuf,
     /// Declared inputs that can be asked for.
@@ -40,7 +40,7 @@ pub(crate) struct Scope<'a> {
     pub(crate) stand_in: Option<fn(&str) -> String>,
 }
 
-impl<'a> Scope<'a> {
+impl<'a> ExpandScope<'a> {
     /// An environment alone, without inputs.
     pub(crate) fn of(env: &'a Environment) -> Self {
         let workspace = env.cwd.clone();
@@ -59,7 +59,7 @@ pub(crate) struct Expanded {
 
 /// A reference that could not be expanded, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct ExpandError {
     /// Bytes of the text, the whole reference.
     pub(crate) range: Range<usize>,
     pub(crate) rule: &'static str,
@@ -73,8 +73,8 @@ pub(crate) struct Refusal {
 ///
 /// # Errors
 /// All references that could not be expanded, in order.
-pub(crate) fn expand(text: &str, scope: &Scope<'_>) -> Result<Expanded, Vec<Refusal>> {
-    let mut work = Work { scope, out: Expanded::default(), refused: Vec::new(), depth: 0 };
+pub(crate) fn expand(text: &str, scope: &ExpandScope<'_>) -> Result<Expanded, Vec<ExpandError>> {
+    let mut work = Expansion { scope, out: Expanded::default(), refused: Vec::new(), depth: 0 };
     work.run(text, 0);
     if work.refused.is_empty() { Ok(work.out) } else { Err(work.refused) }
 }
@@ -85,21 +85,21 @@ pub(crate) fn expand(text: &str, scope: &Scope<'_>) -> Result<Expanded, Vec<Refu
 /// Says which reference cannot be expanded.
 #[cfg(feature = "cluster")]
 pub(crate) fn expand_argument(text: &str, env: &Environment) -> Result<Secret, String> {
-    let words = |refused: Vec<Refusal>| {
+    let words = |refused: Vec<ExpandError>| {
         refused.iter().map(|r| format!("{}; {}", r.message, r.help)).collect::<Vec<_>>().join("; ")
     };
-    expand(text, &Scope::of(env)).map(|expanded| Secret::new(expanded.text)).map_err(words)
+    expand(text, &ExpandScope::of(env)).map(|expanded| Secret::new(expanded.text)).map_err(words)
 }
 
-struct Work<'a> {
-    scope: &'a Scope<'a>,
+struct Expansion<'a> {
+    scope: &'a ExpandScope<'a>,
     out: Expanded,
-    refused: Vec<Refusal>,
+    refused: Vec<ExpandError>,
     /// How many defaults this one is in.
     depth: usize,
 }
 
-impl Work<'_> {
+impl Expansion<'_> {
     /// Expands a part of the text that starts at `base`.
     fn run(&mut self, text: &str, base: usize) {
         let mut at = 0;
@@ -139,7 +139,7 @@ impl Work<'_> {
         help: impl Into<String>,
     ) {
         let (message, help) = (message.into(), help.into());
-        self.refused.push(Refusal { range, rule, message, help, unanswered: None });
+        self.refused.push(ExpandError { range, rule, message, help, unanswered: None });
     }
 
     /// Refuses a reference that is not written as one.
@@ -353,7 +353,8 @@ mod tests {
             kind: InputKind::PromptString { password: true },
             default: None,
         });
-        let scope = Scope { workspace: "/w/p".into(), inputs: &inputs, ..Scope::of(&env) };
+        let scope =
+            ExpandScope { workspace: "/w/p".into(), inputs: &inputs, ..ExpandScope::of(&env) };
         expand(text, &scope)
             .map(|e| e.text)
             .map_err(|all| all.into_iter().map(|r| r.message).collect())
@@ -414,7 +415,7 @@ mod tests {
     #[test]
     fn the_place_of_a_nested_failure_is_exact() {
         let env = Environment::default();
-        let scope = Scope::of(&env);
+        let scope = ExpandScope::of(&env);
         let text = "ab${X:-${Y}}";
         let refused = expand(text, &scope).expect_err("unset");
         assert_eq!(text.get(refused[0].range.clone()), Some("${Y}"));

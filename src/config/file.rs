@@ -5,17 +5,17 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use super::names;
-use super::{Origin, Origins};
+use super::{Origins, ValueOrigin};
 use crate::base::ServerName;
 use crate::config::diagnostics::{Problems, child, closest};
-use crate::config::entry::{self, Entry, Reader};
+use crate::config::entry::{self, EntryReader, ServerEntry};
 use crate::config::environment::project_of;
-use crate::config::expand::Scope;
+use crate::config::expand::ExpandScope;
 use crate::config::hazards::is_hidden;
 use crate::config::keys::FILE;
 use crate::config::shape::{Shape, check};
-use crate::config::source::Source;
-use crate::config::syntax::{Node, NodeKind, parse};
+use crate::config::source::SourceText;
+use crate::config::syntax::{NodeKind, SyntaxNode, parse};
 use crate::config::{
     Diagnostic, Environment, Hold, InputConfig, InputKind, Position, ReloadMode, ServerConfig,
     Severity,
@@ -60,16 +60,16 @@ pub(crate) struct ParsedServer {
     pub(crate) unanswered: Vec<(String, Diagnostic)>,
     pub(crate) disabled: bool,
     /// As written, for the graph: known even when the entry cannot be used.
-    pub(crate) dependencies: Vec<(ServerName, Place)>,
-    pub(crate) key: Place,
+    pub(crate) dependencies: Vec<(ServerName, FilePlace)>,
+    pub(crate) key: FilePlace,
 }
 
 /// A place in a file that outlives its source: an empty diagnostic there.
 #[derive(Clone, Debug)]
-pub(crate) struct Place(Box<Diagnostic>);
+pub(crate) struct FilePlace(Box<Diagnostic>);
 
-impl Place {
-    fn new(source: &Source, range: &Range<usize>, pointer: &str, server: &ServerName) -> Self {
+impl FilePlace {
+    fn new(source: &SourceText, range: &Range<usize>, pointer: &str, server: &ServerName) -> Self {
         let mut diagnostic = source.diagnostic("", Severity::Error, range.clone(), "");
         pointer.clone_into(&mut diagnostic.pointer);
         diagnostic.server = Some(server.clone());
@@ -88,7 +88,7 @@ impl Place {
 }
 
 /// Reads one source.
-pub(crate) fn read(source: &Source, env: &Environment) -> FileContent {
+pub(crate) fn read(source: &SourceText, env: &Environment) -> FileContent {
     let mut out =
         FileContent { reads: vec![source.file().to_path_buf()], ..FileContent::default() };
     let (root, syntax) = parse(source);
@@ -105,15 +105,16 @@ pub(crate) fn read(source: &Source, env: &Environment) -> FileContent {
     }
     if let Some(node) = root.get("reload") {
         let at = problems.source.position(node.range.start);
-        out.origins.insert("/reload".to_owned(), Origin { at, ..Origin::default() });
+        out.origins.insert("/reload".to_owned(), ValueOrigin { at, ..ValueOrigin::default() });
     }
-    out.reload = root.get("reload").and_then(Node::text).map(|word| match word {
+    out.reload = root.get("reload").and_then(SyntaxNode::text).map(|word| match word {
         "ask" => ReloadMode::Ask,
         _ => ReloadMode::Auto,
     });
     let (inputs, commands) = inputs(&root, &mut problems);
     let workspace = env.workspace_of(source.file());
-    let scope = Scope { workspace, inputs: &inputs, commands: &commands, ..Scope::of(env) };
+    let scope =
+        ExpandScope { workspace, inputs: &inputs, commands: &commands, ..ExpandScope::of(env) };
     let folder = env.absolute(&project_of(source.file()));
     for entry in found {
         let server = server(&entry, &mut problems, (&scope, &folder), &mut out);
@@ -125,7 +126,7 @@ pub(crate) fn read(source: &Source, env: &Environment) -> FileContent {
 }
 
 /// Checks everything but the entries; gives the entries.
-fn structure<'n>(root: &'n Node, problems: &mut Problems<'_>) -> Vec<Entry<'n>> {
+fn structure<'n>(root: &'n SyntaxNode, problems: &mut Problems<'_>) -> Vec<ServerEntry<'n>> {
     check(&Shape::Object(&FILE), root, "", problems);
     if !matches!(root.kind, NodeKind::Object(_)) {
         return Vec::new();
@@ -153,7 +154,7 @@ fn is_servers(key: &str) -> bool {
     matches!(key, "servers" | "mcpServers")
 }
 
-fn no_servers(root: &Node, problems: &mut Problems<'_>) {
+fn no_servers(root: &SyntaxNode, problems: &mut Problems<'_>) {
     let near = root
         .members()
         .iter()
@@ -172,15 +173,15 @@ fn no_servers(root: &Node, problems: &mut Problems<'_>) {
 
 /// Finds the entries of an object, or of a list of the older spelling.
 fn entries<'n>(
-    node: &'n Node,
+    node: &'n SyntaxNode,
     pointer: &str,
     problems: &mut Problems<'_>,
-    out: &mut Vec<Entry<'n>>,
+    out: &mut Vec<ServerEntry<'n>>,
 ) {
     for m in node.members() {
         let (key_range, pointer) = (m.key_range.clone(), child(pointer, &m.key));
         let name = ServerName::new(&m.key);
-        out.push(Entry { name, key_range, node: &m.value, pointer });
+        out.push(ServerEntry { name, key_range, node: &m.value, pointer });
     }
     for (i, element) in node.elements().iter().enumerate() {
         let pointer = format!("{pointer}/{i}");
@@ -192,14 +193,14 @@ fn entries<'n>(
             continue;
         };
         let (name, key_range) = (ServerName::new(name), id.range.clone());
-        out.push(Entry { name, key_range, node: element, pointer });
+        out.push(ServerEntry { name, key_range, node: element, pointer });
     }
 }
 
 /// Equal names (C4), empty ones, and ones that fool the eye.
-fn check_names(found: &[Entry<'_>], problems: &mut Problems<'_>) {
-    let mut firsts: HashMap<&ServerName, &Entry<'_>> = HashMap::with_capacity(found.len());
-    let mut ids: HashMap<&str, &Entry<'_>> = HashMap::new();
+fn check_names(found: &[ServerEntry<'_>], problems: &mut Problems<'_>) {
+    let mut firsts: HashMap<&ServerName, &ServerEntry<'_>> = HashMap::with_capacity(found.len());
+    let mut ids: HashMap<&str, &ServerEntry<'_>> = HashMap::new();
     for entry in found {
         let name = entry.name.as_str();
         problems.server = Some(entry.name.clone());
@@ -236,8 +237,8 @@ fn check_names(found: &[Entry<'_>], problems: &mut Problems<'_>) {
 /// An `id` within an object of servers: the key is the name, equal ids are refused all the same.
 /// `ids` holds the first server of each id so far.
 fn duplicate_id<'f, 'n>(
-    entry: &'f Entry<'n>,
-    ids: &mut HashMap<&'n str, &'f Entry<'n>>,
+    entry: &'f ServerEntry<'n>,
+    ids: &mut HashMap<&'n str, &'f ServerEntry<'n>>,
     problems: &mut Problems<'_>,
 ) {
     let Some(node) = entry.node.get("id") else { return };
@@ -253,7 +254,7 @@ fn duplicate_id<'f, 'n>(
     }
 }
 
-fn check_entries(found: &[Entry<'_>], problems: &mut Problems<'_>) {
+fn check_entries(found: &[ServerEntry<'_>], problems: &mut Problems<'_>) {
     for entry in found {
         problems.server = Some(entry.name.clone());
         check(&Shape::Object(&crate::config::keys::SERVER), entry.node, &entry.pointer, problems);
@@ -262,16 +263,16 @@ fn check_entries(found: &[Entry<'_>], problems: &mut Problems<'_>) {
 }
 
 fn server(
-    found: &Entry<'_>,
+    found: &ServerEntry<'_>,
     problems: &mut Problems<'_>,
-    (scope, folder): (&Scope<'_>, &PathBuf),
+    (scope, folder): (&ExpandScope<'_>, &PathBuf),
     out: &mut FileContent,
 ) -> ParsedServer {
     let before = problems.list.len();
     check_entries(std::slice::from_ref(found), problems);
     problems.server = Some(found.name.clone());
     let sound = !problems.list.iter().skip(before).any(Diagnostic::is_error);
-    let mut reader = Reader::new(found, problems, scope, &mut out.origins, folder);
+    let mut reader = EntryReader::new(found, problems, scope, &mut out.origins, folder);
     // What is no object at all has been reported; to miss its keys would say it twice.
     let is_object = matches!(found.node.kind, NodeKind::Object(_));
     let mut config = if is_object { entry::read(&mut reader) } else { None };
@@ -281,8 +282,8 @@ fn server(
     if let Some(input) = scope.inputs.iter().find(open) {
         let reported = problems.list.len();
         config = STAND_INS.iter().find_map(|stand_in| {
-            let scope = Scope { stand_in: Some(*stand_in), ..scope.clone() };
-            let mut reader = Reader::new(found, problems, &scope, &mut out.origins, folder);
+            let scope = ExpandScope { stand_in: Some(*stand_in), ..scope.clone() };
+            let mut reader = EntryReader::new(found, problems, &scope, &mut out.origins, folder);
             let config = entry::read(&mut reader);
             // The first reading has reported everything.
             reader.problems.list.truncate(reported);
@@ -307,7 +308,7 @@ fn server(
     }
     problems.server = None;
     let place = |range: &Range<usize>, pointer: &str| {
-        Place::new(problems.source, range, pointer, &found.name)
+        FilePlace::new(problems.source, range, pointer, &found.name)
     };
     ParsedServer {
         name: found.name.clone(),
@@ -320,12 +321,12 @@ fn server(
 }
 
 fn dependencies(
-    found: &Entry<'_>,
-    place: &dyn Fn(&Range<usize>, &str) -> Place,
-) -> Vec<(ServerName, Place)> {
+    found: &ServerEntry<'_>,
+    place: &dyn Fn(&Range<usize>, &str) -> FilePlace,
+) -> Vec<(ServerName, FilePlace)> {
     let key = if found.node.get("dependencies").is_some() { "dependencies" } else { "dependsOn" };
     let pointer = child(&found.pointer, key);
-    let elements = found.node.get(key).map(Node::elements).unwrap_or_default();
+    let elements = found.node.get(key).map(SyntaxNode::elements).unwrap_or_default();
     elements
         .iter()
         .enumerate()
@@ -336,12 +337,14 @@ fn dependencies(
 }
 
 /// The declared inputs, and the ids of those that run an editor's command.
-fn inputs(root: &Node, problems: &mut Problems<'_>) -> (Vec<InputConfig>, Vec<String>) {
+fn inputs(root: &SyntaxNode, problems: &mut Problems<'_>) -> (Vec<InputConfig>, Vec<String>) {
     let mut out: Vec<InputConfig> = Vec::new();
     let mut commands = Vec::new();
-    for (i, node) in root.get("inputs").map(Node::elements).unwrap_or_default().iter().enumerate() {
+    for (i, node) in
+        root.get("inputs").map(SyntaxNode::elements).unwrap_or_default().iter().enumerate()
+    {
         let pointer = format!("/inputs/{i}");
-        let text = |key: &str| node.get(key).and_then(Node::text).map(str::to_owned);
+        let text = |key: &str| node.get(key).and_then(SyntaxNode::text).map(str::to_owned);
         let (Some(id), Some(kind)) = (text("id"), text("type")) else { continue };
         let id_range = node.get("id").map_or(node.range.clone(), |n| n.range.clone());
         if out.iter().any(|o| o.id == id) || commands.contains(&id) {
@@ -369,13 +372,13 @@ fn inputs(root: &Node, problems: &mut Problems<'_>) -> (Vec<InputConfig>, Vec<St
     (out, commands)
 }
 
-fn options(node: &Node, pointer: &str, problems: &mut Problems<'_>) -> Vec<String> {
+fn options(node: &SyntaxNode, pointer: &str, problems: &mut Problems<'_>) -> Vec<String> {
     let options: Vec<String> = node
         .get("options")
-        .map(Node::elements)
+        .map(SyntaxNode::elements)
         .unwrap_or_default()
         .iter()
-        .filter_map(|o| o.text().or_else(|| o.get("value").and_then(Node::text)))
+        .filter_map(|o| o.text().or_else(|| o.get("value").and_then(SyntaxNode::text)))
         .map(str::to_owned)
         .collect();
     if options.is_empty() {

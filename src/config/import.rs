@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::base::ServerName;
 use crate::config::edit::{Edit, EditError, apply};
-use crate::config::source::Source;
+use crate::config::source::SourceText;
 use crate::config::syntax::parse;
 use crate::config::{Diagnostic, Environment, Severity};
 
@@ -42,8 +42,8 @@ pub enum Conflict {
 ///
 /// # Errors
 /// Diagnostics with places when it cannot be read or parsed, or holds no servers.
-pub fn read(host: Host, path: &Path, env: &Environment) -> Result<Imported, Vec<Diagnostic>> {
-    let source = Source::read(&env.absolute(path)).map_err(|problem| vec![*problem])?;
+pub fn read(host: ImportHost, path: &Path, env: &Environment) -> Result<Imported, Vec<Diagnostic>> {
+    let source = SourceText::read(&env.absolute(path)).map_err(|problem| vec![*problem])?;
     read_source(host, &source, env)
 }
 
@@ -52,21 +52,21 @@ pub fn read(host: Host, path: &Path, env: &Environment) -> Result<Imported, Vec<
 /// # Errors
 /// As [`read`].
 pub fn read_text(
-    host: Host,
+    host: ImportHost,
     path: &Path,
     text: &str,
     env: &Environment,
 ) -> Result<Imported, Vec<Diagnostic>> {
-    read_source(host, &Source::new(path, text), env)
+    read_source(host, &SourceText::new(path, text), env)
 }
 
 fn read_source(
-    host: Host,
-    source: &Source,
+    host: ImportHost,
+    source: &SourceText,
     env: &Environment,
 ) -> Result<Imported, Vec<Diagnostic>> {
     let root = match host {
-        Host::Codex => from_toml(source)?,
+        ImportHost::Codex => from_toml(source)?,
         _ => match parse(source) {
             (Some(root), problems) if problems.is_empty() => root.to_json(),
             (_, problems) => return Err(problems),
@@ -92,7 +92,7 @@ fn read_source(
     Ok(out)
 }
 
-fn from_toml(source: &Source) -> Result<Value, Vec<Diagnostic>> {
+fn from_toml(source: &SourceText) -> Result<Value, Vec<Diagnostic>> {
     toml::from_str(source.text()).map_err(|error| {
         // The snippet is left out: what is secret in TOML is not known at this point.
         let mut problem = Diagnostic::new("config/syntax", Severity::Error, error.message());
@@ -145,7 +145,7 @@ pub fn preview(path: &Path, before: &str, after: &str) -> String {
 
 /// A configuration's text with its secrets replaced, line breaks kept.
 pub fn masked(text: &str) -> String {
-    Source::new("", text).masked()
+    SourceText::new("", text).masked()
 }
 
 /// A starting point for a new server, for "add" in the dashboard: a title and the entry.
@@ -174,7 +174,7 @@ fn insert(out: &mut Map<String, Value>, key: &str, value: Option<Value>) {
 /// A program that keeps a list of servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "title_case")]
-pub enum Host {
+pub enum ImportHost {
     /// Claude Desktop.
     ClaudeDesktop,
     /// Claude Code.
@@ -197,7 +197,7 @@ pub enum Host {
     Zed,
 }
 
-impl Host {
+impl ImportHost {
     /// All of them.
     pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
@@ -227,9 +227,9 @@ impl Host {
 
 /// A file of another program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ImportFile {
     /// Whose.
-    pub host: Host,
+    pub host: ImportHost,
     /// Where.
     pub path: PathBuf,
     /// Whether it is there.
@@ -238,57 +238,57 @@ pub struct Place {
 
 /// Where the path of a file starts.
 #[derive(Clone, Copy)]
-enum Base {
+enum PathBase {
     Home,
     Config,
     Here,
 }
 
-const ZED: (Host, Base, &str) = if cfg!(windows) {
-    (Host::Zed, Base::Config, "Zed/settings.json")
+const ZED: (ImportHost, PathBase, &str) = if cfg!(windows) {
+    (ImportHost::Zed, PathBase::Config, "Zed/settings.json")
 } else {
-    (Host::Zed, Base::Home, ".config/zed/settings.json")
+    (ImportHost::Zed, PathBase::Home, ".config/zed/settings.json")
 };
 
 const CLINE: &str =
     "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json";
 
 /// The files of each program.
-const FILES: [(Host, Base, &str); 16] = [
-    (Host::ClaudeDesktop, Base::Config, "Claude/claude_desktop_config.json"),
-    (Host::ClaudeCode, Base::Home, ".claude.json"),
-    (Host::ClaudeCode, Base::Here, ".mcp.json"),
-    (Host::Cursor, Base::Home, ".cursor/mcp.json"),
-    (Host::Cursor, Base::Here, ".cursor/mcp.json"),
-    (Host::VsCode, Base::Config, "Code/User/mcp.json"),
-    (Host::VsCode, Base::Config, "Code/User/settings.json"),
-    (Host::VsCode, Base::Here, ".vscode/mcp.json"),
-    (Host::Windsurf, Base::Home, ".codeium/windsurf/mcp_config.json"),
-    (Host::Cline, Base::Config, CLINE),
-    (Host::GeminiCli, Base::Home, ".gemini/settings.json"),
-    (Host::GeminiCli, Base::Here, ".gemini/settings.json"),
-    (Host::Codex, Base::Home, ".codex/config.toml"),
-    (Host::Codex, Base::Here, ".codex/config.toml"),
+const FILES: [(ImportHost, PathBase, &str); 16] = [
+    (ImportHost::ClaudeDesktop, PathBase::Config, "Claude/claude_desktop_config.json"),
+    (ImportHost::ClaudeCode, PathBase::Home, ".claude.json"),
+    (ImportHost::ClaudeCode, PathBase::Here, ".mcp.json"),
+    (ImportHost::Cursor, PathBase::Home, ".cursor/mcp.json"),
+    (ImportHost::Cursor, PathBase::Here, ".cursor/mcp.json"),
+    (ImportHost::VsCode, PathBase::Config, "Code/User/mcp.json"),
+    (ImportHost::VsCode, PathBase::Config, "Code/User/settings.json"),
+    (ImportHost::VsCode, PathBase::Here, ".vscode/mcp.json"),
+    (ImportHost::Windsurf, PathBase::Home, ".codeium/windsurf/mcp_config.json"),
+    (ImportHost::Cline, PathBase::Config, CLINE),
+    (ImportHost::GeminiCli, PathBase::Home, ".gemini/settings.json"),
+    (ImportHost::GeminiCli, PathBase::Here, ".gemini/settings.json"),
+    (ImportHost::Codex, PathBase::Home, ".codex/config.toml"),
+    (ImportHost::Codex, PathBase::Here, ".codex/config.toml"),
     ZED,
-    (Host::Zed, Base::Here, ".zed/settings.json"),
+    (ImportHost::Zed, PathBase::Here, ".zed/settings.json"),
 ];
 
 /// The files of all programs, the user's before the project's.
-pub fn places(env: &Environment) -> Vec<Place> {
-    let at = |(host, base, path): &(Host, Base, &str)| {
+pub fn places(env: &Environment) -> Vec<ImportFile> {
+    let at = |(host, base, path): &(ImportHost, PathBase, &str)| {
         let path = match base {
-            Base::Home => env.home.as_ref()?.join(path),
-            Base::Config => env.config_dir.as_ref()?.join(path),
-            Base::Here => PathBuf::from(path),
+            PathBase::Home => env.home.as_ref()?.join(path),
+            PathBase::Config => env.config_dir.as_ref()?.join(path),
+            PathBase::Here => PathBuf::from(path),
         };
         let exists = env.absolute(&path).is_file();
-        Some(Place { host: *host, path, exists })
+        Some(ImportFile { host: *host, path, exists })
     };
     FILES.iter().filter_map(at).collect()
 }
 
 /// The entries of a file, by name.
-fn servers(host: Host, root: &Value, env: &Environment) -> Vec<(String, Value)> {
+fn servers(host: ImportHost, root: &Value, env: &Environment) -> Vec<(String, Value)> {
     let mut out: Vec<(String, Value)> = Vec::new();
     let mut take = |value: Option<&Value>| {
         for (name, entry) in value.and_then(Value::as_object).into_iter().flatten() {
@@ -299,14 +299,14 @@ fn servers(host: Host, root: &Value, env: &Environment) -> Vec<(String, Value)> 
         }
     };
     match host {
-        Host::VsCode => {
+        ImportHost::VsCode => {
             take(root.get("servers"));
             // The user's settings, before there was a file of its own.
             take(root.pointer("/mcp/servers"));
         }
-        Host::Codex => take(root.get("mcp_servers")),
-        Host::Zed => take(root.get("context_servers")),
-        Host::ClaudeCode => {
+        ImportHost::Codex => take(root.get("mcp_servers")),
+        ImportHost::Zed => take(root.get("context_servers")),
+        ImportHost::ClaudeCode => {
             take(root.get("mcpServers"));
             // Servers of one project in the user's file: those of the current folder, which win.
             let projects = root.get("projects").and_then(Value::as_object);
@@ -319,8 +319,8 @@ fn servers(host: Host, root: &Value, env: &Environment) -> Vec<(String, Value)> 
 }
 
 /// Declared inputs; only VS Code has them.
-fn inputs(host: Host, root: &Value) -> Vec<Value> {
-    if host != Host::VsCode {
+fn inputs(host: ImportHost, root: &Value) -> Vec<Value> {
+    if host != ImportHost::VsCode {
         return Vec::new();
     }
     let lists = [root.get("inputs"), root.pointer("/mcp/inputs")];

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::keys;
-use crate::config::shape::{BYTES_PATTERN, Key, MAX_BYTES, MAX_SECONDS, ObjectShape, Shape};
+use crate::config::shape::{BYTES_PATTERN, KnownKey, MAX_BYTES, MAX_SECONDS, ObjectShape, Shape};
 
 /// The schema as JSON Schema 2020-12. Unknown keys are allowed, as they are in the file.
 pub fn json_schema() -> Value {
@@ -125,7 +125,7 @@ fn object(of: &ObjectShape, defs: &mut Map<String, Value>) -> Value {
     out
 }
 
-fn property(key: &Key, defs: &mut Map<String, Value>) -> Value {
+fn property(key: &KnownKey, defs: &mut Map<String, Value>) -> Value {
     let mut out = schema(&key.shape, defs);
     out["description"] = json!(key.doc);
     if let Some(default) = key.default.and_then(|text| serde_json::from_str::<Value>(text).ok()) {

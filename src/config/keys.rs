@@ -5,7 +5,7 @@ use super::shape::Shape::{
     self, Any, Apart, Bytes, Either, Flag, Folder, Glob, Integer, List, Map, Millis, Number,
     Object, Scalar, Seconds, Text, Version, Word,
 };
-use super::shape::{Key, ObjectShape, key};
+use super::shape::{KnownKey, ObjectShape, key};
 
 const fn whole(min: u64, max: u64) -> Shape {
     Integer { min, max }
@@ -76,7 +76,7 @@ static LISTED: ObjectShape = ObjectShape::new("listedServer", "a server")
     .required(&["id"])
     .foreign(FOREIGN);
 
-const SERVER_KEYS: &[Key] = &[
+const SERVER_KEYS: &[KnownKey] = &[
     key("type", Word(TYPES), "How the server is reached; `command` means stdio, `url` means http"),
     key(
         "transport",

@@ -12,7 +12,7 @@ use indexmap::IndexMap;
 
 use crate::base::ServerName;
 use crate::config::file::{self, FileContent, ParsedServer};
-use crate::config::source::Source;
+use crate::config::source::SourceText;
 use crate::config::{
     Diagnostic, Environment, InputConfig, McpConfig, Origins, ServerConfig, Severity, graph,
 };
@@ -111,7 +111,7 @@ impl Loaded {
 /// Every diagnostic when nothing can be used: a file that cannot be read or parsed, a server
 /// defined twice, or no file at all.
 pub fn load(files: &[PathBuf], env: &Environment) -> Result<Loaded, Vec<Diagnostic>> {
-    let contents = files.iter().map(|file| match Source::read(file) {
+    let contents = files.iter().map(|file| match SourceText::read(file) {
         Ok(source) => file::read(&source, env),
         Err(problem) => {
             FileContent { diagnostics: vec![*problem], fatal: true, ..FileContent::default() }
@@ -125,7 +125,7 @@ pub fn load(files: &[PathBuf], env: &Environment) -> Result<Loaded, Vec<Diagnost
 /// # Errors
 /// As [`load`].
 pub fn load_text(file: &Path, text: &str, env: &Environment) -> Result<Loaded, Vec<Diagnostic>> {
-    let content = file::read(&Source::new(file, text), env);
+    let content = file::read(&SourceText::new(file, text), env);
     merge(&[file.to_path_buf()], vec![content])
 }
 

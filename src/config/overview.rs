@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::base::ServerName;
 use crate::config::diagnostics::child;
-use crate::config::discover::{Candidate, Scope, candidates};
+use crate::config::discover::{Candidate, FileScope, candidates};
 use crate::config::print::{effective, origin_of_value, set_values};
 use crate::config::{Diagnostic, Environment, Loaded, Sources, load};
 
@@ -17,7 +17,7 @@ pub struct SourceFile {
     /// Its path.
     pub path: PathBuf,
     /// Whose it is.
-    pub scope: Scope,
+    pub scope: FileScope,
     /// Its place among the files in use, 1 wins over all others; `None` when it is not used.
     pub rank: Option<usize>,
     /// Servers it contributes, or would contribute.
@@ -44,7 +44,7 @@ pub fn sources(files: &[PathBuf], env: &Environment, loaded: &Loaded) -> Vec<Sou
         let mut replaced = if files.len() > 1 { names(path).unwrap_or_default() } else { vec![] };
         replaced.retain(|name| !servers.contains(name));
         let candidate = found.iter().find(|candidate| same(&candidate.path, path));
-        let scope = candidate.map_or(Scope::Project, |candidate| candidate.scope);
+        let scope = candidate.map_or(FileScope::Project, |candidate| candidate.scope);
         let (path, rank) = (path.clone(), Some(n + 1));
         SourceFile { path, scope, rank, servers, replaced, problem: None }
     });

@@ -33,7 +33,7 @@ pub fn servers(servers: impl Iterator<Item = impl Borrow<ServerConfig>>) -> Valu
 
 /// How much of the effective configuration is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
+pub enum PrintDetail {
     /// What a file sets, and what differs from its default for another reason.
     Set,
     /// Every value.
@@ -48,12 +48,12 @@ pub enum Detail {
 /// "command": "npx", // mcp.json:4:18
 /// "TOKEN": "***", // env:GITHUB_TOKEN, mcp.json:6:28
 /// ```
-pub fn effective_text(loaded: &Loaded, detail: Detail) -> String {
+pub fn effective_text(loaded: &Loaded, detail: PrintDetail) -> String {
     let whole = effective(loaded);
     let set = set_values(loaded, &whole);
     let shown = match detail {
-        Detail::All => &whole,
-        Detail::Set => &set,
+        PrintDetail::All => &whole,
+        PrintDetail::Set => &set,
     };
     let mut out = String::new();
     let origin = |pointer: &str| origin_of_value(loaded, &set, pointer);

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::config::Severity;
 use crate::config::diagnostics::{Problems, child, closest};
-use crate::config::syntax::{Member, Node, NodeKind};
+use crate::config::syntax::{NodeKind, SyntaxMember, SyntaxNode};
 
 /// What a value may be.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(crate) struct ObjectShape {
     /// Its name in the schema.
     pub(crate) name: &'static str,
     pub(crate) doc: &'static str,
-    pub(crate) keys: &'static [Key],
+    pub(crate) keys: &'static [KnownKey],
     pub(crate) required: &'static [&'static str],
     /// Keys of other hosts that are known and not used, between blanks, with who writes them.
     pub(crate) foreign: &'static [(&'static str, &'static str)],
@@ -66,7 +66,7 @@ impl ObjectShape {
         Self { name, doc, keys: &[], required: &[], foreign: &[] }
     }
 
-    pub(crate) const fn keys(mut self, keys: &'static [Key]) -> Self {
+    pub(crate) const fn keys(mut self, keys: &'static [KnownKey]) -> Self {
         self.keys = keys;
         self
     }
@@ -84,7 +84,7 @@ impl ObjectShape {
 
 /// A known key.
 #[derive(Debug)]
-pub(crate) struct Key {
+pub(crate) struct KnownKey {
     pub(crate) name: &'static str,
     pub(crate) shape: Shape,
     pub(crate) doc: &'static str,
@@ -94,11 +94,11 @@ pub(crate) struct Key {
     pub(crate) alias_of: Option<&'static str>,
 }
 
-pub(crate) const fn key(name: &'static str, shape: Shape, doc: &'static str) -> Key {
-    Key { name, shape, doc, default: None, alias_of: None }
+pub(crate) const fn key(name: &'static str, shape: Shape, doc: &'static str) -> KnownKey {
+    KnownKey { name, shape, doc, default: None, alias_of: None }
 }
 
-impl Key {
+impl KnownKey {
     pub(crate) const fn default(mut self, json: &'static str) -> Self {
         self.default = Some(json);
         self
@@ -145,7 +145,7 @@ impl Shape {
     }
 
     /// Whether a value has the JSON type of this shape, whatever its content.
-    pub(crate) fn takes(&self, node: &Node) -> bool {
+    pub(crate) fn takes(&self, node: &SyntaxNode) -> bool {
         let kind = &node.kind;
         match self {
             Self::Any => true,
@@ -167,7 +167,7 @@ impl Shape {
 }
 
 /// Checks a value against a shape and reports everything that does not fit.
-pub(crate) fn check(shape: &Shape, node: &Node, pointer: &str, out: &mut Problems<'_>) {
+pub(crate) fn check(shape: &Shape, node: &SyntaxNode, pointer: &str, out: &mut Problems<'_>) {
     if !shape.takes(node) {
         wrong_type(shape, node, pointer, out);
         return;
@@ -211,8 +211,8 @@ pub(crate) fn check(shape: &Shape, node: &Node, pointer: &str, out: &mut Problem
 
 fn check_object(
     object: &ObjectShape,
-    node: &Node,
-    members: &[Member],
+    node: &SyntaxNode,
+    members: &[SyntaxMember],
     pointer: &str,
     out: &mut Problems<'_>,
 ) {
@@ -265,7 +265,7 @@ pub(crate) fn meant(object: &ObjectShape, key: &str) -> Option<&'static str> {
     synonym.or_else(|| closest(key, object.keys.iter().map(|k| k.name)))
 }
 
-fn unknown_key(object: &ObjectShape, member: &Member, pointer: &str, out: &mut Problems<'_>) {
+fn unknown_key(object: &ObjectShape, member: &SyntaxMember, pointer: &str, out: &mut Problems<'_>) {
     let key = member.key.as_str();
     if key.starts_with('_') || key.starts_with('$') || key.starts_with("//") {
         return;
@@ -286,8 +286,8 @@ fn unknown_key(object: &ObjectShape, member: &Member, pointer: &str, out: &mut P
 }
 
 /// Equal keys in one object: legal JSON, and never meant.
-fn repeated(members: &[Member], pointer: &str, out: &mut Problems<'_>) {
-    let mut firsts: HashMap<&str, &Member> = HashMap::with_capacity(members.len());
+fn repeated(members: &[SyntaxMember], pointer: &str, out: &mut Problems<'_>) {
+    let mut firsts: HashMap<&str, &SyntaxMember> = HashMap::with_capacity(members.len());
     for m in members {
         if let Some(first) = firsts.get(m.key.as_str()) {
             let line = out.source.position(first.key_range.start).line;
@@ -300,7 +300,7 @@ fn repeated(members: &[Member], pointer: &str, out: &mut Problems<'_>) {
     }
 }
 
-fn wrong_type(shape: &Shape, node: &Node, pointer: &str, out: &mut Problems<'_>) {
+fn wrong_type(shape: &Shape, node: &SyntaxNode, pointer: &str, out: &mut Problems<'_>) {
     let expected = shape.expected();
     let name = pointer.rsplit('/').next().unwrap_or_default().replace("~1", "/").replace("~0", "~");
     let what = match name.parse::<usize>() {
@@ -317,7 +317,7 @@ fn wrong_type(shape: &Shape, node: &Node, pointer: &str, out: &mut Problems<'_>)
 }
 
 /// Objects and lists are shown by their bracket, not by all they hold.
-fn first_line(node: &Node) -> Range<usize> {
+fn first_line(node: &SyntaxNode) -> Range<usize> {
     match node.kind {
         NodeKind::List(_) | NodeKind::Object(_) => node.range.start..node.range.start + 1,
         _ => node.range.clone(),
@@ -325,7 +325,7 @@ fn first_line(node: &Node) -> Range<usize> {
 }
 
 /// How the value would have to be written, when that is known.
-fn conversion(shape: &Shape, node: &Node) -> Option<String> {
+fn conversion(shape: &Shape, node: &SyntaxNode) -> Option<String> {
     let numeric = matches!(
         shape,
         Shape::Seconds | Shape::Millis | Shape::Number { .. } | Shape::Integer { .. }
@@ -371,7 +371,7 @@ fn is_word(words: &[(&str, &str)], text: &str) -> bool {
     words.iter().any(|(word, _)| *word == text)
 }
 
-fn not_a_word(shape: &Shape, node: &Node, pointer: &str, out: &mut Problems<'_>) {
+fn not_a_word(shape: &Shape, node: &SyntaxNode, pointer: &str, out: &mut Problems<'_>) {
     let (Shape::Word(words) | Shape::Version(words)) = shape else { return };
     let shape_takes_date = matches!(shape, Shape::Version(_));
     let text = node.text().unwrap_or_default();
@@ -389,7 +389,13 @@ fn not_a_word(shape: &Shape, node: &Node, pointer: &str, out: &mut Problems<'_>)
     out.error("config/value", &node.range, pointer, message).help(help);
 }
 
-fn check_number(shape: &Shape, written: &str, node: &Node, pointer: &str, out: &mut Problems<'_>) {
+fn check_number(
+    shape: &Shape,
+    written: &str,
+    node: &SyntaxNode,
+    pointer: &str,
+    out: &mut Problems<'_>,
+) {
     let Ok(value) = written.parse::<f64>() else { return };
     let wrong = match shape {
         Shape::Seconds if value <= 0.0 => Some("must be more than 0 seconds".to_owned()),

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::base::{self, SafeText};
-use crate::config::diagnostics::Mark;
+use crate::config::diagnostics::SnippetMark;
 use crate::config::{Diagnostic, Position, Severity, mask};
 
 /// Largest file that is read, in bytes.
@@ -20,7 +20,7 @@ const WINDOW: (usize, usize, usize) = (60, 80, 60);
 
 /// One file's text with its lines and its hidden ranges.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct SourceText {
     file: PathBuf,
     text: String,
     lines: Vec<usize>,
@@ -35,7 +35,7 @@ const BLOCK: usize = 256;
 /// Bytes of a line that are looked at on each side of what is shown of it.
 const ASIDE: usize = 512;
 
-impl Source {
+impl SourceText {
     /// Reads a file: regular, at most [`MAX_FILE_BYTES`], UTF-8 with or without a byte order mark.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Source {
     /// Reads an env file; its snippets show names alone.
     ///
     /// # Errors
-    /// As [`Source::read`].
+    /// As [`SourceText::read`].
     pub fn read_env_file(path: &Path) -> Result<Self, Box<Diagnostic>> {
         let mut source = Self::read(path)?;
         // Everything behind the names; of a line without one, all of it.
@@ -100,7 +100,7 @@ impl Source {
     }
 
     /// The line that holds `range.start`, secrets masked, with the part of it that is meant.
-    pub fn excerpt(&self, range: Range<usize>) -> (String, Mark) {
+    pub fn excerpt(&self, range: Range<usize>) -> (String, SnippetMark) {
         let start = self.floor(range.start);
         let line = self.lines.partition_point(|s| *s <= start).saturating_sub(1);
         let from = self.lines.get(line).copied().unwrap_or(0);
@@ -157,10 +157,10 @@ fn characters(bytes: &[u8]) -> usize {
 }
 
 /// Joins the three parts, cutting each to its share of the window.
-fn window(before: &str, meant: &str, after: &str) -> (String, Mark) {
+fn window(before: &str, meant: &str, after: &str) -> (String, SnippetMark) {
     let length = |part: &str| part.chars().count();
     if length(before) + length(meant) + length(after) <= WHOLE {
-        let mark = Mark { start: length(before) as u32, len: length(meant).max(1) as u32 };
+        let mark = SnippetMark { start: length(before) as u32, len: length(meant).max(1) as u32 };
         return (format!("{before}{meant}{after}"), mark);
     }
     let skipped = length(before).saturating_sub(WINDOW.0);
@@ -173,7 +173,7 @@ fn window(before: &str, meant: &str, after: &str) -> (String, Mark) {
     push_cut(&mut out, meant, WINDOW.1);
     let len = (out.chars().count() - start).max(1);
     push_cut(&mut out, after, WINDOW.2);
-    (out, Mark { start: start as u32, len: len as u32 })
+    (out, SnippetMark { start: start as u32, len: len as u32 })
 }
 
 fn push_cut(out: &mut String, part: &str, most: usize) {
@@ -206,7 +206,7 @@ fn bad_encoding(path: &Path, error: &std::string::FromUtf8Error) -> Diagnostic {
     let utf16 = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
     let message = if utf16 { "the file is UTF-16" } else { "the file is not valid UTF-8" };
     let mut problem = Diagnostic::new("config/encoding", Severity::Error, message);
-    problem.at = Source::new(path, String::from_utf8_lossy(good)).position(usize::MAX);
+    problem.at = SourceText::new(path, String::from_utf8_lossy(good)).position(usize::MAX);
     problem.help = Some("save it as UTF-8".to_owned());
     problem
 }
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn positions_count_characters_and_survive_offsets_inside_one_or_beyond_the_end() {
-        let source = Source::new("f", "a\r\nüb\n");
+        let source = SourceText::new("f", "a\r\nüb\n");
         let at = |offset| {
             let p = source.position(offset);
             (p.line, p.column)
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_byte_order_mark_does_not_shift_columns() {
-        let source = Source::new("f", "\u{feff}{}");
+        let source = SourceText::new("f", "\u{feff}{}");
         assert_eq!(source.text(), "{}");
         assert_eq!(source.position(1).column, 2);
     }
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn the_mark_follows_what_is_left_after_masking() {
         let text = r#"{"servers":{"a":{"env":{"K":"hunter2hunter2"},"cmmand":"x"}}}"#;
-        let source = Source::new("f", text);
+        let source = SourceText::new("f", text);
         let start = text.find("\"cmmand\"").expect("there");
         let (snippet, mark) = source.excerpt(start..start + 8);
         assert!(!snippet.contains("hunter2"), "{snippet}");
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn a_line_of_a_megabyte_gives_a_short_snippet() {
         let text = format!("{}X{}", "a".repeat(500_000), "b".repeat(500_000));
-        let (snippet, mark) = Source::new("f", text).excerpt(500_000..500_001);
+        let (snippet, mark) = SourceText::new("f", text).excerpt(500_000..500_001);
         assert!(snippet.chars().count() < 200);
         assert_eq!(snippet.chars().nth(mark.start as usize), Some('X'));
     }

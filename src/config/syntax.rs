@@ -13,7 +13,7 @@ use jsonc_parser::{
     CollectOptions, ParseOptions, ParseStringErrorKind, Scanner, ScannerOptions, parse_to_ast,
 };
 
-use crate::config::source::Source;
+use crate::config::source::SourceText;
 use crate::config::{Diagnostic, Severity};
 
 /// Deepest nesting of a configuration.
@@ -24,7 +24,7 @@ pub const MAX_WORDS: usize = 100_000;
 
 /// A value with its place.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub(crate) struct SyntaxNode {
     pub(crate) range: Range<usize>,
     pub(crate) kind: NodeKind,
 }
@@ -37,32 +37,32 @@ pub(crate) enum NodeKind {
     /// As written.
     Number(String),
     Text(String),
-    List(Vec<Node>),
+    List(Vec<SyntaxNode>),
     /// Members in file order; equal keys are all kept.
-    Object(Vec<Member>),
+    Object(Vec<SyntaxMember>),
 }
 
 /// A key and its value.
 #[derive(Clone, Debug)]
-pub(crate) struct Member {
+pub(crate) struct SyntaxMember {
     pub(crate) key: String,
     pub(crate) key_range: Range<usize>,
-    pub(crate) value: Node,
+    pub(crate) value: SyntaxNode,
 }
 
-impl Node {
+impl SyntaxNode {
     /// The last value of a key, as JSON parsers commonly choose.
-    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
+    pub(crate) fn get(&self, key: &str) -> Option<&SyntaxNode> {
         self.members().iter().rev().find(|m| m.key == key).map(|m| &m.value)
     }
 
     /// The members, none when it is no object.
-    pub(crate) fn members(&self) -> &[Member] {
+    pub(crate) fn members(&self) -> &[SyntaxMember] {
         if let NodeKind::Object(members) = &self.kind { members } else { &[] }
     }
 
     /// The elements, none when it is no list.
-    pub(crate) fn elements(&self) -> &[Node] {
+    pub(crate) fn elements(&self) -> &[SyntaxNode] {
         if let NodeKind::List(elements) = &self.kind { elements } else { &[] }
     }
 
@@ -73,7 +73,7 @@ impl Node {
 
     /// Whether the value of a key is `true`.
     pub(crate) fn is_true(&self, key: &str) -> bool {
-        matches!(self.get(key), Some(Node { kind: NodeKind::Bool(true), .. }))
+        matches!(self.get(key), Some(SyntaxNode { kind: NodeKind::Bool(true), .. }))
     }
 
     /// What it is, with its article, for messages.
@@ -106,7 +106,7 @@ impl Node {
 
 /// Parses a source. Gives the tree as far as one can be made of it, so that the rest of the file
 /// is checked too, and every syntax error found; with an error the tree must not be used.
-pub(crate) fn parse(source: &Source) -> (Option<Node>, Vec<Diagnostic>) {
+pub(crate) fn parse(source: &SourceText) -> (Option<SyntaxNode>, Vec<Diagnostic>) {
     if let Some(problem) = too_much(source) {
         return (None, vec![problem]);
     }
@@ -139,9 +139,9 @@ pub(crate) fn parse(source: &Source) -> (Option<Node>, Vec<Diagnostic>) {
 
 /// Parses a source as these options allow.
 pub(crate) fn parse_with(
-    source: &Source,
+    source: &SourceText,
     options: &ParseOptions,
-) -> Result<Option<Node>, ParseError> {
+) -> Result<Option<SyntaxNode>, ParseError> {
     let parsed = parse_to_ast(source.text(), &CollectOptions::default(), options)?;
     Ok(parsed.value.map(convert))
 }
@@ -161,7 +161,7 @@ fn strict() -> ParseOptions {
     }
 }
 
-fn convert(value: Value<'_>) -> Node {
+fn convert(value: Value<'_>) -> SyntaxNode {
     let range = value.range();
     let range = range.start..range.end;
     let kind = match value {
@@ -172,19 +172,23 @@ fn convert(value: Value<'_>) -> Node {
         Value::Array(a) => NodeKind::List(a.elements.into_iter().map(convert).collect()),
         Value::Object(o) => NodeKind::Object(o.properties.into_iter().map(member).collect()),
     };
-    Node { range, kind }
+    SyntaxNode { range, kind }
 }
 
-fn member(prop: jsonc_parser::ast::ObjectProp<'_>) -> Member {
+fn member(prop: jsonc_parser::ast::ObjectProp<'_>) -> SyntaxMember {
     let (key, range) = match prop.name {
         ObjectPropName::String(lit) => (lit.value, lit.range),
         ObjectPropName::Word(word) => (Cow::Borrowed(word.value), word.range),
     };
-    Member { key: key.into_owned(), key_range: range.start..range.end, value: convert(prop.value) }
+    SyntaxMember {
+        key: key.into_owned(),
+        key_range: range.start..range.end,
+        value: convert(prop.value),
+    }
 }
 
 /// Looks at brackets and counts, before anything recursive or costly sees the text.
-fn too_much(source: &Source) -> Option<Diagnostic> {
+fn too_much(source: &SourceText) -> Option<Diagnostic> {
     let mut scanner = Scanner::new(source.text(), &ScannerOptions::default());
     let mut depth = 0_usize;
     let mut words = 0_usize;
@@ -216,7 +220,7 @@ fn too_much(source: &Source) -> Option<Diagnostic> {
     None
 }
 
-fn syntax_error(source: &Source, error: &ParseError) -> Diagnostic {
+fn syntax_error(source: &SourceText, error: &ParseError) -> Diagnostic {
     let range = error.range();
     let hash = source.text().get(range.start..).is_some_and(|rest| rest.starts_with('#'));
     let (message, help) = if hash {
@@ -283,7 +287,7 @@ fn words(kind: &ParseErrorKind) -> (&'static str, &'static str) {
 }
 
 /// Reports what only the lenient parser accepts, beyond the one error the strict one stopped at.
-fn liberties(source: &Source, node: &Node, out: &mut Vec<Diagnostic>) {
+fn liberties(source: &SourceText, node: &SyntaxNode, out: &mut Vec<Diagnostic>) {
     let mut report = |range: Range<usize>, kind: &ParseErrorKind| {
         let (message, help) = words(kind);
         let mut problem = source.diagnostic("config/syntax", Severity::Error, range, message);

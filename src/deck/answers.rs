@@ -58,7 +58,7 @@ pub struct ScriptedAnswer {
     pub times: Option<u64>,
     /// What is answered.
     #[serde(flatten)]
-    pub reply: Reply,
+    pub reply: AnswerReply,
 }
 
 /// What a server asks for.
@@ -91,7 +91,7 @@ impl AskedKind {
 /// What is answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum Reply {
+pub enum AnswerReply {
     /// The result exactly as it is sent.
     Result(Value),
     /// Text of the assistant (sampling).
@@ -106,7 +106,7 @@ pub enum Reply {
     Refuse(String),
 }
 
-impl Reply {
+impl AnswerReply {
     /// The result that is sent.
     ///
     /// # Errors
@@ -199,7 +199,7 @@ mod tests {
             kind: Some(AskedKind::Sampling),
             matches: None,
             times: None,
-            reply: Reply::Text(text.into()),
+            reply: AnswerReply::Text(text.into()),
         };
         answers.set(named("no"));
         answers.set(named("yes"));

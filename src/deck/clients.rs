@@ -59,7 +59,7 @@ struct Known {
 type Revoke = Box<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
 #[derive(Default)]
-struct Inner {
+struct ClientsInner {
     known: Mutex<BTreeMap<String, Known>>,
     begun: AtomicU64,
     revoke: OnceLock<Revoke>,
@@ -69,7 +69,7 @@ struct Inner {
 /// The clients of a service; clones share them.
 #[derive(Clone, Default)]
 pub struct Clients {
-    inner: Arc<Inner>,
+    inner: Arc<ClientsInner>,
 }
 
 /// A call under way; it has failed when it is dropped before [`Active::end`].

@@ -65,7 +65,7 @@ pub enum ConfigCommand {
         /// The answer.
         value: Secret,
         /// Where it is kept.
-        keep: Keep,
+        keep: KeepInput,
     },
     /// Forget the answer to an input.
     Forget(String),
@@ -74,7 +74,7 @@ pub enum ConfigCommand {
     /// Write an entry.
     SaveEntry(Box<Saving>),
     /// Change the file without a form.
-    Change(Change),
+    Change(FileChange),
     /// Take the last edit back.
     Undo,
 }
@@ -90,7 +90,7 @@ pub struct Saving {
 
 /// A change of a file that needs no form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum FileChange {
     /// Listed but not started any more.
     Disable(ServerName),
     /// Started again.
@@ -103,7 +103,7 @@ pub enum Change {
 
 /// Where an answer to an input is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keep {
+pub enum KeepInput {
     /// Until the program ends.
     #[default]
     Memory,

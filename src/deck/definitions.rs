@@ -23,11 +23,11 @@ const LARGEST: u64 = 32 << 20;
 const MOST: usize = 500;
 
 /// What servers offered. Nothing where there is no state folder.
-pub struct Kept {
+pub struct KeptDefinitions {
     folder: Option<PathBuf>,
 }
 
-impl Kept {
+impl KeptDefinitions {
     /// What is kept here.
     pub fn of(env: &Environment) -> Self {
         Self { folder: env.state_dir.as_ref().map(|state| state.join("definitions")) }
@@ -73,7 +73,7 @@ impl Kept {
     }
 }
 
-impl Memory for Kept {
+impl Memory for KeptDefinitions {
     fn recall(&self, config: &ServerConfig) -> Option<Definitions> {
         let known: Option<Definitions> = self.file(config).and_then(|file| file.load(parse_json));
         // One that was never up has no lists.

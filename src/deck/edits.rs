@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::command::{Change, Saving};
+use super::command::{FileChange, Saving};
 use crate::base::ServerName;
 use crate::config::edit::entry::{self, NAME, ShownEntry};
 use crate::config::edit::{self, Edit, EditError, Undo, apply, write_with_backup};
@@ -20,13 +20,13 @@ pub(super) struct Made {
 
 /// The files as they were loaded last, to edit.
 #[derive(Clone, Copy)]
-pub(super) struct Editor<'a> {
+pub(super) struct FileEditor<'a> {
     pub(super) files: &'a [PathBuf],
     pub(super) environment: &'a Environment,
     pub(super) loaded: &'a Loaded,
 }
 
-impl Editor<'_> {
+impl FileEditor<'_> {
     /// An entry for the person to edit.
     pub(super) fn shown(self, name: &ServerName) -> Result<ShownEntry, EditError> {
         entry::shown(&self.file_of(name), name)
@@ -59,13 +59,13 @@ impl Editor<'_> {
     }
 
     /// Makes a change that needs no form.
-    pub(super) fn change(self, change: Change) -> Result<Made, EditError> {
+    pub(super) fn change(self, change: FileChange) -> Result<Made, EditError> {
         let one = |name: &ServerName, what: &str| (vec![name.clone()], format!("{name} {what}"));
         let (about, edit) = match change {
-            Change::Disable(name) => (one(&name, "is switched off"), Edit::Disable { name }),
-            Change::Enable(name) => (one(&name, "is switched on"), Edit::Enable { name }),
-            Change::Remove(name) => (one(&name, "was removed"), Edit::Remove { name }),
-            Change::Duplicate(name) => {
+            FileChange::Disable(name) => (one(&name, "is switched off"), Edit::Disable { name }),
+            FileChange::Enable(name) => (one(&name, "is switched on"), Edit::Enable { name }),
+            FileChange::Remove(name) => (one(&name, "was removed"), Edit::Remove { name }),
+            FileChange::Duplicate(name) => {
                 let copy = self.free_name(&name);
                 let about =
                     (vec![copy.clone(), name.clone()], format!("{copy} is a copy of {name}"));

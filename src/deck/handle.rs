@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::command::{ConfigCommand, DeckEvent, Masks, Notebook};
 use super::policy::PolicyKeeper;
 use super::task;
-use super::trust::Gate;
+use super::trust::TrustGate;
 use crate::config::{Environment, McpConfig};
 use crate::error::{Error, ErrorCode};
 use crate::host::{Host, HostBuilder, ShutdownReport};
@@ -23,7 +23,7 @@ const EVENTS: usize = 256;
 const COMMANDS: usize = 16;
 
 /// Where the servers come from.
-pub(super) enum Source {
+pub(super) enum DeckSource {
     /// Files, the last of them with the highest precedence.
     Files(Vec<PathBuf>),
     /// A ready configuration.
@@ -32,9 +32,9 @@ pub(super) enum Source {
 
 /// Builds a [`Deck`].
 pub struct DeckBuilder {
-    pub(super) source: Source,
+    pub(super) source: DeckSource,
     pub(super) environment: Option<Environment>,
-    pub(super) gate: Gate,
+    pub(super) gate: TrustGate,
     pub(super) host: HostBuilder,
     /// Gets every configuration before it is used.
     pub masks: Option<Masks>,
@@ -58,14 +58,14 @@ impl DeckBuilder {
     /// Uses these files, the last of them with the highest precedence, and follows them.
     #[must_use]
     pub fn files(mut self, files: Vec<PathBuf>) -> Self {
-        self.source = Source::Files(files);
+        self.source = DeckSource::Files(files);
         self
     }
 
     /// Uses this configuration as it is: nothing is followed, nobody is asked for trust.
     #[must_use]
     pub fn config(mut self, config: McpConfig) -> Self {
-        self.source = Source::Ready(Box::new(config));
+        self.source = DeckSource::Ready(Box::new(config));
         self
     }
 
@@ -77,9 +77,9 @@ impl DeckBuilder {
     }
 
     /// Whose word counts before a command of the files runs; by default that of the program which
-    /// opens them ([`Gate::Open`]).
+    /// opens them ([`TrustGate::Open`]).
     #[must_use]
-    pub fn trust(mut self, gate: Gate) -> Self {
+    pub fn trust(mut self, gate: TrustGate) -> Self {
         self.gate = gate;
         self
     }
@@ -95,8 +95,8 @@ impl DeckBuilder {
     /// The files that are followed.
     pub fn followed(&self) -> &[PathBuf] {
         match &self.source {
-            Source::Files(files) => files,
-            Source::Ready(_) => &[],
+            DeckSource::Files(files) => files,
+            DeckSource::Ready(_) => &[],
         }
     }
 
@@ -111,7 +111,7 @@ impl DeckBuilder {
         let stop = CancellationToken::new();
         let guard = stop.clone().drop_guard();
         let (alongside, keeps_policy) = (self.alongside.take(), self.keeps_policy);
-        let work = task::Work::open(self, events).await?;
+        let work = task::DeckTask::open(self, events).await?;
         let host = work.host.clone();
         let policy = if keeps_policy {
             Some(PolicyKeeper::open(&host, &work.files, &work.environment).await)
@@ -164,9 +164,9 @@ impl Deck {
     /// Starts building a deck.
     pub fn builder() -> DeckBuilder {
         DeckBuilder {
-            source: Source::Files(Vec::new()),
+            source: DeckSource::Files(Vec::new()),
             environment: None,
-            gate: Gate::Open,
+            gate: TrustGate::Open,
             host: Host::builder(),
             masks: None,
             notebook: None,

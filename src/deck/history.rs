@@ -50,7 +50,7 @@ pub enum HistoryRecord {
         target: String,
         /// What is in it.
         #[serde(flatten)]
-        draft: Draft,
+        draft: FormDraft,
     },
 }
 
@@ -73,7 +73,7 @@ pub struct History {
     entries: HashMap<String, Vec<HistoryEntry>>,
     /// Bytes of all arguments, as JSON.
     bytes: usize,
-    drafts: HashMap<String, Draft>,
+    drafts: HashMap<String, FormDraft>,
 }
 
 impl History {
@@ -166,7 +166,7 @@ impl History {
     }
 
     /// The form of a target as it was left.
-    pub fn draft(&self, target: &str) -> Option<&Draft> {
+    pub fn draft(&self, target: &str) -> Option<&FormDraft> {
         self.drafts.get(target)
     }
 
@@ -256,7 +256,7 @@ fn is_cut_short(file: &mut std::fs::File) -> io::Result<bool> {
 
 /// A half-filled form.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Draft {
+pub struct FormDraft {
     /// What is a value already; `null` when nothing is.
     #[serde(default)]
     pub value: Value,
@@ -266,14 +266,14 @@ pub struct Draft {
     pub typed: BTreeMap<String, String>,
 }
 
-impl Draft {
+impl FormDraft {
     /// Whether there is nothing to keep.
     pub fn is_empty(&self) -> bool {
         self.value.is_null() && self.typed.is_empty()
     }
 }
 
-impl From<Value> for Draft {
+impl From<Value> for FormDraft {
     fn from(value: Value) -> Self {
         Self { value, ..Self::default() }
     }
@@ -281,7 +281,7 @@ impl From<Value> for Draft {
 
 /// A draft in its file.
 #[derive(Serialize, Deserialize)]
-struct Kept<T> {
+struct KeptDraft<T> {
     target: String,
     #[serde(flatten)]
     draft: T,
@@ -302,14 +302,14 @@ pub fn folder(history: &Path) -> PathBuf {
 ///
 /// # Errors
 /// Those of the file system; [`io::ErrorKind::FileTooLarge`] for a draft that is not kept.
-pub fn save(history: &Path, target: &str, draft: &Draft) -> io::Result<()> {
+pub fn save(history: &Path, target: &str, draft: &FormDraft) -> io::Result<()> {
     // Targets are names and URIs of servers: never part of a path.
     let name = hex(&sha2::Sha256::digest(target.as_bytes())[..8]);
     let path = folder(history).join(format!("{name}.json"));
     if draft.is_empty() {
         return files::remove(&path);
     }
-    let text = serde_json::to_string(&Kept { target: target.to_owned(), draft })?;
+    let text = serde_json::to_string(&KeptDraft { target: target.to_owned(), draft })?;
     if text.len() > LARGEST {
         let message = format!("a form of more than {} MiB is not kept", LARGEST >> 20);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
@@ -320,9 +320,10 @@ pub fn save(history: &Path, target: &str, draft: &Draft) -> io::Result<()> {
 }
 
 /// Every draft by target. What cannot be read is left out.
-pub fn load(history: &Path) -> HashMap<String, Draft> {
+pub fn load(history: &Path) -> HashMap<String, FormDraft> {
     let read = |path: PathBuf| {
-        let kept: Kept<Draft> = StateFile::new(path, LARGEST as u64).load(files::parse_json)?;
+        let kept: KeptDraft<FormDraft> =
+            StateFile::new(path, LARGEST as u64).load(files::parse_json)?;
         Some((kept.target, kept.draft))
     };
     files::newest(&folder(history), MOST).into_iter().filter_map(read).collect()
@@ -435,8 +436,10 @@ mod drafts_tests {
     fn a_draft_is_replaced_whole_and_forgotten_when_it_is_null() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let history = dir.path().join("deep/h.jsonl");
-        let half =
-            Draft { value: json!({"x": 2}), typed: [("/n".to_owned(), "12a".to_owned())].into() };
+        let half = FormDraft {
+            value: json!({"x": 2}),
+            typed: [("/n".to_owned(), "12a".to_owned())].into(),
+        };
         save(&history, "a.t", &json!({"x": 1}).into()).expect("writable");
         save(&history, "a.t", &half).expect("writable");
         save(&history, "../../b", &json!([]).into()).expect("writable");
@@ -446,8 +449,8 @@ mod drafts_tests {
         let all = load(&history);
         assert_eq!(all.get("a.t"), Some(&half));
         assert_eq!(all.len(), 2);
-        save(&history, "a.t", &Draft::default()).expect("writable");
-        save(&history, "never kept", &Draft::default()).expect("nothing to do");
+        save(&history, "a.t", &FormDraft::default()).expect("writable");
+        save(&history, "never kept", &FormDraft::default()).expect("nothing to do");
         assert!(!load(&history).contains_key("a.t"));
         assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 1);
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use tokio::task::JoinSet;
 
 use super::files::parse_json;
-use super::keyring::{Keyring, Place};
+use super::keyring::{Keyring, KeyringPlace};
 use super::situation::{InputState, InputView};
 use super::trust::Passed;
 use crate::base::file::{StateFile, file_key};
@@ -137,8 +137,8 @@ impl KeptInputs {
             .collect()
     }
 
-    fn place(&self, id: &str) -> Place {
-        Place { file: self.file.clone(), input: id.to_owned() }
+    fn place(&self, id: &str) -> KeyringPlace {
+        KeyringPlace { file: self.file.clone(), input: id.to_owned() }
     }
 }
 

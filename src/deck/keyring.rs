@@ -21,18 +21,18 @@ const LONGEST: u64 = 64 << 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyring {
     program: PathBuf,
-    kind: Kind,
+    kind: KeyringKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum KeyringKind {
     SecretTool,
     Security,
 }
 
 /// Which input of which file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct KeyringPlace {
     /// The configuration file, absolute.
     pub file: String,
     /// Id of the input.
@@ -42,7 +42,8 @@ pub struct Place {
 impl Keyring {
     /// The keyring of this system, when its program is on `path` (the value of `PATH`).
     pub fn find(path: Option<&str>) -> Option<Self> {
-        let kind = if cfg!(target_os = "macos") { Kind::Security } else { Kind::SecretTool };
+        let kind =
+            if cfg!(target_os = "macos") { KeyringKind::Security } else { KeyringKind::SecretTool };
         let name = Self::program_name();
         let folders = std::env::split_paths(path?).filter(|folder| folder.is_absolute());
         let program = folders.map(|folder| folder.join(name)).find(|p| is_program(p))?;
@@ -58,21 +59,21 @@ impl Keyring {
     ///
     /// # Errors
     /// A sentence without the value.
-    pub async fn set(&self, place: &Place, value: &Secret) -> Result<(), String> {
+    pub async fn set(&self, place: &KeyringPlace, value: &Secret) -> Result<(), String> {
         let (args, input) = match self.kind {
-            Kind::SecretTool => {
+            KeyringKind::SecretTool => {
                 let label = format!("mcpdeck input {}", place.input);
                 let mut args = vec!["store".to_owned(), format!("--label={label}")];
                 args.extend(attributes(place));
                 (args, value.expose().to_owned())
             }
             // Its commands end with the line: the rest of the value would be read as the next one.
-            Kind::Security if value.expose().contains(['\n', '\r']) => {
+            KeyringKind::Security if value.expose().contains(['\n', '\r']) => {
                 return Err(
                     "the keyring (security): a value of several lines cannot be kept".to_owned()
                 );
             }
-            Kind::Security => {
+            KeyringKind::Security => {
                 // Its own command language, read from stdin: nothing stands in the arguments.
                 let line = format!(
                     "add-generic-password -U -s {} -a {} -w {}\n",
@@ -90,12 +91,13 @@ impl Keyring {
     ///
     /// # Errors
     /// A sentence.
-    pub async fn get(&self, place: &Place) -> Result<Option<Secret>, String> {
+    pub async fn get(&self, place: &KeyringPlace) -> Result<Option<Secret>, String> {
         let args =
             self.query("lookup", &["find-generic-password", "-s", "mcpdeck", "-w", "-a"], place);
         let text = self.run(&args, "").await?;
         // `security` ends the value with a line break, `secret-tool` does not.
-        let text = if self.kind == Kind::Security { text.trim_end_matches('\n') } else { &text };
+        let text =
+            if self.kind == KeyringKind::Security { text.trim_end_matches('\n') } else { &text };
         Ok((!text.is_empty()).then(|| Secret::new(text)))
     }
 
@@ -103,16 +105,16 @@ impl Keyring {
     ///
     /// # Errors
     /// A sentence.
-    pub async fn forget(&self, place: &Place) -> Result<(), String> {
+    pub async fn forget(&self, place: &KeyringPlace) -> Result<(), String> {
         let args = self.query("clear", &["delete-generic-password", "-s", "mcpdeck", "-a"], place);
         self.run(&args, "").await.map(|_| ())
     }
 
     /// Arguments that ask about a place, by the words of either program.
-    fn query(&self, secret_tool: &str, security: &[&str], place: &Place) -> Vec<String> {
+    fn query(&self, secret_tool: &str, security: &[&str], place: &KeyringPlace) -> Vec<String> {
         let (words, place): (&[&str], Vec<String>) = match self.kind {
-            Kind::SecretTool => (&[secret_tool], attributes(place).to_vec()),
-            Kind::Security => (security, vec![account(place)]),
+            KeyringKind::SecretTool => (&[secret_tool], attributes(place).to_vec()),
+            KeyringKind::Security => (security, vec![account(place)]),
         };
         words.iter().map(|word| (*word).to_owned()).chain(place).collect()
     }
@@ -159,11 +161,11 @@ pub(super) async fn spoken(
     }
 }
 
-fn attributes(place: &Place) -> [String; 6] {
+fn attributes(place: &KeyringPlace) -> [String; 6] {
     ["service", "mcpdeck", "file", &place.file, "input", &place.input].map(str::to_owned)
 }
 
-fn account(place: &Place) -> String {
+fn account(place: &KeyringPlace) -> String {
     format!("{}#{}", place.file, place.input)
 }
 

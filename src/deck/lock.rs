@@ -63,7 +63,7 @@ pub struct LockedServer {
 
 /// What of a server a difference is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum DriftPlace {
     /// `instructions`
     Instructions,
     /// `serverInfo`
@@ -199,31 +199,31 @@ impl LockedServer {
 
     /// How `now` differs from this. Of the lists in `partial` not everything is known now: nothing
     /// is gone from them.
-    pub fn drift(&self, now: &Self, partial: &[ListKind]) -> Vec<(Place, Drift)> {
+    pub fn drift(&self, now: &Self, partial: &[ListKind]) -> Vec<(DriftPlace, Drift)> {
         let text = |text: &Option<String>| text.clone().map_or(Value::Null, Value::String);
         let mut found = Vec::new();
-        let mut compare = |place: Place, before: &Value, after: &Value| {
+        let mut compare = |place: DriftPlace, before: &Value, after: &Value| {
             let changes = every_difference(before, after);
             if !changes.is_empty() {
                 found.push((place, Drift::Changed(changes)));
             }
         };
-        compare(Place::Instructions, &text(&self.instructions), &text(&now.instructions));
-        compare(Place::ServerInfo, &self.server_info, &now.server_info);
+        compare(DriftPlace::Instructions, &text(&self.instructions), &text(&now.instructions));
+        compare(DriftPlace::ServerInfo, &self.server_info, &now.server_info);
         // Nothing is known where nobody has signed in, or its metadata could not be had.
         if !now.authorization.is_null() {
-            compare(Place::Authorization, &self.authorization, &now.authorization);
+            compare(DriftPlace::Authorization, &self.authorization, &now.authorization);
         }
         for kind in ListKind::ALL {
             for (id, new) in now.list(kind) {
                 if let Some(old) = self.list(kind).get(id) {
-                    compare(Place::Entry(kind, id.clone()), old, new);
+                    compare(DriftPlace::Entry(kind, id.clone()), old, new);
                 }
             }
         }
         for kind in ListKind::ALL {
             let (before, after) = (self.list(kind), now.list(kind));
-            let place = |id: &String| Place::Entry(kind, id.clone());
+            let place = |id: &String| DriftPlace::Entry(kind, id.clone());
             let gone = before.keys().filter(|id| !after.contains_key(*id));
             if !partial.contains(&kind) {
                 found.extend(gone.map(|id| (place(id), Drift::Removed)));
@@ -235,22 +235,24 @@ impl LockedServer {
     }
 
     /// The definition at a place.
-    pub fn get(&self, place: &Place) -> Option<Value> {
+    pub fn get(&self, place: &DriftPlace) -> Option<Value> {
         match place {
-            Place::Instructions => self.instructions.clone().map(Value::String),
-            Place::ServerInfo => Some(self.server_info.clone()).filter(|info| !info.is_null()),
-            Place::Authorization => Some(self.authorization.clone()).filter(|it| !it.is_null()),
-            Place::Entry(kind, id) => self.list(*kind).get(id).cloned(),
+            DriftPlace::Instructions => self.instructions.clone().map(Value::String),
+            DriftPlace::ServerInfo => Some(self.server_info.clone()).filter(|info| !info.is_null()),
+            DriftPlace::Authorization => {
+                Some(self.authorization.clone()).filter(|it| !it.is_null())
+            }
+            DriftPlace::Entry(kind, id) => self.list(*kind).get(id).cloned(),
         }
     }
 
     /// Accepts what is at a place now.
-    pub fn accept(&mut self, place: &Place, now: &Self) {
+    pub fn accept(&mut self, place: &DriftPlace, now: &Self) {
         match place {
-            Place::Instructions => self.instructions.clone_from(&now.instructions),
-            Place::ServerInfo => self.server_info.clone_from(&now.server_info),
-            Place::Authorization => self.authorization.clone_from(&now.authorization),
-            Place::Entry(kind, id) => {
+            DriftPlace::Instructions => self.instructions.clone_from(&now.instructions),
+            DriftPlace::ServerInfo => self.server_info.clone_from(&now.server_info),
+            DriftPlace::Authorization => self.authorization.clone_from(&now.authorization),
+            DriftPlace::Entry(kind, id) => {
                 let list = self.list_mut(*kind);
                 match now.get(place) {
                     Some(new) => _ = list.insert(id.clone(), new),

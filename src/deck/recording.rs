@@ -24,9 +24,9 @@ use serde_json::{Value, json};
 use crate::base::{LogRecord, ServerName, Timestamp};
 use crate::host::Record;
 use crate::mcp::TrafficRecord;
-pub use export::{Format, Part, export_recording};
-pub use operations::{Operation, Operations, Outcome};
-pub use play::{Moment, Player, Scan};
+pub use export::{ExportFormat, RecordingPart, export_recording};
+pub use operations::{RecordedOperation, RecordedOperations, RecordedOutcome};
+pub use play::{PlayedPart, Player, Scan};
 pub use write::{Recorder, Scrubbed, Scrubber};
 
 /// Format of the lines.
@@ -55,7 +55,7 @@ pub struct Header {
 /// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
-pub enum Line {
+pub enum RecordingLine {
     /// What this is.
     Header(Header),
     /// A fact about the host or a server.
@@ -135,7 +135,7 @@ pub fn recording_schema() -> Value {
     })
 }
 
-impl Line {
+impl RecordingLine {
     /// When it happened; the first line and counts have no time of their own.
     pub fn at(&self) -> Option<Timestamp> {
         match self {
@@ -161,7 +161,7 @@ impl Line {
 /// A recording that is read line by line; compressed ones (gzip) too.
 pub struct Recording {
     header: Header,
-    blocks: Blocks,
+    blocks: BlockReader,
     /// The block that is read, and where its next line begins.
     text: Vec<u8>,
     at: usize,
@@ -174,12 +174,12 @@ impl Recording {
     /// # Errors
     /// When the file cannot be read, or is no recording of a version that is known.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let blocks = Blocks::open(path)?;
+        let blocks = BlockReader::open(path)?;
         let mut recording =
             Self { header: Header::default(), blocks, text: Vec::new(), at: 0, number: 0 };
         recording.header = match recording.next() {
-            Some(Ok(Line::Header(header))) if header.version == VERSION => header,
-            Some(Ok(Line::Header(header))) => {
+            Some(Ok(RecordingLine::Header(header))) if header.version == VERSION => header,
+            Some(Ok(RecordingLine::Header(header))) => {
                 return Err(invalid(format!(
                     "it is a recording of version {}; this program reads version {VERSION}",
                     header.version
@@ -198,7 +198,7 @@ impl Recording {
 }
 
 impl Iterator for Recording {
-    type Item = io::Result<Line>;
+    type Item = io::Result<RecordingLine>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.at == self.text.len() {
@@ -228,12 +228,12 @@ const BLOCK: u64 = 1 << 20;
 
 /// Reads blocks.
 #[derive(Debug)]
-pub struct Blocks {
+pub struct BlockReader {
     file: BufReader<File>,
     is_packed: bool,
 }
 
-impl Blocks {
+impl BlockReader {
     /// Opens a file; nothing is known of what is in it.
     ///
     /// # Errors
@@ -252,7 +252,7 @@ impl Blocks {
         Ok(self.file.get_ref().metadata()?.len())
     }
 
-    /// Goes to a place that [`Blocks::next_block`] gave; the first is 0.
+    /// Goes to a place that [`BlockReader::next_block`] gave; the first is 0.
     ///
     /// # Errors
     /// When the system cannot.
@@ -260,7 +260,7 @@ impl Blocks {
         self.file.seek(SeekFrom::Start(place)).map(drop)
     }
 
-    /// The block at a place that [`Blocks::next_block`] gave.
+    /// The block at a place that [`BlockReader::next_block`] gave.
     ///
     /// # Errors
     /// When it cannot be read.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::trust::Awaiting;
 use crate::base::{SafeText, ServerName};
 use crate::config::overview::{ServerValues, SourceFile};
-use crate::config::source::Source;
+use crate::config::source::SourceText;
 use crate::config::{ConfigChange, InputConfig};
 
 /// How the configuration stands.
@@ -87,7 +87,7 @@ pub struct FileText {
 impl FileText {
     /// Reads a file for showing; `None` when it cannot be read.
     pub(super) fn read(path: &Path) -> Option<Self> {
-        let source = Source::read(path).ok()?;
+        let source = SourceText::read(path).ok()?;
         let lines = source.masked().lines().map(SafeText::line).collect();
         Some(Self { path: path.to_path_buf(), lines })
     }

@@ -8,14 +8,14 @@ use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::command::{ConfigCommand, DeckEvent, Keep, Masks, Notebook};
-use super::definitions::Kept;
-use super::edits::{Editor, Made};
-use super::handle::{DeckBuilder, Source};
+use super::command::{ConfigCommand, DeckEvent, KeepInput, Masks, Notebook};
+use super::definitions::KeptDefinitions;
+use super::edits::{FileEditor, Made};
+use super::handle::{DeckBuilder, DeckSource};
 use super::inputs::{KeptInputs, KeyringAnswer};
 use super::situation::{FileText, Situation};
-use super::trust::{Gate, Passed, Verdict};
-use super::watch::{LoadResult, Watch, WatchOptions};
+use super::trust::{Passed, TrustGate, TrustVerdict};
+use super::watch::{ConfigWatch, LoadResult, WatchOptions};
 use crate::base::{SafeText, Secret, ServerName, WatchMode};
 use crate::config::overview::{sources, values};
 use crate::config::{self, ConfigChange, Diagnostic, Environment, Loaded, McpConfig, ReloadMode};
@@ -29,12 +29,12 @@ const NOTED: Duration = Duration::from_secs(1);
 const UNDO: usize = 50;
 
 /// State of the task.
-pub(super) struct Work {
+pub(super) struct DeckTask {
     pub(super) host: Host,
-    watch: Option<Watch>,
+    watch: Option<ConfigWatch>,
     pub(super) files: Vec<PathBuf>,
     pub(super) environment: Environment,
-    gate: Gate,
+    gate: TrustGate,
     masks: Option<Masks>,
     notebook: Option<Notebook>,
     /// What was loaded last and can be used.
@@ -60,7 +60,7 @@ pub(super) struct Work {
     events: broadcast::Sender<DeckEvent>,
 }
 
-impl Work {
+impl DeckTask {
     /// Loads, and starts the host.
     pub(super) async fn open(
         builder: DeckBuilder,
@@ -70,10 +70,10 @@ impl Work {
             builder;
         let environment = environment.unwrap_or_else(Environment::of_process);
         let (files, result) = match source {
-            Source::Ready(config) => {
+            DeckSource::Ready(config) => {
                 (Vec::new(), Ok(Loaded { config: *config, ..Loaded::default() }))
             }
-            Source::Files(files) => {
+            DeckSource::Files(files) => {
                 let result = load(&files, &environment).await?;
                 (files, result)
             }
@@ -109,10 +109,10 @@ impl Work {
         if !files.is_empty() || keep_watching {
             host = host.follow_sources(poll_only);
         }
-        let host = host.memory(Kept::of(&environment)).initialize().await?;
+        let host = host.memory(KeptDefinitions::of(&environment)).initialize().await?;
         let watch = (!files.is_empty()).then(|| {
             let options = WatchOptions { known: Some(known), poll_only, ..WatchOptions::default() };
-            Watch::start(files.clone(), environment.clone(), options)
+            ConfigWatch::start(files.clone(), environment.clone(), options)
         });
         let running = refused.is_none().then(|| passed.config.clone());
         let mut work = Self {
@@ -216,12 +216,12 @@ impl Work {
     }
 
     /// Uses an answer of the person.
-    fn answer(&mut self, id: String, value: Secret, keep: Keep) {
+    fn answer(&mut self, id: String, value: Secret, keep: KeepInput) {
         self.environment.inputs.insert(id.clone(), value.clone());
         self.fresh_answers();
         match keep {
-            Keep::Memory => self.kept.forget(&id),
-            Keep::Keyring => {
+            KeepInput::Memory => self.kept.forget(&id),
+            KeepInput::Keyring => {
                 if let Err(message) = self.kept.keep(id, value) {
                     self.fail(message);
                 }
@@ -261,9 +261,9 @@ impl Work {
         }
     }
 
-    const fn editor(&self) -> Editor<'_> {
+    const fn editor(&self) -> FileEditor<'_> {
         let Self { files, environment, passed, .. } = self;
-        Editor { files: files.as_slice(), environment, loaded: &passed.reviewed }
+        FileEditor { files: files.as_slice(), environment, loaded: &passed.reviewed }
     }
 
     /// An edit was written; gives what there is to say about it.
@@ -296,9 +296,9 @@ impl Work {
 
     /// The servers that are approved as they stand in the files now.
     fn trusted(&self) -> Vec<ServerName> {
-        let Gate::Guarded(store) = &self.gate else { return Vec::new() };
+        let TrustGate::Guarded(store) = &self.gate else { return Vec::new() };
         let reviews = store.review(&self.passed.reviewed).into_iter();
-        reviews.filter(|r| r.verdict == Verdict::Approved).map(|r| r.server).collect()
+        reviews.filter(|r| r.verdict == TrustVerdict::Approved).map(|r| r.server).collect()
     }
 
     /// Our own edit is on the disk: it is loaded, approved as far as what it was made of was
@@ -308,7 +308,7 @@ impl Work {
         if let (Ok(loaded), true) = (&result, typed || servers.iter().any(|s| trusted.contains(s)))
         {
             let passed = self.gate.pass(loaded.clone(), &self.environment, self.running.as_ref());
-            if let Gate::Guarded(store) = &mut self.gate
+            if let TrustGate::Guarded(store) = &mut self.gate
                 && let Err(error) = store.approve(&passed.reviewed, servers)
             {
                 tracing::warn!(%error, "an edit of the person could not be remembered as approved");
@@ -333,7 +333,7 @@ impl Work {
 
     /// Remembers that the person approves servers as they were shown, and lets them start.
     async fn approve(&mut self, shown: &[(ServerName, String)]) {
-        let Gate::Guarded(store) = &mut self.gate else { return };
+        let TrustGate::Guarded(store) = &mut self.gate else { return };
         let same = |(name, hash): &&(ServerName, String)| {
             self.passed
                 .awaiting
@@ -399,7 +399,7 @@ impl Work {
             undo: !self.edits.is_empty(),
             sources: if self.files.is_empty() { Vec::new() } else { sources() },
             values: values(&in_effect),
-            polling: match self.watch.as_ref().map(Watch::mode) {
+            polling: match self.watch.as_ref().map(ConfigWatch::mode) {
                 Some(WatchMode::Polling(reason)) => Some(SafeText::line(&reason)),
                 _ => None,
             },
@@ -494,7 +494,7 @@ async fn load(files: &[PathBuf], env: &Environment) -> Result<LoadResult, Error>
 }
 
 /// The next state of the files; never, when there are none.
-async fn next_state(watch: &mut Option<Watch>) -> Option<LoadResult> {
+async fn next_state(watch: &mut Option<ConfigWatch>) -> Option<LoadResult> {
     match watch {
         Some(watch) => watch.next().await,
         None => std::future::pending().await,

@@ -39,7 +39,7 @@ pub struct TrustStore {
     folder: Option<PathBuf>,
     cwd: PathBuf,
     /// What is approved until the program ends, without salt, by file and server.
-    session: BTreeMap<(PathBuf, ServerName), Content>,
+    session: BTreeMap<(PathBuf, ServerName), ApprovedContent>,
 }
 
 /// The approvals for one configuration file.
@@ -49,7 +49,7 @@ struct Approvals {
     /// Spelled by [`spelled`]; the name of the store's file tells apart what is spelled alike.
     file: String,
     salt: String,
-    servers: BTreeMap<ServerName, Content>,
+    servers: BTreeMap<ServerName, ApprovedContent>,
 }
 
 impl TrustStore {
@@ -75,15 +75,16 @@ impl TrustStore {
             .map(|server| {
                 let file = self.absolute(&server.at.file);
                 let kept = known.entry(file.clone()).or_insert_with(|| self.read(&file));
-                let salted = Content::of(server, &loaded.origins, &kept.salt);
-                let unsalted = Content::of(server, &loaded.origins, "");
-                let kept = kept.servers.get(&server.name).map(|kept| Verdict::of(kept, &salted));
+                let salted = ApprovedContent::of(server, &loaded.origins, &kept.salt);
+                let unsalted = ApprovedContent::of(server, &loaded.origins, "");
+                let kept =
+                    kept.servers.get(&server.name).map(|kept| TrustVerdict::of(kept, &salted));
                 let here = self.session.get(&(file, server.name.clone()));
-                let here = here.map(|here| Verdict::of(here, &unsalted));
+                let here = here.map(|here| TrustVerdict::of(here, &unsalted));
                 // What was approved in either way is approved; what is known to either is no news.
                 let verdict = match kept {
-                    Some(Verdict::Approved) => Verdict::Approved,
-                    kept => here.or(kept).unwrap_or(Verdict::New),
+                    Some(TrustVerdict::Approved) => TrustVerdict::Approved,
+                    kept => here.or(kept).unwrap_or(TrustVerdict::New),
                 };
                 Review::new(server, &unsalted, verdict)
             })
@@ -92,7 +93,7 @@ impl TrustStore {
 
     /// The servers that may not be started yet.
     pub fn unapproved(&self, loaded: &Loaded) -> Vec<Review> {
-        self.review(loaded).into_iter().filter(|r| r.verdict != Verdict::Approved).collect()
+        self.review(loaded).into_iter().filter(|r| r.verdict != TrustVerdict::Approved).collect()
     }
 
     /// The same as errors of the configuration, for `--require-trust`.
@@ -101,7 +102,7 @@ impl TrustStore {
             .into_iter()
             .map(|review| {
                 let why = match &review.verdict {
-                    Verdict::Changed(fields) => {
+                    TrustVerdict::Changed(fields) => {
                         let names: Vec<&str> = fields.iter().map(|f| f.field.as_str()).collect();
                         format!("has changed since it was approved ({})", names.join(", "))
                     }
@@ -129,7 +130,7 @@ impl TrustStore {
         for (file, servers) in self.by_file(loaded, servers) {
             self.change(&file, |approvals| {
                 for server in servers {
-                    let content = Content::of(server, &loaded.origins, &approvals.salt);
+                    let content = ApprovedContent::of(server, &loaded.origins, &approvals.salt);
                     approvals.servers.insert(server.name.clone(), content);
                 }
                 true
@@ -160,7 +161,7 @@ impl TrustStore {
     pub fn approve_for_session(&mut self, loaded: &Loaded, servers: &[ServerName]) {
         for (file, servers) in self.by_file(loaded, servers) {
             for server in servers {
-                let content = Content::of(server, &loaded.origins, "");
+                let content = ApprovedContent::of(server, &loaded.origins, "");
                 self.session.insert((file.clone(), server.name.clone()), content);
             }
         }
@@ -240,7 +241,7 @@ fn has_file(server: &ServerConfig) -> bool {
 /// The settings of a server that are approved, by their names in the file, in the order in which
 /// they are shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Content(IndexMap<String, Setting>);
+struct ApprovedContent(IndexMap<String, Setting>);
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -251,7 +252,7 @@ struct Setting {
     hash: String,
 }
 
-impl Content {
+impl ApprovedContent {
     /// The content of an entry, its hashes with this salt.
     fn of(server: &ServerConfig, origins: &Origins, salt: &str) -> Self {
         let base = child("/servers", server.name.as_str());
@@ -332,7 +333,7 @@ pub struct Review {
     /// Where its entry stands.
     pub at: Position,
     /// What is known about it.
-    pub verdict: Verdict,
+    pub verdict: TrustVerdict,
     /// Label and value of everything that is approved, untruncated, safe to draw: each argument
     /// on its own line, escaped so that white space, empty and hidden parts show.
     pub shown: Vec<(String, String)>,
@@ -344,19 +345,19 @@ pub struct Review {
 
 /// What is known about a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum TrustVerdict {
     /// Approved as it is now.
     Approved,
     /// Never approved for this file.
     New,
     /// Approved once, and different since.
-    Changed(Vec<FieldChange>),
+    Changed(Vec<ApprovalChange>),
 }
 
 /// One difference to what was approved. Values are escaped; values of the environment and of
 /// headers are not known, only that they differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldChange {
+pub struct ApprovalChange {
     /// Setting, as in the file, for example `args[1]` or `env.PATH`.
     pub field: String,
     /// What was approved; `None` when it was not there.
@@ -365,14 +366,14 @@ pub struct FieldChange {
     pub after: Option<String>,
 }
 
-impl Verdict {
-    fn of(before: &Content, now: &Content) -> Self {
+impl TrustVerdict {
+    fn of(before: &ApprovedContent, now: &ApprovedContent) -> Self {
         if before == now { Self::Approved } else { Self::Changed(changes(before, now)) }
     }
 }
 
 impl Review {
-    fn new(server: &ServerConfig, now: &Content, verdict: Verdict) -> Self {
+    fn new(server: &ServerConfig, now: &ApprovedContent, verdict: TrustVerdict) -> Self {
         Self {
             server: server.name.clone(),
             at: server.at.clone(),
@@ -403,7 +404,10 @@ fn relative(server: &ServerConfig) -> Option<String> {
     Some(format!("a relative folder of PATH makes `{command}` this program: {program}"))
 }
 
-fn changes(Content(old): &Content, Content(new): &Content) -> Vec<FieldChange> {
+fn changes(
+    ApprovedContent(old): &ApprovedContent,
+    ApprovedContent(new): &ApprovedContent,
+) -> Vec<ApprovalChange> {
     let added = new.keys().filter(|name| !old.contains_key(*name));
     let differing = old.keys().chain(added).filter(|name| old.get(*name) != new.get(*name));
     let change = |name: &String| {
@@ -417,7 +421,7 @@ fn changes(Content(old): &Content, Content(new): &Content) -> Vec<FieldChange> {
             // Only what is masked differs.
             after.push_str(" (another)");
         }
-        FieldChange { field: escape_hidden(name), before, after }
+        ApprovalChange { field: escape_hidden(name), before, after }
     };
     differing.map(change).collect()
 }
@@ -460,7 +464,7 @@ fn escape_hidden(text: &str) -> String {
 
 /// Whose word counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Gate {
+pub enum TrustGate {
     /// Everything a file names may run: whoever started the program said so (`--trust`).
     Open,
     /// What the person approved, as the store remembers it.
@@ -493,7 +497,7 @@ pub struct Passed {
     pub reviewed: Loaded,
 }
 
-impl Gate {
+impl TrustGate {
     /// Lets `loaded`, which was loaded in `env`, through. `running` is what runs now.
     pub fn pass(&self, loaded: Loaded, env: &Environment, running: Option<&McpConfig>) -> Passed {
         let needs = loaded.needs.clone();
@@ -552,7 +556,7 @@ mod tests {
     struct Setup {
         dir: tempfile::TempDir,
         env: Environment,
-        gate: Gate,
+        gate: TrustGate,
         running: Option<McpConfig>,
     }
 
@@ -564,7 +568,7 @@ mod tests {
                 state_dir: Some(dir.path().join("state")),
                 ..Environment::default()
             };
-            let gate = Gate::Guarded(TrustStore::or_session(&env));
+            let gate = TrustGate::Guarded(TrustStore::or_session(&env));
             Self { dir, env, gate, running: None }
         }
 
@@ -579,7 +583,7 @@ mod tests {
 
         fn approve(&mut self, passed: &Passed, names: &[&str]) {
             let names: Vec<ServerName> = names.iter().map(|n| ServerName::new(n)).collect();
-            let Gate::Guarded(store) = &mut self.gate else { return };
+            let TrustGate::Guarded(store) = &mut self.gate else { return };
             store.approve(&passed.reviewed, &names).expect("kept");
         }
     }
@@ -645,7 +649,7 @@ mod tests {
                 "free":{"command":"y"},
                 "after":{"command":"z","dependencies":["arg"]},
                 "off":{"command":"x","args":["${input:k}"],"disabled":true}}}"#;
-        setup.gate = Gate::Open;
+        setup.gate = TrustGate::Open;
         let passed = setup.pass(text);
         let input = |id: &str| format!("waiting for input `{id}`");
         assert_eq!(

@@ -54,7 +54,7 @@ impl Default for WatchOptions {
 
 /// A running watch. Dropping it ends it.
 #[derive(Debug)]
-pub struct Watch {
+pub struct ConfigWatch {
     states: mpsc::Receiver<LoadResult>,
     environment: watch::Sender<Arc<Environment>>,
     wake: Arc<Notify>,
@@ -62,7 +62,7 @@ pub struct Watch {
     task: JoinHandle<()>,
 }
 
-impl Watch {
+impl ConfigWatch {
     /// Watches `files`, in order of precedence. Must be called within a tokio runtime.
     pub fn start(files: Vec<PathBuf>, env: Environment, options: WatchOptions) -> Self {
         let (sender, states) = mpsc::channel(1);
@@ -101,7 +101,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for ConfigWatch {
     fn drop(&mut self) {
         self.task.abort();
     }

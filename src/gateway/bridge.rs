@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, ErrorCode};
-use crate::host::{CallOutcome, PendingRequest, RequestHandler};
+use crate::host::{ApprovalRequest, CallOutcome, RequestHandler};
 use crate::mcp::{Answer, CallId, RequestKind};
 
 /// Most calls that wait for the input of a modern client.
@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// One request of a server, on its way to the client whose call caused it.
 #[derive(Debug)]
-pub(crate) struct Ask {
-    pub request: Arc<PendingRequest>,
+pub(crate) struct BridgedRequest {
+    pub request: Arc<ApprovalRequest>,
     /// Where the answer goes; `None` says that this client cannot answer.
     pub reply: oneshot::Sender<Option<Answer>>,
 }
@@ -34,18 +34,18 @@ pub(crate) struct Ask {
 /// with, so that it is there before the first request.
 #[derive(Clone, Debug, Default)]
 pub struct Bridge {
-    calls: Arc<Mutex<HashMap<CallId, mpsc::Sender<Ask>>>>,
+    calls: Arc<Mutex<HashMap<CallId, mpsc::Sender<BridgedRequest>>>>,
 }
 
 /// A call whose requests come here while this lives.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct BridgeLine {
     bridge: Bridge,
     pub call: CallId,
-    pub asks: mpsc::Receiver<Ask>,
+    pub asks: mpsc::Receiver<BridgedRequest>,
 }
 
-impl Drop for Line {
+impl Drop for BridgeLine {
     fn drop(&mut self) {
         self.bridge.calls.lock().remove(&self.call);
     }
@@ -53,17 +53,17 @@ impl Drop for Line {
 
 impl Bridge {
     /// From now on what servers ask during this call is received here.
-    pub(crate) fn open(&self, call: CallId) -> Line {
+    pub(crate) fn open(&self, call: CallId) -> BridgeLine {
         let (sender, asks) = mpsc::channel(8);
         self.calls.lock().insert(call, sender);
-        Line { bridge: self.clone(), call, asks }
+        BridgeLine { bridge: self.clone(), call, asks }
     }
 }
 
 impl RequestHandler for Bridge {
     fn handle(
         &self,
-        request: Arc<PendingRequest>,
+        request: Arc<ApprovalRequest>,
         withdrawn: CancellationToken,
     ) -> BoxFuture<'static, Option<Answer>> {
         let asked = match request.kind {
@@ -78,7 +78,7 @@ impl RequestHandler for Bridge {
         Box::pin(async move {
             let line = line?;
             let (reply, answered) = oneshot::channel();
-            line.send(Ask { request, reply }).await.ok()?;
+            line.send(BridgedRequest { request, reply }).await.ok()?;
             tokio::select! {
                 answer = answered => answer.ok().flatten(),
                 () = withdrawn.cancelled() => None,
@@ -94,12 +94,12 @@ pub(crate) struct Parked {
     pub client: Arc<str>,
     /// What the client called; its next request must call the same.
     pub target: String,
-    pub line: Line,
+    pub line: BridgeLine,
     pub outcome: BoxFuture<'static, Result<CallOutcome, Error>>,
     pub is_detached: bool,
     pub cancel: CancellationToken,
     /// What it waits for, by the key in `inputRequests`.
-    pub waiting: BTreeMap<String, Ask>,
+    pub waiting: BTreeMap<String, BridgedRequest>,
     /// What it has waited for.
     pub asked: u32,
     /// What its client has answered, for a replica that has to begin it anew.
@@ -119,7 +119,7 @@ impl Parked {
     }
 
     /// Waits for the client's response to what a server asks, unless a fitting one is `given`.
-    pub fn wait_for(&mut self, ask: Ask, given: &mut InputResponses) {
+    pub fn wait_for(&mut self, ask: BridgedRequest, given: &mut InputResponses) {
         self.asked += 1;
         let key = match &ask.request.input {
             Some(place) => place.key.to_string(),
@@ -135,7 +135,7 @@ impl Parked {
     /// Hands over a client's response. One that does not have the shape of what was asked for is left
     /// out, so that it is asked for again.
     pub fn respond(&mut self, key: &str, response: Value) {
-        let fits = |ask: &Ask| match ask.request.kind {
+        let fits = |ask: &BridgedRequest| match ask.request.kind {
             RequestKind::Sampling => response.get("content").is_some(),
             RequestKind::Roots => response["roots"].is_array(),
             _ => response["action"].is_string(),

@@ -13,7 +13,7 @@ use crate::mcp::Capabilities;
 
 /// One tool, prompt, resource or template as a client sees it.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct ClientEntry {
     /// The name the client uses, or the URI.
     pub name: String,
     /// Its server.
@@ -26,12 +26,12 @@ pub(crate) struct Entry {
 
 /// Everything a client may see, by list.
 #[derive(Debug, Default)]
-pub(crate) struct Catalog {
-    pub tools: Vec<Entry>,
-    pub prompts: Vec<Entry>,
+pub(crate) struct ClientCatalog {
+    pub tools: Vec<ClientEntry>,
+    pub prompts: Vec<ClientEntry>,
     /// By URI; several servers may list one.
-    pub resources: Vec<Entry>,
-    pub templates: Vec<Entry>,
+    pub resources: Vec<ClientEntry>,
+    pub templates: Vec<ClientEntry>,
     /// Where the tools and prompts are, by their names.
     names: HashMap<(TargetKind, String), usize>,
 }
@@ -39,23 +39,23 @@ pub(crate) struct Catalog {
 /// The newest catalog, kept as long as the lists it was made from.
 #[derive(Debug, Default)]
 pub(crate) struct Catalogs {
-    kept: Mutex<Option<(Vec<Source>, Arc<Catalog>)>>,
+    kept: Mutex<Option<(Vec<ListSource>, Arc<ClientCatalog>)>>,
 }
 
 /// Whose lists, and whether they can be used.
-type Source = (ServerName, Arc<Capabilities>, Option<String>);
+type ListSource = (ServerName, Arc<Capabilities>, Option<String>);
 
 impl Catalogs {
     /// The catalog of a view.
-    pub fn of(&self, view: &HostView) -> Arc<Catalog> {
-        let sources: Vec<Source> = view
+    pub fn of(&self, view: &HostView) -> Arc<ClientCatalog> {
+        let sources: Vec<ListSource> = view
             .servers
             .values()
             .filter(|server| server.state != ServerState::Disabled)
             .map(|s| (s.name.clone(), Arc::clone(&s.capabilities), unavailable(s)))
             .collect();
         let mut kept = self.kept.lock();
-        let same = |old: &[Source]| {
+        let same = |old: &[ListSource]| {
             old.len() == sources.len()
                 && old
                     .iter()
@@ -67,7 +67,7 @@ impl Catalogs {
         {
             return Arc::clone(catalog);
         }
-        let catalog = Arc::new(Catalog::new(&sources));
+        let catalog = Arc::new(ClientCatalog::new(&sources));
         *kept = Some((sources, Arc::clone(&catalog)));
         catalog
     }
@@ -78,8 +78,8 @@ fn unavailable(server: &ServerView) -> Option<String> {
     (!server.state.is_callable()).then(|| server.state.as_str().to_owned())
 }
 
-impl Catalog {
-    fn new(sources: &[Source]) -> Self {
+impl ClientCatalog {
+    fn new(sources: &[ListSource]) -> Self {
         let mut out = Self::default();
         let alone = sources.len() == 1;
         for (server, capabilities, reason) in sources {
@@ -104,22 +104,22 @@ impl Catalog {
                 let list = if is_tool { &mut out.tools } else { &mut out.prompts };
                 out.names.insert((kind, name.clone()), list.len());
                 let (server, original) = (server.clone(), Arc::clone(original));
-                list.push(Entry { name, server, original, raw });
+                list.push(ClientEntry { name, server, original, raw });
             }
             for resource in &capabilities.resources {
                 let (uri, raw) = (&resource.uri, (*resource.raw).clone());
-                out.resources.push(Entry::of_uri(server, uri, raw));
+                out.resources.push(ClientEntry::of_uri(server, uri, raw));
             }
             for template in &capabilities.templates {
                 let (uri, raw) = (&template.uri, (*template.raw).clone());
-                out.templates.push(Entry::of_uri(server, uri, raw));
+                out.templates.push(ClientEntry::of_uri(server, uri, raw));
             }
         }
         out
     }
 
     /// The tool or prompt of a name as a client writes it; of a tool also as `server.tool`.
-    pub fn named(&self, kind: TargetKind, name: &str) -> Option<&Entry> {
+    pub fn named(&self, kind: TargetKind, name: &str) -> Option<&ClientEntry> {
         let dotted = || {
             self.tools.iter().find(|tool| {
                 let rest = name.strip_prefix(tool.server.as_str());
@@ -134,7 +134,7 @@ impl Catalog {
     }
 }
 
-impl Entry {
+impl ClientEntry {
     fn of_uri(server: &ServerName, uri: &Arc<str>, raw: Value) -> Self {
         Self { name: uri.to_string(), server: server.clone(), original: Arc::clone(uri), raw }
     }

@@ -33,19 +33,19 @@ const SUBSCRIBED: usize = 1_000;
 pub(super) struct Interest {
     /// The lowest level of log messages; none are wanted before it was set.
     level: Mutex<Option<LogLevel>>,
-    subscriptions: Mutex<HashMap<String, Subscription>>,
+    subscriptions: Mutex<HashMap<String, UpstreamSubscription>>,
     /// Its lists: as it fetched them last, or as they were when it was last notified.
-    known: Mutex<Lists>,
+    known: Mutex<ListHashes>,
 }
 
 /// A subscription at a server, which ends when this is dropped.
-struct Subscription {
+struct UpstreamSubscription {
     host: Host,
     server: ServerName,
     uri: String,
 }
 
-impl Drop for Subscription {
+impl Drop for UpstreamSubscription {
     fn drop(&mut self) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (host, server) = (self.host.clone(), self.server.clone());
@@ -95,7 +95,7 @@ impl Interest {
         let server = host.find_resource(uri, &client.options()).map_err(refused)?;
         host.subscribe_resource(&server, uri).await.map_err(refused)?;
         let uri = uri.to_owned();
-        let subscription = Subscription { host, server, uri: uri.clone() };
+        let subscription = UpstreamSubscription { host, server, uri: uri.clone() };
         self.subscriptions.lock().insert(uri, subscription);
         Ok(())
     }
@@ -193,7 +193,7 @@ pub(super) async fn follow(
 
 /// A hash of all tools, one of prompts and one of resources, each of the addresses of their
 /// definitions, which are shared.
-type Lists = [u64; 3];
+type ListHashes = [u64; 3];
 
 /// Lists settle before clients are notified: a server that starts fills several at once.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -245,12 +245,12 @@ async fn follow_lists(
     }
 }
 
-fn visible(gateway: &Gateway, client: &Client, view: &HostView) -> Lists {
+fn visible(gateway: &Gateway, client: &Client, view: &HostView) -> ListHashes {
     let principal = client.principal();
     lists(view, |server, what| gateway.host.is_visible(&principal, server, what))
 }
 
-fn lists(view: &HostView, shows: impl Fn(&ServerName, (TargetKind, &str)) -> bool) -> Lists {
+fn lists(view: &HostView, shows: impl Fn(&ServerName, (TargetKind, &str)) -> bool) -> ListHashes {
     let mut out = [(); 3].map(|()| DefaultHasher::new());
     for server in view.servers.values() {
         let all = &server.capabilities;

@@ -27,19 +27,19 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::bridge::{Ask, Parked};
-use super::catalog::{Catalog, Entry};
+use super::bridge::{BridgedRequest, Parked};
+use super::catalog::{ClientCatalog, ClientEntry};
 use super::follow::{Interest, Recipient, follow, log_level, logged_during};
 use super::outside::Outside;
 use super::raw::Whole;
-use super::sessions::{Answering, Session};
+use super::sessions::{ClientSession, SessionResponder};
 use super::state::Gateway;
-use super::store::Waiting;
+use super::store::ParkedCall;
 use super::tokens::Client;
-use super::traces::Span;
+use super::traces::TraceSpan;
 use crate::base::ServerName;
 use crate::error::{Error, ErrorCode};
-use crate::host::{Action, CallOptions, CallOutcome, Scope, TargetKind};
+use crate::host::{AccessScope, CallOptions, CallOutcome, PolicyAction, TargetKind};
 use crate::mcp::{Answer, CLIENT_NAME, HOPS_KEY, RequestKind};
 
 /// Progress of one call that waits to be sent on; more is dropped.
@@ -67,7 +67,7 @@ pub(crate) struct Face {
 }
 
 /// What is called, and how: a tool, a prompt, or a resource by its URI.
-pub(super) struct Operation {
+pub(super) struct McpOperation {
     pub kind: TargetKind,
     pub server: Option<ServerName>,
     pub name: Arc<str>,
@@ -92,7 +92,7 @@ impl Face {
     }
 
     /// What answers the requests of a session.
-    fn answering(&self) -> Answering {
+    fn answering(&self) -> SessionResponder {
         let face = Arc::new(self.clone());
         Box::new(move |request, context| {
             let face = Arc::clone(&face);
@@ -110,7 +110,7 @@ impl Face {
     async fn allowed(
         &self,
         context: &RequestContext<RoleServer>,
-        scope: Scope,
+        scope: AccessScope,
     ) -> Result<Client, ErrorData> {
         let client = self.known(context).await?;
         client.allows(scope)?;
@@ -137,14 +137,14 @@ impl Face {
         &self,
         client: &Client,
         uri: &str,
-        of: fn(&Catalog) -> &[Entry],
+        of: fn(&ClientCatalog) -> &[ClientEntry],
     ) -> Option<ServerName> {
         let catalog = self.catalog();
         let mut seen = self.gateway.seen_by(client, TargetKind::Resource, of(&catalog));
         seen.find(|entry| entry.name == uri).map(|entry| entry.server.clone())
     }
 
-    fn catalog(&self) -> Arc<Catalog> {
+    fn catalog(&self) -> Arc<ClientCatalog> {
         self.gateway.catalogs.of(&self.gateway.host.snapshot())
     }
 
@@ -152,8 +152,8 @@ impl Face {
     async fn list<T: Default>(
         &self,
         context: &RequestContext<RoleServer>,
-        (key, scope, kind): (&str, Scope, TargetKind),
-        of: fn(&Catalog) -> &[Entry],
+        (key, scope, kind): (&str, AccessScope, TargetKind),
+        of: fn(&ClientCatalog) -> &[ClientEntry],
     ) -> Result<T, ErrorData> {
         let client = self.known(context).await?;
         let view = self.gateway.host.snapshot();
@@ -197,7 +197,7 @@ impl Face {
         &self,
         context: &RequestContext<RoleServer>,
         client: &Client,
-        (target, operation): (String, Operation),
+        (target, operation): (String, McpOperation),
         (state, given): (Option<String>, Option<InputResponses>),
     ) -> Result<(), ErrorData> {
         let is_cacheable = operation.kind == TargetKind::Resource;
@@ -296,7 +296,7 @@ impl Face {
         &self,
         context: &RequestContext<RoleServer>,
         client: &Client,
-        (target, operation): (String, Operation),
+        (target, operation): (String, McpOperation),
         progress: mpsc::Sender<crate::mcp::Progress>,
     ) -> Result<Parked, ErrorData> {
         let hops = context.meta.get(HOPS_KEY).and_then(Value::as_u64).unwrap_or(0);
@@ -321,7 +321,7 @@ impl Face {
 
     /// Puts a call aside, and answers with what the server asks for, until the client has fetched it.
     fn park(&self, context: &RequestContext<RoleServer>, call: Parked) -> Result<(), ErrorData> {
-        let asked = |ask: &Ask| {
+        let asked = |ask: &BridgedRequest| {
             let request = &ask.request;
             json!({"method": request.kind.method(), "params": &*request.params})
         };
@@ -336,7 +336,7 @@ impl Face {
             if json!(given).to_string().len() > GIVEN {
                 given.clear();
             }
-            state = store.seal(&Waiting { call: state, given }, &good_for).ok_or_else(full)?;
+            state = store.seal(&ParkedCall { call: state, given }, &good_for).ok_or_else(full)?;
         }
         let result = json!({
             "resultType": "input_required", "inputRequests": requests, "requestState": state,
@@ -387,7 +387,7 @@ impl Gateway {
     pub(super) async fn perform(
         &self,
         client: &Client,
-        operation: Operation,
+        operation: McpOperation,
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
         let principal = client.principal();
@@ -402,8 +402,8 @@ impl Gateway {
         let clock = host.clock();
         let span =
             self.options.traces.begin(operation.traced(), options.trace.as_deref(), clock.now());
-        let trace = span.as_ref().map(Span::context).or_else(|| options.trace.clone());
-        let Operation { kind, server, name, arguments } = operation;
+        let trace = span.as_ref().map(TraceSpan::context).or_else(|| options.trace.clone());
+        let McpOperation { kind, server, name, arguments } = operation;
         let tool_of = server.as_ref().filter(|_| kind == TargetKind::Tool);
         let counted = tool_of.map(|server| self.metrics.begin(client, server, &name));
         let options = CallOptions { server, trace, ..options };
@@ -423,7 +423,7 @@ impl Gateway {
     }
 }
 
-impl Operation {
+impl McpOperation {
     /// Its method, and its subject under the name that the conventions for traces have for it. The
     /// addresses of resources are without number.
     fn traced(&self) -> (&'static str, Option<(&'static str, &str)>) {
@@ -472,7 +472,7 @@ fn reply(context: &RequestContext<RoleServer>, outcome: CallOutcome, is_cacheabl
 }
 
 /// What a server asks, when the client can answer it; otherwise it goes to the operator.
-fn answerable(context: &RequestContext<RoleServer>, ask: Ask) -> Option<Ask> {
+fn answerable(context: &RequestContext<RoleServer>, ask: BridgedRequest) -> Option<BridgedRequest> {
     let capabilities = context.client_capabilities().unwrap_or_default();
     let can = match ask.request.kind {
         RequestKind::Sampling => capabilities.sampling.is_some(),
@@ -495,7 +495,7 @@ fn answerable(context: &RequestContext<RoleServer>, ask: Ask) -> Option<Ask> {
 }
 
 /// Asks the client what a server asks during its call, on the stream of that call.
-async fn forward(context: &RequestContext<RoleServer>, ask: Ask) {
+async fn forward(context: &RequestContext<RoleServer>, ask: BridgedRequest) {
     let method = ask.request.kind.method().to_owned();
     let mut request = CustomRequest::new(method, Some((*ask.request.params).clone()));
     request.extensions.insert(OriginatingRequestId(context.id.clone()));
@@ -534,7 +534,7 @@ impl ServerHandler for Face {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let what = ("tools", Scope::ToolsList, TargetKind::Tool);
+        let what = ("tools", AccessScope::ToolsList, TargetKind::Tool);
         self.list(&context, what, |catalog| &catalog.tools).await
     }
 
@@ -543,7 +543,7 @@ impl ServerHandler for Face {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let what = ("prompts", Scope::PromptsGet, TargetKind::Prompt);
+        let what = ("prompts", AccessScope::PromptsGet, TargetKind::Prompt);
         self.list(&context, what, |catalog| &catalog.prompts).await
     }
 
@@ -552,7 +552,7 @@ impl ServerHandler for Face {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let what = ("resources", Scope::ResourcesRead, TargetKind::Resource);
+        let what = ("resources", AccessScope::ResourcesRead, TargetKind::Resource);
         self.list(&context, what, |catalog| &catalog.resources).await
     }
 
@@ -561,7 +561,7 @@ impl ServerHandler for Face {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let what = ("resourceTemplates", Scope::ResourcesRead, TargetKind::Resource);
+        let what = ("resourceTemplates", AccessScope::ResourcesRead, TargetKind::Resource);
         self.list(&context, what, |catalog| &catalog.templates).await
     }
 
@@ -570,11 +570,11 @@ impl ServerHandler for Face {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let client = self.allowed(&context, Scope::ToolsCall).await?;
-        let what = (Action::Call, TargetKind::Tool);
+        let client = self.allowed(&context, AccessScope::ToolsCall).await?;
+        let what = (PolicyAction::Call, TargetKind::Tool);
         let (server, name) = self.gateway.find(&client, what, &request.name)?;
         let arguments = Value::Object(request.arguments.unwrap_or_default());
-        let operation = Operation { kind: what.1, server: Some(server), name, arguments };
+        let operation = McpOperation { kind: what.1, server: Some(server), name, arguments };
         let called = (request.name.into_owned(), operation);
         let resumed = (request.request_state, request.input_responses);
         self.run(&context, &client, called, resumed).await?;
@@ -586,11 +586,11 @@ impl ServerHandler for Face {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let client = self.allowed(&context, Scope::PromptsGet).await?;
-        let what = (Action::Prompt, TargetKind::Prompt);
+        let client = self.allowed(&context, AccessScope::PromptsGet).await?;
+        let what = (PolicyAction::Prompt, TargetKind::Prompt);
         let (server, name) = self.gateway.find(&client, what, &request.name)?;
         let arguments = json!(request.arguments.unwrap_or_default());
-        let operation = Operation { kind: what.1, server: Some(server), name, arguments };
+        let operation = McpOperation { kind: what.1, server: Some(server), name, arguments };
         let called = (request.name, operation);
         let resumed = (request.request_state, request.input_responses);
         self.run(&context, &client, called, resumed).await?;
@@ -602,11 +602,11 @@ impl ServerHandler for Face {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let client = self.allowed(&context, Scope::ResourcesRead).await?;
+        let client = self.allowed(&context, AccessScope::ResourcesRead).await?;
         let uri = request.uri;
         let server = self.lists(&client, &uri, |catalog| &catalog.resources);
         let (kind, name) = (TargetKind::Resource, uri.as_str().into());
-        let called = (uri.clone(), Operation { kind, server, name, arguments: Value::Null });
+        let called = (uri.clone(), McpOperation { kind, server, name, arguments: Value::Null });
         let resumed = (request.request_state, request.input_responses);
         self.run(&context, &client, called, resumed).await.map_err(|mut error| {
             // Which one there is not (2026-07-28, resources, error handling).
@@ -630,14 +630,14 @@ impl ServerHandler for Face {
         let mut params = json!(request);
         let server = match &request.r#ref {
             Reference::Prompt(prompt) => {
-                client.allows(Scope::PromptsGet)?;
-                let what = (Action::Complete, TargetKind::Prompt);
+                client.allows(AccessScope::PromptsGet)?;
+                let what = (PolicyAction::Complete, TargetKind::Prompt);
                 let (server, name) = self.gateway.find(&client, what, &prompt.name)?;
                 params["ref"]["name"] = json!(name);
                 server
             }
             Reference::Resource(resource) => {
-                client.allows(Scope::ResourcesRead)?;
+                client.allows(AccessScope::ResourcesRead)?;
                 let server = self.lists(&client, &resource.uri, |catalog| &catalog.templates);
                 server.ok_or_else(unknown)?
             }
@@ -673,7 +673,7 @@ impl ServerHandler for Face {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let client = self.allowed(&context, Scope::ResourcesRead).await?;
+        let client = self.allowed(&context, AccessScope::ResourcesRead).await?;
         self.interest.subscribe(&self.gateway, &client, &request.uri).await
     }
 
@@ -715,7 +715,7 @@ impl ServerHandler for Face {
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
         context.peer.set_peer_info(request.clone());
-        if let Some(session) = context.extensions.get::<Arc<Session>>() {
+        if let Some(session) = context.extensions.get::<Arc<ClientSession>>() {
             session.answered_by(context.peer, self.answering());
         }
         self.negotiate_initialize(&request)

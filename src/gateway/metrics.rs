@@ -25,7 +25,7 @@ type Labels<const N: usize> = [(&'static str, String); N];
 
 /// What the gateway counts.
 #[derive(Debug)]
-pub(crate) struct Metrics {
+pub(crate) struct GatewayMetrics {
     registry: Registry,
     active: Gauge,
     duration: Family<Labels<2>, Histogram>,
@@ -34,13 +34,13 @@ pub(crate) struct Metrics {
 }
 
 /// A call that is being counted.
-pub(crate) struct Counted<'a> {
-    metrics: &'a Metrics,
+pub(crate) struct CountedCall<'a> {
+    metrics: &'a GatewayMetrics,
     labels: Labels<2>,
     began: Instant,
 }
 
-impl Metrics {
+impl GatewayMetrics {
     /// Everything in the text format of `OpenMetrics`.
     ///
     /// # Errors
@@ -74,21 +74,21 @@ impl Metrics {
         );
         registry.register("tool_failure", "Tool calls that failed", failures.clone());
         registry.register("client_calls", "Tool calls by client", clients.clone());
-        registry.register_collector(Box::new(Servers(host)));
+        registry.register_collector(Box::new(ServerStates(host)));
         Self { registry, active, duration, failures, clients }
     }
 
     /// Counts a call of a tool that the host has.
-    pub fn begin(&self, client: &Client, server: &ServerName, tool: &str) -> Counted<'_> {
+    pub fn begin(&self, client: &Client, server: &ServerName, tool: &str) -> CountedCall<'_> {
         self.active.inc();
         let (id, profile) = (client.id.to_string(), client.profile.to_string());
         self.clients.get_or_create(&[("client", id), ("profile", profile)]).inc();
         let labels = [("server", server.to_string()), ("tool", tool.to_owned())];
-        Counted { metrics: self, labels, began: Instant::now() }
+        CountedCall { metrics: self, labels, began: Instant::now() }
     }
 }
 
-impl Counted<'_> {
+impl CountedCall<'_> {
     /// The call is over.
     pub fn end(self, outcome: &Result<CallOutcome, Error>) {
         let metrics = self.metrics;
@@ -118,22 +118,22 @@ fn took(outcome: &Result<CallOutcome, Error>, elapsed: Duration) -> Duration {
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CountedCall<'_> {
     fn drop(&mut self) {
         self.metrics.active.dec();
     }
 }
 
 /// The states of the servers, read when they are asked for.
-struct Servers(Host);
+struct ServerStates(Host);
 
-impl std::fmt::Debug for Servers {
+impl std::fmt::Debug for ServerStates {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Servers")
     }
 }
 
-impl Collector for Servers {
+impl Collector for ServerStates {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
         type Read = fn(&crate::host::ServerView) -> i64;
         let gauges: [(&str, &str, Read); 3] = [

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::tokens::Client;
 use crate::error::{Denial, Error, ErrorCode};
-use crate::host::{OutsideCode, OutsideError, Scope};
+use crate::host::{AccessScope, OutsideCode, OutsideError};
 
 /// An error for a caller outside.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Outside {
     }
 
     /// The token does not carry a scope.
-    pub fn scope(scope: Scope) -> Self {
+    pub fn scope(scope: AccessScope) -> Self {
         let message = format!("the token does not carry the scope `{scope}`");
         Self::new(OutsideCode::ScopeRequired, StatusCode::FORBIDDEN, message)
     }

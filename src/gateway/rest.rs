@@ -12,18 +12,18 @@ use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::mcp::Operation;
+use super::mcp::McpOperation;
 use super::outside::Outside;
 use super::state::{Gateway, is_starting};
 use super::tokens::Client;
 use crate::base::ServerName;
 use crate::error::ErrorCode;
-use crate::host::{Action, CallOptions, CallOutcome, OutsideCode, Scope, TargetKind};
+use crate::host::{AccessScope, CallOptions, CallOutcome, OutsideCode, PolicyAction, TargetKind};
 
 /// Longest time a caller may ask for.
 const LONGEST: Duration = Duration::from_secs(600);
 
-type Answer = Result<Json<Value>, Outside>;
+type RestAnswer = Result<Json<Value>, Outside>;
 
 fn body<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Outside> {
     body.map(|Json(value)| value).map_err(|rejected| {
@@ -60,8 +60,8 @@ pub(crate) async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
 pub(crate) async fn tools(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
-) -> Answer {
-    client.allows(Scope::ToolsList)?;
+) -> RestAnswer {
+    client.allows(AccessScope::ToolsList)?;
     gateway.started().await;
     let view = gateway.host.snapshot();
     let catalog = gateway.catalogs.of(&view);
@@ -81,7 +81,8 @@ pub(crate) async fn tools(
     {
         // An empty list because nothing was granted is an error that says so.
         let what = (TargetKind::Tool, &*tool.original);
-        let decided = gateway.host.check(&client.principal(), Action::List, &tool.server, what);
+        let decided =
+            gateway.host.check(&client.principal(), PolicyAction::List, &tool.server, what);
         let refused = decided.err().filter(|error| error.code == ErrorCode::PermissionDenied);
         if let Some(refused) = refused {
             return Err(Outside::about(&refused, &tool.name, &client));
@@ -94,7 +95,7 @@ pub(crate) async fn tools(
 pub(crate) async fn servers(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
-) -> Answer {
+) -> RestAnswer {
     let view = gateway.host.snapshot();
     let principal = client.principal();
     let servers = view.servers.values().filter_map(|server| {
@@ -126,14 +127,14 @@ pub(crate) async fn restart(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
     request: Result<Json<Restart>, JsonRejection>,
-) -> Answer {
-    client.allows(Scope::ServerConnect)?;
+) -> RestAnswer {
+    client.allows(AccessScope::ServerConnect)?;
     let server = ServerName::new(&body(request)?.server);
     let outside = |error: &crate::error::Error| Outside::about(error, server.as_str(), &client);
     let what = (TargetKind::Server, "");
     gateway
         .host
-        .check(&client.principal(), Action::Connect, &server, what)
+        .check(&client.principal(), PolicyAction::Connect, &server, what)
         .map_err(|e| outside(&e))?;
     gateway.host.restart(&server).await.map_err(|error| outside(&error))?;
     Ok(Json(json!({"server": server, "state": "ready"})))
@@ -142,7 +143,7 @@ pub(crate) async fn restart(
 /// The body of `POST /tools/{name}/call`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Call {
+pub(crate) struct CallBody {
     #[serde(default)]
     arguments: Option<serde_json::Map<String, Value>>,
     /// Seconds.
@@ -156,16 +157,16 @@ pub(crate) async fn call(
     Extension(client): Extension<Client>,
     Path(name): Path<String>,
     headers: HeaderMap,
-    request: Result<Json<Call>, JsonRejection>,
-) -> Answer {
-    client.allows(Scope::ToolsCall)?;
+    request: Result<Json<CallBody>, JsonRejection>,
+) -> RestAnswer {
+    client.allows(AccessScope::ToolsCall)?;
     let request = body(request)?;
     let timeout = request.timeout.map(Duration::try_from_secs_f64).transpose().map_err(|_| {
         let message = "`timeout` is a number of seconds, zero or more";
         Outside::new(OutsideCode::ProtocolError, StatusCode::UNPROCESSABLE_ENTITY, message)
     })?;
     gateway.started().await;
-    let (server, tool) = gateway.find(&client, (Action::Call, TargetKind::Tool), &name)?;
+    let (server, tool) = gateway.find(&client, (PolicyAction::Call, TargetKind::Tool), &name)?;
     let timeout = timeout.map(|timeout| timeout.min(LONGEST));
     let trace = headers.get("traceparent").and_then(|value| value.to_str().ok());
     let trace = trace.and_then(super::traces::parent);
@@ -174,7 +175,7 @@ pub(crate) async fn call(
     let _hung_up = options.cancel.clone().drop_guard();
     let arguments = Value::Object(request.arguments.unwrap_or_default());
     let (kind, server) = (TargetKind::Tool, Some(server));
-    let operation = Operation { kind, server, name: tool, arguments };
+    let operation = McpOperation { kind, server, name: tool, arguments };
     let outcome = gateway.perform(&client, operation, options).await;
     let outcome = outcome.map_err(|error| Outside::about(&error, &name, &client))?;
     Ok(Json(answered(outcome)))
@@ -197,7 +198,7 @@ pub(crate) async fn metrics(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
 ) -> Result<Response, Outside> {
-    client.allows(Scope::ServerConnect)?;
+    client.allows(AccessScope::ServerConnect)?;
     let failed = |_| {
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         Outside::new(OutsideCode::Internal, status, "the metrics could not be written")

@@ -30,7 +30,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::store::Shared;
+use super::store::SharedStore;
 use crate::base::file::random_hex;
 
 /// From one look for later events in the store to the next.
@@ -64,7 +64,7 @@ const RETRY: Duration = Duration::from_secs(3);
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// Answers a request of a session.
-pub(super) type Answering = Box<
+pub(super) type SessionResponder = Box<
     dyn Fn(
             ClientRequest,
             RequestContext<RoleServer>,
@@ -73,44 +73,44 @@ pub(super) type Answering = Box<
         + Sync,
 >;
 
-type Reader = mpsc::Sender<ServerSseMessage>;
-type Events = mpsc::Receiver<ServerSseMessage>;
+type StreamReader = mpsc::Sender<ServerSseMessage>;
+type StreamEvents = mpsc::Receiver<ServerSseMessage>;
 
 /// Most sessions at once, over all clients.
 const SESSIONS: usize = 1_000;
 
 /// All sessions that are open here.
-pub(crate) struct Sessions {
-    open: Mutex<HashMap<SessionId, Open>>,
-    kept: Option<Arc<dyn Shared>>,
+pub(crate) struct ClientSessions {
+    open: Mutex<HashMap<SessionId, OpenStream>>,
+    kept: Option<Arc<dyn SharedStore>>,
     /// Room for answers that nobody has claimed, in bytes.
     room: Arc<Semaphore>,
 }
 
 #[derive(Clone)]
-struct Open {
+struct OpenStream {
     inbox: mpsc::Sender<Box<ClientJsonRpcMessage>>,
-    session: Arc<Session>,
+    session: Arc<ClientSession>,
     /// The id of the token that it belongs to: an id of a session alone opens nothing.
     owner: Option<Arc<str>>,
 }
 
 /// One client: what it is sent, stream by stream.
-pub(super) struct Session {
-    sent: Mutex<Sent>,
-    kept: Option<Arc<dyn Shared>>,
+pub(super) struct ClientSession {
+    sent: Mutex<SentEvent>,
+    kept: Option<Arc<dyn SharedStore>>,
     /// What answers its requests, as soon as its handshake has begun.
-    server: OnceLock<(Peer<RoleServer>, Answering)>,
+    server: OnceLock<(Peer<RoleServer>, SessionResponder)>,
     /// Its requests in flight, and what ends them with the session.
     calls: TaskTracker,
     over: CancellationToken,
 }
 
-struct Sent {
+struct SentEvent {
     /// Who waits for the answer to `initialize`.
     hello: Option<oneshot::Sender<ServerJsonRpcMessage>>,
     /// The first is for what belongs to no request; the others, oldest first, have one each.
-    streams: Vec<Outgoing>,
+    streams: Vec<ClientStream>,
     /// Streams so far.
     made: u64,
     /// When the client was last heard.
@@ -120,7 +120,7 @@ struct Sent {
 
 /// A stream of events to a client.
 #[derive(Default)]
-struct Outgoing {
+struct ClientStream {
     number: u64,
     /// Names it in the store.
     name: String,
@@ -129,7 +129,7 @@ struct Outgoing {
     /// Ends its request.
     cancel: CancellationToken,
     /// Connections on which it is sent: on the first that is open.
-    readers: Vec<Reader>,
+    readers: Vec<StreamReader>,
     /// What was sent last, with its number in the stream.
     kept: VecDeque<(u64, ServerSseMessage)>,
     /// Events so far.
@@ -143,14 +143,14 @@ struct Outgoing {
 }
 
 /// The session as its server sees it.
-pub(crate) struct Pipe {
+pub(crate) struct SessionPipe {
     inbox: mpsc::Receiver<Box<ClientJsonRpcMessage>>,
-    session: Arc<Session>,
+    session: Arc<ClientSession>,
 }
 
 /// An event as it is kept in the store.
 #[derive(Default, Serialize, Deserialize)]
-struct Kept<M> {
+struct KeptEvent<M> {
     message: Option<M>,
     /// When to come back, in milliseconds.
     retry: Option<u64>,
@@ -167,11 +167,11 @@ fn priming(id: String) -> ServerSseMessage {
     ServerSseMessage::priming(id, RETRY)
 }
 
-fn events(mut of: Events) -> impl Stream<Item = ServerSseMessage> + Send + Sync + 'static {
+fn events(mut of: StreamEvents) -> impl Stream<Item = ServerSseMessage> + Send + Sync + 'static {
     stream::poll_fn(move |cx| of.poll_recv(cx))
 }
 
-impl Outgoing {
+impl ClientStream {
     /// The id of an event where no store gives one.
     fn id(&self, event: u64) -> String {
         match self.number {
@@ -193,9 +193,9 @@ impl Outgoing {
     }
 }
 
-impl Sent {
+impl SentEvent {
     fn new(name: String, room: Arc<Semaphore>) -> Self {
-        let streams = vec![Outgoing { name, ..Outgoing::default() }];
+        let streams = vec![ClientStream { name, ..ClientStream::default() }];
         Self { hello: None, streams, made: 0, used: Instant::now(), room }
     }
 
@@ -226,7 +226,7 @@ impl Sent {
     }
 
     /// Hands an event to its client; gives it back while there is no room on its connection.
-    fn push(&mut self, mut event: ServerSseMessage) -> Option<(Reader, ServerSseMessage)> {
+    fn push(&mut self, mut event: ServerSseMessage) -> Option<(StreamReader, ServerSseMessage)> {
         let at = self.stream_of(event.message.as_deref()?);
         let stream = &mut self.streams[at];
         stream.made += 1;
@@ -264,11 +264,12 @@ impl Sent {
         &mut self,
         message: &ClientJsonRpcMessage,
         (name, cancel): (String, CancellationToken),
-    ) -> (u64, Events) {
+    ) -> (u64, StreamEvents) {
         self.streams.retain(|stream| stream.over.is_none_or(|over| over.elapsed() < ANSWERED));
         self.made += 1;
         let (reader, events) = mpsc::channel(WAITING);
-        let mut stream = Outgoing { number: self.made, name, cancel, ..Outgoing::default() };
+        let mut stream =
+            ClientStream { number: self.made, name, cancel, ..ClientStream::default() };
         if let ClientJsonRpcMessage::Request(request) = message {
             stream.request = Some(request.id.clone());
             stream.progress = request.request.get_meta().get_progress_token();
@@ -280,7 +281,7 @@ impl Sent {
 
     /// What a stream still sends on a new connection: all after an event, or all that was never
     /// sent. Nothing of a stream that is forgotten.
-    fn go_on(&mut self, number: u64, after: Option<u64>) -> Option<Events> {
+    fn go_on(&mut self, number: u64, after: Option<u64>) -> Option<StreamEvents> {
         let stream = self.streams.iter_mut().find(|stream| stream.number == number)?;
         let (reader, events) = mpsc::channel(WAITING.max(KEPT));
         // A connection that is asked for with an event of this stream replaces the one on which that
@@ -312,9 +313,9 @@ impl Sent {
     }
 }
 
-impl Session {
+impl ClientSession {
     /// From now on its requests are answered by this.
-    pub fn answered_by(&self, peer: Peer<RoleServer>, answering: Answering) {
+    pub fn answered_by(&self, peer: Peer<RoleServer>, answering: SessionResponder) {
         let _ = self.server.set((peer, answering));
     }
 
@@ -339,7 +340,7 @@ impl Session {
     async fn keep_and_push(
         &self,
         mut event: ServerSseMessage,
-    ) -> Option<(Reader, ServerSseMessage)> {
+    ) -> Option<(StreamReader, ServerSseMessage)> {
         if let Some(kept) = &self.kept {
             let name = {
                 let sent = self.sent.lock();
@@ -352,7 +353,7 @@ impl Session {
     }
 }
 
-impl Transport<RoleServer> for Pipe {
+impl Transport<RoleServer> for SessionPipe {
     type Error = Infallible;
 
     fn send(
@@ -390,8 +391,8 @@ impl Transport<RoleServer> for Pipe {
     }
 }
 
-impl Sessions {
-    pub fn new(kept: Option<Arc<dyn Shared>>) -> Self {
+impl ClientSessions {
+    pub fn new(kept: Option<Arc<dyn SharedStore>>) -> Self {
         Self { open: Mutex::default(), kept, room: Arc::new(Semaphore::new(UNCLAIMED)) }
     }
 
@@ -421,10 +422,10 @@ impl Sessions {
         self.open.lock().retain(|_, open| !open.session.sent.lock().is_idle());
     }
 
-    fn open(&self, id: SessionId) -> Result<Pipe, Error> {
+    fn open(&self, id: SessionId) -> Result<SessionPipe, Error> {
         let (sender, inbox) = mpsc::channel(WAITING);
-        let sent = Sent::new(format!("{id}:common"), Arc::clone(&self.room));
-        let session = Arc::new(Session {
+        let sent = SentEvent::new(format!("{id}:common"), Arc::clone(&self.room));
+        let session = Arc::new(ClientSession {
             sent: Mutex::new(sent),
             kept: self.kept.clone(),
             server: OnceLock::new(),
@@ -435,8 +436,8 @@ impl Sessions {
         if open.len() >= SESSIONS {
             return Err(Error::new(ErrorKind::QuotaExceeded, "too many sessions are open"));
         }
-        open.insert(id, Open { inbox: sender, session: Arc::clone(&session), owner: None });
-        Ok(Pipe { inbox, session })
+        open.insert(id, OpenStream { inbox: sender, session: Arc::clone(&session), owner: None });
+        Ok(SessionPipe { inbox, session })
     }
 
     /// Whether the requests of a session can be answered here, and their answers are kept nowhere.
@@ -481,7 +482,7 @@ impl Sessions {
         Ok(([Some(priming(first)), quick].into_iter().flatten().collect(), events(sent)))
     }
 
-    fn find(&self, id: &SessionId) -> Result<Open, Error> {
+    fn find(&self, id: &SessionId) -> Result<OpenStream, Error> {
         let open = self.open.lock().get(id).cloned();
         let open = open.ok_or_else(|| Error::new(ErrorKind::NotFound, "the session is over"))?;
         open.session.sent.lock().used = Instant::now();
@@ -489,7 +490,7 @@ impl Sessions {
     }
 }
 
-impl Open {
+impl OpenStream {
     async fn give(&self, message: ClientJsonRpcMessage) -> Result<(), Error> {
         let over = |_| Error::new(ErrorKind::BrokenPipe, "the session has just ended");
         self.inbox.send(Box::new(message)).await.map_err(over)
@@ -500,10 +501,10 @@ impl Open {
         &self,
         message: ClientJsonRpcMessage,
         cancel: CancellationToken,
-    ) -> Result<Asked, Error> {
+    ) -> Result<RunningRequest, Error> {
         let (request, (peer, answering)) = match (message, self.session.server.get()) {
             (ClientJsonRpcMessage::Request(request), Some(server)) => (request, server),
-            (message, _) => return self.give(message).await.map(|()| Asked(None)),
+            (message, _) => return self.give(message).await.map(|()| RunningRequest(None)),
         };
         let (id, mut request) = (request.id, request.request);
         let mut context = RequestContext::new(id.clone(), peer.clone());
@@ -521,14 +522,14 @@ impl Open {
                 session.send(message).await;
             }
         });
-        Ok(Asked(Some(answered.boxed())))
+        Ok(RunningRequest(Some(answered.boxed())))
     }
 }
 
 /// A request that is being answered; when this is dropped before it is, it goes on by itself.
-struct Asked(Option<BoxFuture<'static, ()>>);
+struct RunningRequest(Option<BoxFuture<'static, ()>>);
 
-impl Asked {
+impl RunningRequest {
     async fn answered(&mut self) {
         match &mut self.0 {
             Some(answered) => answered.await,
@@ -538,7 +539,7 @@ impl Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for RunningRequest {
     fn drop(&mut self) {
         if let Some(answered) = self.0.take() {
             tokio::spawn(answered);
@@ -546,11 +547,11 @@ impl Drop for Asked {
     }
 }
 
-impl SessionManager for Sessions {
+impl SessionManager for ClientSessions {
     type Error = Error;
-    type Transport = Pipe;
+    type Transport = SessionPipe;
 
-    async fn create_session(&self) -> Result<(SessionId, Pipe), Error> {
+    async fn create_session(&self) -> Result<(SessionId, SessionPipe), Error> {
         let id = SessionId::from(random_hex::<16>()?);
         Ok((Arc::clone(&id), self.open(id)?))
     }
@@ -598,7 +599,7 @@ impl SessionManager for Sessions {
         {
             // It is not answered any more.
             let mut sent = open.session.sent.lock();
-            let of = |stream: &&mut Outgoing| stream.request.as_ref() == Some(request);
+            let of = |stream: &&mut ClientStream| stream.request.as_ref() == Some(request);
             if let Some(stream) = sent.streams.iter_mut().rfind(of) {
                 stream.over = Some(Instant::now());
                 stream.readers.clear();
@@ -635,7 +636,7 @@ impl SessionManager for Sessions {
         Ok(events(sent.ok_or_else(gone)?))
     }
 
-    async fn restore_session(&self, id: SessionId) -> Result<RestoreOutcome<Pipe>, Error> {
+    async fn restore_session(&self, id: SessionId) -> Result<RestoreOutcome<SessionPipe>, Error> {
         if self.has_session(&id).await? {
             return Ok(RestoreOutcome::AlreadyPresent);
         }
@@ -644,9 +645,9 @@ impl SessionManager for Sessions {
 }
 
 /// Keeps an event in the store; gives its id. One that cannot be kept is sent all the same.
-async fn append(store: &dyn Shared, stream: &str, event: &ServerSseMessage) -> String {
+async fn append(store: &dyn SharedStore, stream: &str, event: &ServerSseMessage) -> String {
     let retry = event.retry.map(|retry| retry.as_millis() as u64);
-    let kept = serde_json::to_string(&Kept { message: event.message.as_deref(), retry });
+    let kept = serde_json::to_string(&KeptEvent { message: event.message.as_deref(), retry });
     let kept = kept.ok().filter(|kept| kept.len() <= LARGEST).unwrap_or_default();
     let keep = if is_answer(event) { ANSWERED } else { OPEN };
     store.append(stream, kept, keep).await.unwrap_or_else(|error| {
@@ -657,7 +658,7 @@ async fn append(store: &dyn Shared, stream: &str, event: &ServerSseMessage) -> S
 
 /// What follows an event, until the answer is there, which is the end of the stream of a request, or
 /// nothing is kept of the stream any more.
-fn follow(store: Arc<dyn Shared>, mut last: String) -> Events {
+fn follow(store: Arc<dyn SharedStore>, mut last: String) -> StreamEvents {
     let (sender, events) = mpsc::channel(WAITING);
     tokio::spawn(async move {
         while let Ok(Some(found)) = store.events_after(&last).await {
@@ -681,7 +682,7 @@ fn follow(store: Arc<dyn Shared>, mut last: String) -> Events {
 
 /// An event from the store.
 fn sent_before(id: String, kept: &str) -> ServerSseMessage {
-    let kept: Kept<Value> = serde_json::from_str(kept).unwrap_or_default();
+    let kept: KeptEvent<Value> = serde_json::from_str(kept).unwrap_or_default();
     let mut event = ServerSseMessage::default();
     event.event_id = Some(id);
     event.message = kept.message.and_then(message_of).map(Arc::new);
@@ -706,7 +707,7 @@ mod tests {
     #[test]
     fn answers_that_nobody_claims_take_so_much_room_and_no_more() {
         let room = Arc::new(Semaphore::new(2 * LEAST));
-        let mut sent = Sent::new(String::new(), Arc::clone(&room));
+        let mut sent = SentEvent::new(String::new(), Arc::clone(&room));
         let mut answer = |id: u32| {
             let request = json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
             let request = serde_json::from_value(request).expect("a request");

@@ -6,17 +6,17 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 
 use super::bridge::{Bridge, Parking};
-use super::catalog::{Catalogs, Entry};
-use super::metrics::Metrics;
+use super::catalog::{Catalogs, ClientEntry};
+use super::metrics::GatewayMetrics;
 use super::outside::Outside;
-use super::sessions::Sessions;
-use super::store::Shared;
-use super::tokens::{Client, OwnerToken, TokenStore};
+use super::sessions::ClientSessions;
+use super::store::SharedStore;
+use super::tokens::{Client, ClientTokens, OwnerToken};
 use super::traces::Traces;
 use crate::base::text::nearest;
 use crate::base::{LogLevel, ServerName};
 use crate::deck::Clients;
-use crate::host::{Action, Host, HostView, Origin, ServerState, ServerView, TargetKind};
+use crate::host::{Host, HostView, Origin, PolicyAction, ServerState, ServerView, TargetKind};
 use crate::mcp::Capabilities;
 
 /// How long the first requests wait for servers that start, as clients do that list once: less than
@@ -40,11 +40,11 @@ fn is_held(host: &Host, name: &ServerName) -> bool {
 
 /// What a service is started with.
 #[derive(Default)]
-pub struct Options {
+pub struct ServeOptions {
     /// The operator's own token.
     pub owner: OwnerToken,
     /// Tokens of others, by hash.
-    pub tokens: TokenStore,
+    pub tokens: ClientTokens,
     /// Where is kept who is there, for whoever watches.
     pub clients: Clients,
     /// The profile of the operator's token.
@@ -56,24 +56,24 @@ pub struct Options {
     /// Where calls are traced.
     pub traces: Traces,
     /// What this replica shares with others; nothing when there are none.
-    pub store: Option<Arc<dyn Shared>>,
+    pub store: Option<Arc<dyn SharedStore>>,
 }
 
 /// What all requests share.
 pub(crate) struct Gateway {
     pub host: Host,
-    pub options: Options,
+    pub options: ServeOptions,
     pub bridge: Bridge,
     pub parked: Parking,
     pub catalogs: Catalogs,
-    pub metrics: Metrics,
-    pub sessions: Arc<Sessions>,
+    pub metrics: GatewayMetrics,
+    pub sessions: Arc<ClientSessions>,
     /// The first start of all servers is over, or took too long.
     started: OnceCell<()>,
 }
 
 impl Gateway {
-    pub fn new(host: Host, bridge: Bridge, mut options: Options, port: u16) -> Arc<Self> {
+    pub fn new(host: Host, bridge: Bridge, mut options: ServeOptions, port: u16) -> Arc<Self> {
         let names = ["127.0.0.1", "localhost", "[::1]"];
         options.allowed_hosts.extend(names.map(|name| format!("{name}:{port}")));
         let tokens = options.tokens.clone();
@@ -85,12 +85,12 @@ impl Gateway {
             host.share_limits(Arc::clone(store) as _);
         }
         Arc::new(Self {
-            metrics: Metrics::new(host.clone()),
+            metrics: GatewayMetrics::new(host.clone()),
             host,
             bridge,
             parked: Parking::default(),
             catalogs: Catalogs::default(),
-            sessions: Arc::new(Sessions::new(options.store.clone())),
+            sessions: Arc::new(ClientSessions::new(options.store.clone())),
             started: OnceCell::new(),
             options,
         })
@@ -154,8 +154,8 @@ impl Gateway {
         &self,
         client: &Client,
         kind: TargetKind,
-        entries: &'e [Entry],
-    ) -> impl Iterator<Item = &'e Entry> {
+        entries: &'e [ClientEntry],
+    ) -> impl Iterator<Item = &'e ClientEntry> {
         let principal = client.principal();
         entries.iter().filter(move |entry| {
             self.host.is_visible(&principal, &entry.server, (kind, &entry.original))
@@ -169,7 +169,7 @@ impl Gateway {
     pub fn find(
         &self,
         client: &Client,
-        (action, kind): (Action, TargetKind),
+        (action, kind): (PolicyAction, TargetKind),
         name: &str,
     ) -> Result<(ServerName, Arc<str>), Outside> {
         let view = self.host.snapshot();

@@ -25,7 +25,7 @@ pub(super) const EXCHANGE: Duration = Duration::from_millis(250);
 
 /// A call that waits for its client, as its `requestState` describes it to any replica.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Waiting {
+pub struct ParkedCall {
     /// Names it at the replica where it waits.
     pub call: String,
     /// What its client has answered so far.
@@ -33,13 +33,13 @@ pub struct Waiting {
 }
 
 /// Events with their ids, oldest first; nothing when nothing is kept of their stream any more.
-pub type Events = Option<Vec<(String, String)>>;
+pub type KeptEvents = Option<Vec<(String, String)>>;
 
 /// What the replicas of a service share: legacy sessions with what was sent to their clients, limits,
 /// conversations with a model, the keys of `requestState`, and the files of tokens, grants and
 /// reviewed definitions.
 #[async_trait::async_trait]
-pub trait Shared: SessionStore + SharedLimits + ChatStore {
+pub trait SharedStore: SessionStore + SharedLimits + ChatStore {
     /// Why it cannot be used now, for the operator; nothing that decides is to be believed then.
     fn away(&self) -> watch::Receiver<Option<Arc<str>>>;
 
@@ -63,13 +63,13 @@ pub trait Shared: SessionStore + SharedLimits + ChatStore {
     ///
     /// # Errors
     /// When the store cannot be reached.
-    async fn events_after(&self, id: &str) -> Result<Events, String>;
+    async fn events_after(&self, id: &str) -> Result<KeptEvents, String>;
 
     /// A call as a `requestState` that is good for this context alone.
-    fn seal(&self, waiting: &Waiting, context: &str) -> Option<String>;
+    fn seal(&self, waiting: &ParkedCall, context: &str) -> Option<String>;
 
     /// What a `requestState` holds, when a replica sealed it for this context.
-    fn open(&self, state: &str, context: &str) -> Option<Waiting>;
+    fn open(&self, state: &str, context: &str) -> Option<ParkedCall>;
 
     /// Takes a call that waits, to go on with it; false when somebody has done so before.
     async fn take(&self, call: &str) -> bool;

@@ -17,7 +17,7 @@ use crate::base::atomic::{Readers, alone, replace};
 use crate::base::file::{hex, random_hex, read_text};
 use crate::base::secret::Secret;
 use crate::base::watch::Fingerprint;
-use crate::host::{CallOptions, Origin, Principal, Scope};
+use crate::host::{AccessScope, CallOptions, Origin, Principal};
 
 /// Format of the file of hashes.
 const VERSION: u32 = 1;
@@ -26,8 +26,12 @@ const LARGEST: u64 = 1 << 20;
 
 /// The scopes of a token that is made without `--scope`. They are the most it can do; what it may do
 /// is granted.
-pub const DEFAULT_SCOPES: [Scope; 4] =
-    [Scope::ToolsList, Scope::ToolsCall, Scope::ResourcesRead, Scope::PromptsGet];
+pub const DEFAULT_SCOPES: [AccessScope; 4] = [
+    AccessScope::ToolsList,
+    AccessScope::ToolsCall,
+    AccessScope::ResourcesRead,
+    AccessScope::PromptsGet,
+];
 
 /// Who sent a request, by its token.
 #[derive(Clone, Debug)]
@@ -38,7 +42,7 @@ pub struct Client {
     pub profile: Arc<str>,
     /// Whether it is the operator's own token, which carries every scope.
     pub is_owner: bool,
-    scopes: Vec<Scope>,
+    scopes: Vec<AccessScope>,
     /// The MCP session it calls in, when it has one.
     pub(crate) session: Option<Arc<str>>,
     /// Ends its streams and calls.
@@ -72,12 +76,12 @@ impl Client {
     }
 
     /// Refuses what its token does not carry.
-    pub(crate) fn allows(&self, scope: Scope) -> Result<(), Outside> {
+    pub(crate) fn allows(&self, scope: AccessScope) -> Result<(), Outside> {
         if self.may(scope) { Ok(()) } else { Err(Outside::scope(scope)) }
     }
 
     /// Whether its token carries a scope.
-    pub fn may(&self, scope: Scope) -> bool {
+    pub fn may(&self, scope: AccessScope) -> bool {
         self.is_owner || self.scopes.contains(&scope)
     }
 }
@@ -133,7 +137,7 @@ pub struct TokenRecord {
     /// The profile it acts under.
     pub profile: String,
     /// What it allows.
-    pub scopes: Vec<Scope>,
+    pub scopes: Vec<AccessScope>,
     /// When it was made.
     pub created: Timestamp,
     /// When it stops counting.
@@ -155,16 +159,16 @@ struct TokenFile {
 
 /// The tokens given to others; by default nobody is known.
 #[derive(Clone, Debug, Default)]
-pub struct TokenStore {
+pub struct ClientTokens {
     path: Option<PathBuf>,
     /// What the file held when it was read last.
-    read: Arc<Mutex<Option<Read>>>,
+    read: Arc<Mutex<Option<ReadTokens>>>,
 }
 
 /// The tokens of a file, and its fingerprint when they were read.
-type Read = (Fingerprint, Arc<[TokenRecord]>);
+type ReadTokens = (Fingerprint, Arc<[TokenRecord]>);
 
-impl TokenStore {
+impl ClientTokens {
     /// The store in the user's state folder.
     pub fn of(state: &Path) -> Self {
         Self { path: Some(state.join("gateway").join("tokens.json")), ..Self::default() }
@@ -207,7 +211,7 @@ impl TokenStore {
     pub fn create(
         &self,
         profile: &str,
-        scopes: Vec<Scope>,
+        scopes: Vec<AccessScope>,
         lifetime: Option<Duration>,
         now: Timestamp,
     ) -> Result<(Secret, TokenRecord), String> {

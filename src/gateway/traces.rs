@@ -31,7 +31,7 @@ pub struct Traces {
 }
 
 /// An operation under way.
-pub(super) struct Span {
+pub(super) struct TraceSpan {
     spans: mpsc::Sender<Value>,
     trace: String,
     id: String,
@@ -76,7 +76,7 @@ impl Traces {
         (method, target): (&str, Option<(&str, &str)>),
         parent: Option<&str>,
         now: Timestamp,
-    ) -> Option<Span> {
+    ) -> Option<TraceSpan> {
         let spans = self.spans.clone()?;
         let (mut trace, id) = (random_hex::<16>().ok()?, random_hex::<8>().ok()?);
         let mut text = json!({
@@ -92,11 +92,11 @@ impl Traces {
             text["parentSpanId"] = parent.get(36..52)?.into();
         }
         text["traceId"] = trace.as_str().into();
-        Some(Span { spans, trace, id, text })
+        Some(TraceSpan { spans, trace, id, text })
     }
 }
 
-impl Span {
+impl TraceSpan {
     /// The `traceparent` for the server.
     pub fn context(&self) -> Arc<str> {
         format!("00-{}-{}-01", self.trace, self.id).into()

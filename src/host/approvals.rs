@@ -16,7 +16,7 @@ use crate::mcp::{Answer, ApprovalId, CallId, InputPlace, RequestKind};
 
 /// A request of a server that is open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PendingRequest {
+pub struct ApprovalRequest {
     /// Its id.
     pub id: ApprovalId,
     /// Who asks.
@@ -100,19 +100,19 @@ pub trait RequestHandler: Send + Sync + 'static {
     /// says.
     fn handle(
         &self,
-        request: Arc<PendingRequest>,
+        request: Arc<ApprovalRequest>,
         withdrawn: CancellationToken,
     ) -> BoxFuture<'static, Option<Answer>>;
 }
 
 impl<F, R> RequestHandler for F
 where
-    F: Fn(Arc<PendingRequest>) -> R + Send + Sync + 'static,
+    F: Fn(Arc<ApprovalRequest>) -> R + Send + Sync + 'static,
     R: Future<Output = Option<Answer>> + Send + 'static,
 {
     fn handle(
         &self,
-        request: Arc<PendingRequest>,
+        request: Arc<ApprovalRequest>,
         _: CancellationToken,
     ) -> BoxFuture<'static, Option<Answer>> {
         Box::pin(self(request))
@@ -242,7 +242,7 @@ pub trait Drafter: Send + Sync + 'static {
     /// In words for the person.
     fn draft(
         &self,
-        request: Arc<PendingRequest>,
+        request: Arc<ApprovalRequest>,
         params: Arc<Value>,
     ) -> BoxFuture<'static, Result<Value, String>>;
 }

@@ -44,13 +44,13 @@ impl BreakerView {
 pub struct Breaker {
     /// Failures since the last success, newest last: when, and of which tool. At most as many as
     /// open it.
-    failures: VecDeque<(Timestamp, Source)>,
+    failures: VecDeque<(Timestamp, FailureSource)>,
     open: Option<(Timestamp, SafeText)>,
     probing: bool,
 }
 
 /// What a failure is about: one tool, or more than that.
-pub type Source = Option<Arc<str>>;
+pub type FailureSource = Option<Arc<str>>;
 
 impl Breaker {
     /// Asks to let a call through; gives whether it is the one probe of a half-open breaker, whose
@@ -82,7 +82,7 @@ impl Breaker {
         &mut self,
         config: &BreakerConfig,
         now: Timestamp,
-        (source, cause): (Source, &SafeText),
+        (source, cause): (FailureSource, &SafeText),
     ) -> bool {
         let threshold = config.threshold.max(1) as usize;
         self.failures.push_back((now, source));

@@ -60,13 +60,13 @@ pub struct CacheView {
 /// The cache of one host. Limits hold per server, as each entry configures them.
 #[derive(Default)]
 pub struct Cache {
-    inner: Mutex<Inner>,
+    inner: Mutex<CacheInner>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct CacheInner {
     /// The most recently used last.
-    entries: IndexMap<CacheKey, Entry>,
+    entries: IndexMap<CacheKey, CacheEntry>,
     /// Counts invalidations.
     version: u64,
     hits: u64,
@@ -77,7 +77,7 @@ struct Inner {
 
 /// An answer that was kept.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kept {
+pub struct CachedAnswer {
     /// The result as sent.
     pub result: Payload,
     /// How old it is.
@@ -87,7 +87,7 @@ pub struct Kept {
 }
 
 /// What is to be kept.
-pub struct Keep {
+pub struct CachePut {
     /// Its key.
     pub key: CacheKey,
     /// URI or prompt name to draw.
@@ -105,7 +105,7 @@ impl Cache {
     const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
 
     /// A fresh answer, counted as a hit or a miss.
-    pub fn fresh(&self, key: &CacheKey, now: Timestamp) -> Option<Kept> {
+    pub fn fresh(&self, key: &CacheKey, now: Timestamp) -> Option<CachedAnswer> {
         let mut inner = self.inner.lock();
         let found = inner.touch(key, now, |kept| kept.fresh);
         inner.hits += u64::from(found.is_some());
@@ -114,7 +114,7 @@ impl Cache {
     }
 
     /// An answer of any age, for when the server cannot be asked (R7).
-    pub fn any(&self, key: &CacheKey, now: Timestamp) -> Option<Kept> {
+    pub fn any(&self, key: &CacheKey, now: Timestamp) -> Option<CachedAnswer> {
         let mut inner = self.inner.lock();
         let found = inner.touch(key, now, |_| true);
         inner.hits += u64::from(found.is_some());
@@ -129,7 +129,7 @@ impl Cache {
 
     /// Keeps an answer within the limits of its server. An answer larger than the whole cache is
     /// not kept.
-    pub fn keep(&self, config: &CacheConfig, keep: Keep, now: Timestamp) {
+    pub fn keep(&self, config: &CacheConfig, keep: CachePut, now: Timestamp) {
         if !config.enabled {
             return;
         }
@@ -139,15 +139,15 @@ impl Cache {
         if inner.version != keep.version {
             return;
         }
-        let Keep { key, label, result, .. } = keep;
+        let CachePut { key, label, result, .. } = keep;
         inner.entries.shift_remove(&key);
-        let bytes = size_of::<Entry>() + key.params.len() + weight;
+        let bytes = size_of::<CacheEntry>() + key.params.len() + weight;
         if config.max_entries == 0 || bytes as u64 > config.max_bytes {
             return;
         }
         let server = key.server.clone();
         let view = CacheEntryView { key: key.clone(), label, stored: now, ttl, hits: 0, bytes };
-        inner.entries.insert(key, Entry { view, result });
+        inner.entries.insert(key, CacheEntry { view, result });
         loop {
             let own = inner.entries.values().filter(|entry| entry.view.key.server == server);
             let (count, bytes) = own.fold((0, 0), |(n, sum), e| (n + 1, sum + e.view.bytes as u64));
@@ -197,16 +197,16 @@ impl Cache {
     }
 }
 
-impl Inner {
+impl CacheInner {
     fn touch(
         &mut self,
         key: &CacheKey,
         now: Timestamp,
-        wanted: impl Fn(&Kept) -> bool,
-    ) -> Option<Kept> {
+        wanted: impl Fn(&CachedAnswer) -> bool,
+    ) -> Option<CachedAnswer> {
         let (at, _, entry) = self.entries.get_full_mut(key)?;
         let age = now.since(entry.view.stored);
-        let kept = Kept { result: entry.result.clone(), age, fresh: age < entry.view.ttl };
+        let kept = CachedAnswer { result: entry.result.clone(), age, fresh: age < entry.view.ttl };
         if !wanted(&kept) {
             return None;
         }
@@ -233,7 +233,7 @@ fn server_ttl(result: &Payload) -> Option<Duration> {
 }
 
 /// One answer.
-struct Entry {
+struct CacheEntry {
     view: CacheEntryView,
     result: Payload,
 }

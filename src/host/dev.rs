@@ -19,7 +19,7 @@ use crate::config::{ServerConfig, changed_settings};
 use crate::host::Fact;
 use crate::host::dev::task::Follower;
 use crate::host::server::slot::Slot;
-use crate::host::shared::Shared;
+use crate::host::shared::HostShared;
 
 pub use view::{BuildEnd, BuildView, DevView};
 
@@ -28,12 +28,12 @@ pub use view::{BuildEnd, BuildView, DevView};
 pub struct Crew {
     /// Whether files are only looked at by the clock; `None` when nobody asked to act on `dev`.
     poll_only: Option<bool>,
-    members: HashMap<ServerName, Member>,
+    members: HashMap<ServerName, FollowedServer>,
     tasks: JoinSet<()>,
 }
 
 /// One server that is followed.
-struct Member {
+struct FollowedServer {
     slot: Arc<Slot>,
     config: Arc<ServerConfig>,
     /// Ends its task when it is dropped.
@@ -48,11 +48,11 @@ impl Crew {
 
     /// Follows the sources of the servers there are now, as far as they are `there`. A task whose
     /// server did not change goes on; one whose server did ends, and its build with it.
-    pub fn follow(&mut self, deck: &Arc<Shared>, there: impl Fn(&ServerName) -> bool) {
+    pub fn follow(&mut self, deck: &Arc<HostShared>, there: impl Fn(&ServerName) -> bool) {
         let Some(poll_only) = self.poll_only else { return };
         while self.tasks.try_join_next().is_some() {}
         let slots = deck.slots();
-        let stays = |name: &ServerName, member: &mut Member| {
+        let stays = |name: &ServerName, member: &mut FollowedServer| {
             slots.get(name).is_some_and(|slot| {
                 let now = &slot.live().config;
                 Arc::ptr_eq(slot, &member.slot)
@@ -79,7 +79,8 @@ impl Crew {
             }
             let stop = CancellationToken::new();
             self.tasks.spawn(Follower::new(deck, slot).run(poll_only, stop.clone()));
-            let member = Member { slot: Arc::clone(slot), config, _stop: stop.drop_guard() };
+            let member =
+                FollowedServer { slot: Arc::clone(slot), config, _stop: stop.drop_guard() };
             self.members.insert(name.clone(), member);
         }
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 use tokio::sync::mpsc;
 
-use super::approvals::{PendingRequest, RuleKind, SessionRule, Settlement};
+use super::approvals::{ApprovalRequest, RuleKind, SessionRule, Settlement};
 use super::breaker::BreakerView;
 use super::dev::view::DevView;
 use super::view::{AccountView, ServerState, StartStep, StepStatus};
@@ -172,7 +172,7 @@ pub enum Fact {
     /// A server asks for something.
     RequestArrived {
         /// What it asks.
-        request: Arc<PendingRequest>,
+        request: Arc<ApprovalRequest>,
     },
     /// A request of a server is no longer open.
     RequestSettled {

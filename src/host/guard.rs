@@ -22,18 +22,18 @@ const MAX_TEXT: usize = 64 << 10;
 pub fn inspect(arguments: &Value, roots: &[RootConfig]) -> Vec<Violation> {
     let roots: Vec<PathBuf> = roots.iter().filter_map(|root| file_path(&root.uri)).collect();
     let mut warnings = Vec::new();
-    walk(&Place::Root, arguments, &roots, &mut warnings);
+    walk(&ArgumentPlace::Root, arguments, &roots, &mut warnings);
     warnings
 }
 
 /// Where a value stands: spelt out only for a warning, which hardly any call has.
-enum Place<'a> {
+enum ArgumentPlace<'a> {
     Root,
-    Key(&'a Place<'a>, &'a str),
-    Index(&'a Place<'a>, usize),
+    Key(&'a ArgumentPlace<'a>, &'a str),
+    Index(&'a ArgumentPlace<'a>, usize),
 }
 
-impl Place<'_> {
+impl ArgumentPlace<'_> {
     /// As a JSON pointer (RFC 6901).
     fn pointer(&self) -> String {
         match self {
@@ -44,7 +44,12 @@ impl Place<'_> {
     }
 }
 
-fn walk(place: &Place<'_>, value: &Value, roots: &[PathBuf], warnings: &mut Vec<Violation>) {
+fn walk(
+    place: &ArgumentPlace<'_>,
+    value: &Value,
+    roots: &[PathBuf],
+    warnings: &mut Vec<Violation>,
+) {
     if warnings.len() >= MAX_WARNINGS {
         return;
     }
@@ -52,19 +57,24 @@ fn walk(place: &Place<'_>, value: &Value, roots: &[PathBuf], warnings: &mut Vec<
         Value::String(text) => look_at(place, text, roots, warnings),
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                walk(&Place::Index(place, index), item, roots, warnings);
+                walk(&ArgumentPlace::Index(place, index), item, roots, warnings);
             }
         }
         Value::Object(object) => {
             for (key, item) in object {
-                walk(&Place::Key(place, key), item, roots, warnings);
+                walk(&ArgumentPlace::Key(place, key), item, roots, warnings);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-fn look_at(place: &Place<'_>, text: &str, roots: &[PathBuf], warnings: &mut Vec<Violation>) {
+fn look_at(
+    place: &ArgumentPlace<'_>,
+    text: &str,
+    roots: &[PathBuf],
+    warnings: &mut Vec<Violation>,
+) {
     let text = cut(text, MAX_TEXT);
     let mut warn = |keyword: &str, message: String| {
         let pointer = place.pointer();

@@ -18,13 +18,13 @@ use super::call::{CallOptions, CallOutcome, CallView};
 use super::fact::Journal;
 use super::metrics::ServerMetrics;
 use super::operation::Operation;
-use super::policy::{Action, Admission, TargetKind};
+use super::policy::{Admission, PolicyAction, TargetKind};
 use super::router::Route;
 use super::server::command::Command;
-use super::server::lifecycle::{Input, Next};
+use super::server::lifecycle::{LifecycleInput, Next};
 use super::server::slot::Slot;
-use super::shared::Shared;
-use super::supervisor::Order;
+use super::shared::HostShared;
+use super::supervisor::SupervisorCommand;
 use super::{Fact, HostView, Record};
 use crate::base::{Clock, LogLevel, LogRecord, Ring, SafeText, Secret, ServerName, Timestamp};
 use crate::config::{ConfigChange, Diagnostic, McpConfig, RootConfig, ServerConfig};
@@ -53,21 +53,21 @@ pub enum Startup {
 /// top of the crate shows the whole of it.
 #[derive(Clone)]
 pub struct Host {
-    inner: Arc<Inner>,
+    inner: Arc<HostInner>,
 }
 
-struct Inner {
-    deck: Arc<Shared>,
+struct HostInner {
+    deck: Arc<HostShared>,
     view: watch::Receiver<Arc<HostView>>,
     journal: Arc<Journal>,
-    orders: mpsc::Sender<Order>,
+    orders: mpsc::Sender<SupervisorCommand>,
     /// Fires when the last handle is dropped.
     abandoned: CancellationToken,
     /// How the first shutdown went, for those who ask again.
     report: Mutex<Option<ShutdownReport>>,
 }
 
-impl Drop for Inner {
+impl Drop for HostInner {
     fn drop(&mut self) {
         self.deck.hurry.cancel();
         self.abandoned.cancel();
@@ -108,7 +108,7 @@ impl Host {
         // A reload that waits for calls in flight must not hold up the end.
         self.inner.deck.hurry.cancel();
         let (done, wait) = oneshot::channel();
-        if self.inner.orders.send(Order::Shutdown(done)).await.is_ok() {
+        if self.inner.orders.send(SupervisorCommand::Shutdown(done)).await.is_ok() {
             let _ = wait.await;
         }
         let mut kept = self.inner.report.lock();
@@ -133,7 +133,7 @@ impl Host {
     /// # Errors
     /// [`ErrorCode::ServerStartup`] when it does not get ready, with the reason.
     pub async fn start(&self, server: &ServerName) -> Result<(), Error> {
-        let slot = self.control(server, Input::Start).await?;
+        let slot = self.control(server, LifecycleInput::Start).await?;
         self.ready(&slot).await
     }
 
@@ -143,7 +143,7 @@ impl Host {
     /// [`ErrorCode::Configuration`] for an unknown server, [`ErrorCode::RateLimited`] when too many
     /// commands wait for it.
     pub async fn stop(&self, server: &ServerName) -> Result<(), Error> {
-        let slot = self.control(server, Input::Stop(Next::Rest)).await?;
+        let slot = self.control(server, LifecycleInput::Stop(Next::Rest)).await?;
         settled(&slot).await;
         self.inner.deck.facts.flush().await;
         Ok(())
@@ -154,7 +154,7 @@ impl Host {
     /// # Errors
     /// As [`Host::start`].
     pub async fn restart(&self, server: &ServerName) -> Result<(), Error> {
-        let slot = self.control(server, Input::Restart).await?;
+        let slot = self.control(server, LifecycleInput::Restart).await?;
         self.inner.deck.close_breakers(&slot).await;
         self.ready(&slot).await
     }
@@ -179,7 +179,7 @@ impl Host {
         let (slot, auth) = self.account(server)?;
         slot.account.decline();
         let done = auth.sign_out().await.map_err(|failure| refused(&failure, server))?;
-        self.control(server, Input::Restart).await?;
+        self.control(server, LifecycleInput::Restart).await?;
         Ok(done.and_then(|(_, revoked)| revoked.err()))
     }
 
@@ -344,13 +344,13 @@ impl Host {
         &self,
         edit: impl FnOnce(&mut McpConfig) + Send + 'static,
     ) -> Result<Reloading, Error> {
-        let finished = self.order(|done| Order::Reload(Box::new(edit), done)).await?;
+        let finished = self.order(|done| SupervisorCommand::Reload(Box::new(edit), done)).await?;
         Ok(Reloading { finished })
     }
 
     async fn order<T>(
         &self,
-        order: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Order,
+        order: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> SupervisorCommand,
     ) -> Result<T, Error> {
         let stopping = || Error::new(ErrorCode::ServerUnavailable, "the host is stopping");
         let (done, wait) = oneshot::channel();
@@ -363,7 +363,7 @@ impl Host {
     /// # Errors
     /// [`ErrorCode::Configuration`] when it cannot be used.
     pub async fn plan_reload(&self, config: McpConfig) -> Result<ConfigChange, Error> {
-        self.order(|done| Order::Plan(Box::new(config), done)).await
+        self.order(|done| SupervisorCommand::Plan(Box::new(config), done)).await
     }
 
     /// Shows the problems of a configuration that cannot be used; the one before stays.
@@ -371,7 +371,11 @@ impl Host {
         self.inner.deck.facts.post(None, Fact::ConfigRejected { diagnostics });
     }
 
-    async fn control(&self, server: &ServerName, input: Input) -> Result<Arc<Slot>, Error> {
+    async fn control(
+        &self,
+        server: &ServerName,
+        input: LifecycleInput,
+    ) -> Result<Arc<Slot>, Error> {
         let slot = Arc::clone(self.inner.deck.routes().server(server)?);
         let (done, taken) = oneshot::channel();
         send(&slot, Command::Control(input, done))?;
@@ -621,7 +625,7 @@ impl Host {
             None => (TargetKind::Prompt, reference("name").unwrap_or_default()),
         };
         let point = &self.inner.deck.policy;
-        let found = point.direct(options.principal(), Action::Complete, what, slot);
+        let found = point.direct(options.principal(), PolicyAction::Complete, what, slot);
         let (slot, admission) = routed("completion/complete", server.as_str(), found)?;
         if slot.live().session.as_ref().is_some_and(|session| !completes(&session.view())) {
             let message = "the server does not offer completions";
@@ -647,7 +651,7 @@ impl Host {
         let route = self.inner.deck.routes().resource(uri, options.server.as_ref());
         let what = (TargetKind::Resource, uri);
         let point = &self.inner.deck.policy;
-        let found = point.direct(options.principal(), Action::Read, what, route);
+        let found = point.direct(options.principal(), PolicyAction::Read, what, route);
         routed("resources/read", uri, found)
     }
 
@@ -771,8 +775,8 @@ impl Host {
         options: &CallOptions,
     ) -> Result<(Route, Option<Admission>), Error> {
         let what = match method {
-            "tools/call" => (Action::Call, TargetKind::Tool),
-            _ => (Action::Prompt, TargetKind::Prompt),
+            "tools/call" => (PolicyAction::Call, TargetKind::Tool),
+            _ => (PolicyAction::Prompt, TargetKind::Prompt),
         };
         let deck = &self.inner.deck;
         routed(method, name, deck.policy.named(&deck.routes(), options, what, name))

@@ -43,7 +43,7 @@ impl Ending {
 /// The failure that was seen last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Failure {
+pub struct LastFailure {
     /// When.
     pub at: Timestamp,
     /// Its code; `None` when the tool said `isError`.
@@ -72,7 +72,7 @@ pub struct MetricsView {
     pub last_used: Option<Timestamp>,
     /// The last failure; what was cancelled is none.
     #[serde(default)]
-    pub last_failure: Option<Failure>,
+    pub last_failure: Option<LastFailure>,
     /// Share of the requests that ended well, from 0 to 1; what was cancelled does not count.
     #[serde(default)]
     pub success_rate: Option<f64>,
@@ -143,12 +143,12 @@ impl Metrics {
             Ending::Success => self.counts.successes += 1,
             Ending::ToolError => {
                 self.counts.tool_errors += 1;
-                self.counts.last_failure = Some(Failure { at, code: None });
+                self.counts.last_failure = Some(LastFailure { at, code: None });
             }
             Ending::Failed(code) => {
                 *self.counts.errors.entry(code).or_default() += 1;
                 if code != ErrorCode::Cancelled {
-                    self.counts.last_failure = Some(Failure { at, code: Some(code) });
+                    self.counts.last_failure = Some(LastFailure { at, code: Some(code) });
                 }
                 return;
             }
@@ -216,7 +216,7 @@ mod tests {
         metrics.end(Ending::Failed(ErrorCode::Cancelled), Duration::ZERO, Timestamp(140));
         let view = metrics.view();
         assert_eq!((view.failed(), view.cancelled()), (failed, 1), "it was wanted so");
-        let timeout = Failure { at: Timestamp(131), code: Some(ErrorCode::Timeout) };
+        let timeout = LastFailure { at: Timestamp(131), code: Some(ErrorCode::Timeout) };
         assert_eq!(view.last_failure, Some(timeout), "what was cancelled did not fail");
         let rates = (view.success_rate.unwrap(), view.error_rate.unwrap());
         assert_eq!(rates, (100.0 / 101.0, 1.0 / 101.0));

@@ -13,24 +13,26 @@ use tracing::{Instrument as _, Level};
 
 use super::ServerState;
 use super::backoff::retry_delay;
-use super::cache::{CacheKey, Keep, Kept, resource_params};
+use super::cache::{CacheKey, CachePut, CachedAnswer, resource_params};
 use super::call::{AnswerSource, CallOptions, CallOutcome, CallView, Caller};
 use super::metrics::Ending;
 use super::naming::canonical_name;
-use super::policy::{Action, Admission, Decision, Digest, Effect, Permit, Target, TargetKind};
+use super::policy::{
+    Admission, Decision, Digest, Permit, PolicyAction, PolicyEffect, PolicyTarget, TargetKind,
+};
 use super::server::command::Command;
 use super::server::slot::{InFlight, Live, Slot};
-use super::shared::Shared;
+use super::shared::HostShared;
 use crate::base::SafeText;
 use crate::config::OnTimeout;
 use crate::error::{Error, ErrorCode};
 use crate::mcp::{CallId, Payload, PendingRequest, Request, RequestKind, Tool};
-use arguments::Checked;
+use arguments::CheckedArguments;
 
 /// An operation that is about to run.
 pub struct Operation {
     /// What the host shares.
-    pub deck: Arc<Shared>,
+    pub deck: Arc<HostShared>,
     /// The server it goes to.
     pub slot: Arc<Slot>,
     /// What is asked.
@@ -48,7 +50,7 @@ pub struct Operation {
 }
 
 /// How one round ended that gave no result.
-struct Failure {
+struct RoundFailure {
     error: Error,
     /// Whether the server has not seen the request.
     is_unsent: bool,
@@ -100,9 +102,9 @@ impl Operation {
         if let (Some(admission), Request::CallTool { .. }) = (&self.admission, &self.request) {
             let (point, what) = (&self.deck.policy, (TargetKind::Tool, &*self.target));
             let principal = &admission.principal;
-            let decision = point.decide(principal, Action::Call, &self.slot, what);
+            let decision = point.decide(principal, PolicyAction::Call, &self.slot, what);
             if !decision.is_visible() {
-                point.block(principal, Action::Call, &self.target, &decision);
+                point.block(principal, PolicyAction::Call, &self.target, &decision);
                 return Err(decision.refusal(&self.target, TargetKind::Tool));
             }
         }
@@ -127,7 +129,7 @@ impl Operation {
         &mut self,
         live: &Live,
         flight: &Flight,
-    ) -> Result<(Checked, Payload, Option<Arc<Tool>>), Error> {
+    ) -> Result<(CheckedArguments, Payload, Option<Arc<Tool>>), Error> {
         live.session()?;
         let tool = self.tool(live);
         let checked = self.check_arguments(live, tool.as_ref(), flight).await?;
@@ -195,8 +197,8 @@ impl Operation {
         live: &Live,
         flight: &Flight,
         repeated: bool,
-    ) -> Result<Payload, Failure> {
-        let never = |error| Failure { error, is_unsent: true };
+    ) -> Result<Payload, RoundFailure> {
+        let never = |error| RoundFailure { error, is_unsent: true };
         let session = live.session().map_err(never)?;
         let admission = self.admit(live).await.map_err(never)?;
         let pending = flight.pending();
@@ -214,7 +216,7 @@ impl Operation {
                     _ => self.consequences(live, error).await,
                 };
                 admission.failure(&error).await;
-                Err(Failure { error, is_unsent: pending.bytes.totals().1 == before })
+                Err(RoundFailure { error, is_unsent: pending.bytes.totals().1 == before })
             }
         }
     }
@@ -278,7 +280,7 @@ impl Operation {
     async fn outcome(
         &self,
         (live, tool): (&Live, Option<&Tool>),
-        checked: Checked,
+        checked: CheckedArguments,
         answer: Payload,
         flight: &Flight,
     ) -> CallOutcome {
@@ -390,7 +392,7 @@ impl Operation {
                     .help("ask whoever runs the policy service"));
             }
         }
-        if decision.effect == Effect::Ask {
+        if decision.effect == PolicyEffect::Ask {
             self.asked(&admission, &decision, &full, flight).await?;
         }
         Ok(permit)
@@ -437,7 +439,7 @@ impl Operation {
         let allowed = self.consent(RequestKind::Permission, params, flight).await?;
         let Err(nobody) = allowed else { return Ok(()) };
         let principal = &admission.principal;
-        self.deck.policy.block(principal, Action::Call, full, decision);
+        self.deck.policy.block(principal, PolicyAction::Call, full, decision);
         let message = match nobody {
             Some(why) => format!(
                 "a rule asks the operator before this call; the answer: {why}. The operator answers \
@@ -456,7 +458,7 @@ impl Operation {
         }
     }
 
-    fn policy_target(&self, tool: Option<&Arc<Tool>>) -> Target<'_> {
+    fn policy_target(&self, tool: Option<&Arc<Tool>>) -> PolicyTarget<'_> {
         let kind = match self.request {
             Request::CallTool { .. } => TargetKind::Tool,
             Request::ReadResource { .. } => TargetKind::Resource,
@@ -464,7 +466,7 @@ impl Operation {
             _ => TargetKind::Server,
         };
         let hints = tool.map(|tool| tool.hints).unwrap_or_default();
-        Target { kind, hints, ..Target::tool(self.slot.name.as_str(), &self.target) }
+        PolicyTarget { kind, hints, ..PolicyTarget::tool(self.slot.name.as_str(), &self.target) }
     }
 
     // Answers from the cache: fresh ones instead of a round trip, stale ones instead of an error (X1,
@@ -500,12 +502,12 @@ impl Operation {
             && waited == Duration::ZERO
         {
             let label = SafeText::line(&self.target);
-            let keep = Keep { key, label, result: answer.clone(), version };
+            let keep = CachePut { key, label, result: answer.clone(), version };
             self.deck.cache.keep(&live.config.cache, keep, self.deck.clock.now());
         }
     }
 
-    fn answer_with(&self, kept: Kept, source: AnswerSource) -> CallOutcome {
+    fn answer_with(&self, kept: CachedAnswer, source: AnswerSource) -> CallOutcome {
         tracing::debug!(
             target: "mcpdeck::call", server = %self.slot.name, request_id = self.id.0,
             action = "answered from the cache", fresh = kept.fresh,

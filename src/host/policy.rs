@@ -11,16 +11,16 @@ mod principal;
 mod rules;
 
 pub(crate) use decide::absent;
-pub use decide::{Decision, Effect, Policy, Reason};
+pub use decide::{Decision, Policy, PolicyEffect, Reason};
 pub use grants::{Covers, Grant, GrantId, GrantKind, Grants, NewGrant};
-pub use limits::{Budget, Claim, Lease, LimitRefusal, Limiter, Limits, Permit, SharedLimits};
-pub use pins::{Definition, Digest, Held, HeldTool, PinnedServer, PinnedTool, Pins};
+pub use limits::{Budget, Lease, LimitClaim, LimitRefusal, Limiter, Limits, Permit, SharedLimits};
+pub use pins::{Definition, Digest, HeldReason, HeldTool, PinnedServer, PinnedTool, Pins};
 pub use point::{Admission, Blocked, CheckPoint, InForce};
 pub use principal::{
-    Action, DEFAULT_PROFILE, OutsideCode, OutsideError, Principal, Scope, ServerDigests, Target,
-    TargetKind,
+    AccessScope, DEFAULT_PROFILE, OutsideCode, OutsideError, PolicyAction, PolicyTarget, Principal,
+    ServerDigests, TargetKind,
 };
 pub use rules::{
-    HookConfig, LimitsConfig, Patterns, PolicyConfig, ProfileConfig, RuleConfig, RuleMatch, Rules,
+    GlobList, HookConfig, LimitsConfig, PolicyConfig, ProfileConfig, RuleConfig, RuleMatch, Rules,
     TrifectaConfig, Unmatched,
 };

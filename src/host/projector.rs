@@ -25,13 +25,13 @@ const WAITING: usize = 1_024;
 /// Room in the channel besides, for facts recorded where nothing can wait.
 const POSTED: usize = 8 * WAITING;
 
-enum Message {
-    Facts(Batch),
+enum ProjectorMessage {
+    Facts(FactBatch),
     Flush(oneshot::Sender<()>),
 }
 
 /// Facts about one server, or about the host; several at once cost the readers of the view one copy.
-struct Batch {
+struct FactBatch {
     at: Timestamp,
     server: Option<ServerName>,
     facts: Vec<Fact>,
@@ -41,7 +41,7 @@ struct Batch {
 /// Where facts go in. Cheap to clone.
 #[derive(Clone)]
 pub struct Facts {
-    sender: mpsc::Sender<Message>,
+    sender: mpsc::Sender<ProjectorMessage>,
     /// Taken by those who can wait, so that the rest of the channel is left to the others.
     places: Arc<Semaphore>,
     lost: Arc<AtomicU64>,
@@ -63,14 +63,17 @@ impl Facts {
     ) {
         let (at, server) = (self.clock.now(), server.into().cloned());
         let place = Arc::clone(&self.places).acquire_owned().await.ok();
-        let _ = self.sender.send(Message::Facts(Batch { at, server, facts, _place: place })).await;
+        let _ = self
+            .sender
+            .send(ProjectorMessage::Facts(FactBatch { at, server, facts, _place: place }))
+            .await;
     }
 
     /// Records a fact from where nothing can wait. Overflow policy: when the channel is full the
     /// fact is lost, counted, and the count is a failure of the host that everybody sees.
     pub fn post<'a>(&self, server: impl Into<Option<&'a ServerName>>, fact: Fact) {
         let (at, server, facts) = (self.clock.now(), server.into().cloned(), vec![fact]);
-        let message = Message::Facts(Batch { at, server, facts, _place: None });
+        let message = ProjectorMessage::Facts(FactBatch { at, server, facts, _place: None });
         if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(message) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -79,7 +82,7 @@ impl Facts {
     /// Returns when every fact recorded before is in the view.
     pub async fn flush(&self) {
         let (done, wait) = oneshot::channel();
-        if self.sender.send(Message::Flush(done)).await.is_ok() {
+        if self.sender.send(ProjectorMessage::Flush(done)).await.is_ok() {
             let _ = wait.await;
         }
     }
@@ -131,15 +134,15 @@ struct Projector {
 }
 
 impl Projector {
-    async fn run(mut self, mut receiver: mpsc::Receiver<Message>) {
+    async fn run(mut self, mut receiver: mpsc::Receiver<ProjectorMessage>) {
         let mut messages = Vec::new();
         while receiver.recv_many(&mut messages, WAITING).await > 0 {
             let mut flushed = Vec::new();
             let before = self.view.seq;
             for message in messages.drain(..) {
                 match message {
-                    Message::Flush(done) => flushed.push(done),
-                    Message::Facts(batch) => {
+                    ProjectorMessage::Flush(done) => flushed.push(done),
+                    ProjectorMessage::Facts(batch) => {
                         for fact in batch.facts {
                             self.fold(batch.at, batch.server.clone(), fact);
                         }

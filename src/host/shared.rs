@@ -25,7 +25,7 @@ use crate::host::validate::Validators;
 use crate::mcp::{CallId, Era, Notice, TrafficRecord};
 
 /// Shared state of a host.
-pub struct Shared {
+pub struct HostShared {
     /// Time.
     pub clock: Clock,
     /// Where facts go.
@@ -61,7 +61,7 @@ pub struct Shared {
     calls: AtomicU64,
 }
 
-impl Shared {
+impl HostShared {
     /// Messages and bytes of traffic that are kept.
     const TRAFFIC: (usize, usize) = (20_000, 32 << 20);
 

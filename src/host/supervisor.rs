@@ -14,9 +14,9 @@ use super::dev::Crew;
 use super::server::actor::introduction;
 use super::server::command::{COMMANDS, Command};
 use super::server::keeper::keep;
-use super::server::lifecycle::{Input, Next};
+use super::server::lifecycle::{LifecycleInput, Next};
 use super::server::slot::{Live, Slot, Slots};
-use super::shared::Shared;
+use super::shared::HostShared;
 use super::{Fact, ServerState};
 use crate::base::{SafeText, ServerName};
 use crate::config::graph::{cycles, in_words};
@@ -24,28 +24,28 @@ use crate::config::{ConfigChange, McpConfig, ServerConfig, TransportConfig};
 use crate::error::{Error, ErrorCode};
 
 /// What may be asked of the supervisor.
-pub enum Order {
+pub enum SupervisorCommand {
     /// Apply the configuration there is with a change; answered when it is in use, with what fires
     /// when the servers that were taken out are gone too.
-    Reload(Box<dyn FnOnce(&mut McpConfig) + Send>, Answer<CancellationToken>),
+    Reload(Box<dyn FnOnce(&mut McpConfig) + Send>, ReplySender<CancellationToken>),
     /// Say what applying another configuration would do.
-    Plan(Box<McpConfig>, Answer<ConfigChange>),
+    Plan(Box<McpConfig>, ReplySender<ConfigChange>),
     /// Stop everything and end.
     Shutdown(oneshot::Sender<()>),
 }
 
-type Answer<T> = oneshot::Sender<Result<T, Error>>;
+type ReplySender<T> = oneshot::Sender<Result<T, Error>>;
 
 /// Orders that may wait.
 pub const ORDERS: usize = 8;
 
 /// The task's state.
 pub struct Supervisor {
-    deck: Arc<Shared>,
+    deck: Arc<HostShared>,
     config: McpConfig,
     actors: JoinSet<()>,
     crew: Crew,
-    leaving: Leaving,
+    leaving: LeavingServer,
 }
 
 impl Supervisor {
@@ -54,9 +54,9 @@ impl Supervisor {
     /// # Errors
     /// [`crate::error::ErrorCode::Configuration`] when the dependencies are unknown or go in a
     /// circle.
-    pub fn new(deck: Arc<Shared>, config: McpConfig, crew: Crew) -> Result<Self, Error> {
+    pub fn new(deck: Arc<HostShared>, config: McpConfig, crew: Crew) -> Result<Self, Error> {
         check(&config)?;
-        Ok(Self { deck, config, actors: JoinSet::new(), crew, leaving: Leaving::default() })
+        Ok(Self { deck, config, actors: JoinSet::new(), crew, leaving: LeavingServer::default() })
     }
 
     /// Puts every server into the deck and starts it.
@@ -82,24 +82,28 @@ impl Supervisor {
     }
 
     /// Runs until a shutdown is ordered or `abandoned` fires, and everything is stopped.
-    pub async fn run(mut self, mut orders: mpsc::Receiver<Order>, abandoned: CancellationToken) {
+    pub async fn run(
+        mut self,
+        mut orders: mpsc::Receiver<SupervisorCommand>,
+        abandoned: CancellationToken,
+    ) {
         let mut waiting = Vec::new();
         loop {
             tokio::select! {
                 biased;
                 () = abandoned.cancelled() => break,
                 order = orders.recv() => match order {
-                    Some(Order::Reload(edit, done)) => {
+                    Some(SupervisorCommand::Reload(edit, done)) => {
                         let mut config = self.config.clone();
                         edit(&mut config);
                         let _ = done.send(self.reload(config).await);
                     }
-                    Some(Order::Plan(config, done)) => {
+                    Some(SupervisorCommand::Plan(config, done)) => {
                         let plan = check(&config);
                         let plan = plan.map(|()| reload_plan(&self.config, &config));
                         let _ = done.send(plan);
                     }
-                    Some(Order::Shutdown(done)) => {
+                    Some(SupervisorCommand::Shutdown(done)) => {
                         waiting.push(done);
                         break;
                     }
@@ -113,7 +117,8 @@ impl Supervisor {
         }
         self.deck.facts.record(None, Fact::ShutdownBegan).await;
         let all: Vec<ServerName> = self.deck.slots().keys().cloned().collect();
-        let stops = self.stops(&all, &Input::Stop(Next::Leave)).into_iter().map(|(_, stop)| stop);
+        let stops =
+            self.stops(&all, &LifecycleInput::Stop(Next::Leave)).into_iter().map(|(_, stop)| stop);
         let stopping = futures::future::join_all(stops);
         let leaving = std::mem::take(&mut self.leaving).all_gone();
         // Builds first, or one that ends now would restart its server.
@@ -125,7 +130,7 @@ impl Supervisor {
         // Those who ask for the shutdown while it runs wait for the same end.
         orders.close();
         while let Some(order) = orders.recv().await {
-            if let Order::Shutdown(done) = order {
+            if let SupervisorCommand::Shutdown(done) = order {
                 waiting.push(done);
             }
         }
@@ -139,7 +144,7 @@ impl Supervisor {
     fn stops(
         &self,
         names: &[ServerName],
-        leave: &Input,
+        leave: &LifecycleInput,
     ) -> Vec<(ServerName, impl Future<Output = ()> + Send + use<>)> {
         let slots = self.deck.slots();
         let dependents = dependents(&self.config);
@@ -196,7 +201,7 @@ impl Supervisor {
         }
         let plan = reload_plan(&self.config, &config);
         let reason = SafeText::line("stopping: it was taken out of the configuration");
-        for (name, end) in self.stops(&plan.removed, &Input::Retire(Next::Leave, reason)) {
+        for (name, end) in self.stops(&plan.removed, &LifecycleInput::Retire(Next::Leave, reason)) {
             if let Some(was) = self.config.servers.get(&name) {
                 self.leaving.add(was.clone(), end, Arc::clone(&reported));
             }
@@ -363,7 +368,7 @@ type Reported = Arc<DropGuard>;
 
 /// See the module.
 #[derive(Default)]
-struct Leaving {
+struct LeavingServer {
     /// The ends of those that leave.
     ends: JoinSet<Gone>,
     /// What each of them was, and what fires when it is gone.
@@ -386,7 +391,7 @@ struct Heir {
     reported: Reported,
 }
 
-impl Leaving {
+impl LeavingServer {
     /// A server leaves; `end` is over when it is gone.
     fn add(
         &mut self,

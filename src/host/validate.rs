@@ -16,17 +16,17 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use cache::Validators;
-pub use verdict::{Formats, SchemaProblem, SchemaProblemKind, Verdict};
+pub use verdict::{Formats, SchemaProblem, SchemaProblemKind, SchemaVerdict};
 
 use crate::config::ContentLimits;
 
 /// A compiled schema. Cheap to clone.
 #[derive(Clone)]
 pub struct Validator {
-    inner: Arc<Inner>,
+    inner: Arc<ValidatorInner>,
 }
 
-struct Inner {
+struct ValidatorInner {
     schema: Value,
     limits: ContentLimits,
     audit: audit::Audit,
@@ -55,41 +55,41 @@ impl Validator {
         let audit = audit::audit(schema, &limits)?;
         let guarded = audit::guarded(schema);
         let validator = budget::compile(guarded, audit.dialect, formats, limits.schema_time)?;
-        let inner = Inner { schema: schema.clone(), limits, audit, validator };
+        let inner = ValidatorInner { schema: schema.clone(), limits, audit, validator };
         Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Checks `value`. Returns within microseconds for ordinary schemas; blocks the thread for at
     /// most about [`ContentLimits::schema_time`] for the others (use [`Validator::check_async`] in a task).
-    pub fn check(&self, value: &Value) -> Verdict {
+    pub fn check(&self, value: &Value) -> SchemaVerdict {
         self.check_in_place(value).unwrap_or_else(|| self.check_on_thread(value))
     }
 
     /// Checks `value` without ever blocking the executor: in place when that is cheap, otherwise on
     /// a thread of its own.
-    pub async fn check_async(&self, value: &Value) -> Verdict {
+    pub async fn check_async(&self, value: &Value) -> SchemaVerdict {
         if let Some(verdict) = self.check_in_place(value) {
             return verdict;
         }
         let (this, value) = (self.clone(), value.clone());
         tokio::task::spawn_blocking(move || this.check_on_thread(&value))
             .await
-            .unwrap_or_else(|_| Verdict::Unknown("the validation failed".to_owned()))
+            .unwrap_or_else(|_| SchemaVerdict::Unknown("the validation failed".to_owned()))
     }
 
     /// Checks `value` when that takes no more than some milliseconds.
-    pub fn check_in_place(&self, value: &Value) -> Option<Verdict> {
+    pub fn check_in_place(&self, value: &Value) -> Option<SchemaVerdict> {
         if !self.inner.audit.is_plain || !audit::is_small(value) {
             return None;
         }
         budget::in_place(|| explain::verdict(&self.inner.validator, value))
     }
 
-    fn check_on_thread(&self, value: &Value) -> Verdict {
+    fn check_on_thread(&self, value: &Value) -> SchemaVerdict {
         let (this, value) = (self.clone(), value.clone());
         let work = move || explain::verdict(&this.inner.validator, &value);
         budget::run(self.inner.limits.schema_time, work)
-            .unwrap_or_else(|stopped| Verdict::Unknown(stopped.to_string()))
+            .unwrap_or_else(|stopped| SchemaVerdict::Unknown(stopped.to_string()))
     }
 }
 

@@ -12,7 +12,7 @@ use indexmap::{IndexMap, IndexSet};
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-use super::approvals::{PendingRequest, RuleKind, SessionRule};
+use super::approvals::{ApprovalRequest, RuleKind, SessionRule};
 use super::breaker::BreakerView;
 use super::dev::view::DevView;
 use super::{Fact, Record};
@@ -400,9 +400,9 @@ pub struct HostView {
     #[serde(default)]
     pub order: IndexSet<ServerName>,
     /// Requests of servers that are open, oldest first.
-    pub pending: IndexMap<ApprovalId, Arc<PendingRequest>>,
+    pub pending: IndexMap<ApprovalId, Arc<ApprovalRequest>>,
     /// Requests that ended, newest last, at most [`HostView::SETTLED`].
-    pub settled: VecDeque<(Timestamp, Arc<PendingRequest>, crate::host::approvals::Settlement)>,
+    pub settled: VecDeque<(Timestamp, Arc<ApprovalRequest>, crate::host::approvals::Settlement)>,
     /// Tasks of the host that failed.
     pub failures: Vec<(Timestamp, SafeText, SafeText)>,
     /// Whether the host is stopping.

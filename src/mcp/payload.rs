@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::wire::json::{self, Budget};
+use super::wire::json::{self, ParseBudget};
 use super::wire::message::tokens;
 use crate::base::Redactor;
 
@@ -21,10 +21,10 @@ use crate::base::Redactor;
 /// [`Payload::whole`], serializing and displaying give all of it.
 #[derive(Clone, Default, Deserialize)]
 #[serde(from = "Value")]
-pub struct Payload(Arc<Answer>);
+pub struct Payload(Arc<RawAnswer>);
 
 #[derive(Default)]
-struct Answer {
+struct RawAnswer {
     value: Value,
     large: Option<Large>,
 }
@@ -71,7 +71,7 @@ impl Payload {
     pub fn large(text: &RawValue, depth: usize, most: usize) -> Option<Self> {
         let (value, cut) = json::beginning(text.get(), depth, most)?;
         let large = cut.map(|cut| Large { text: text.to_owned(), cut });
-        Some(Self(Arc::new(Answer { value, large })))
+        Some(Self(Arc::new(RawAnswer { value, large })))
     }
 
     /// Where the value ends, when it is only the beginning of the answer.
@@ -92,7 +92,8 @@ impl Payload {
     /// As a value of its own, whole: of a large answer that costs many times its text.
     pub fn into_value(self) -> Value {
         if let Some(text) = self.whole() {
-            let all = Budget { depth: Budget::MAX_DEPTH, nodes: usize::MAX, bytes: usize::MAX };
+            let all =
+                ParseBudget { depth: ParseBudget::MAX_DEPTH, nodes: usize::MAX, bytes: usize::MAX };
             return json::parse(text.as_bytes(), all)
                 .map(|parsed| parsed.value)
                 .unwrap_or_default();
@@ -108,7 +109,10 @@ impl Payload {
         let text = masked(large.text.get(), masks)?;
         let text = RawValue::from_string(text).unwrap_or_default();
         let value = masks.redact_json(&self.0.value).unwrap_or_else(|| self.0.value.clone());
-        Some(Self(Arc::new(Answer { value, large: Some(Large { text, cut: large.cut.clone() }) })))
+        Some(Self(Arc::new(RawAnswer {
+            value,
+            large: Some(Large { text, cut: large.cut.clone() }),
+        })))
     }
 }
 
@@ -147,7 +151,7 @@ impl AsRef<Value> for Payload {
 
 impl From<Value> for Payload {
     fn from(value: Value) -> Self {
-        Self(Arc::new(Answer { value, large: None }))
+        Self(Arc::new(RawAnswer { value, large: None }))
     }
 }
 
@@ -202,11 +206,11 @@ struct Envelope<'a> {
 }
 
 /// The id and the result of a line that is a plain answer.
-pub(super) fn answer(line: &[u8], budget: Budget) -> Option<(i64, Payload)> {
+pub(super) fn answer(line: &[u8], budget: ParseBudget) -> Option<(i64, Payload)> {
     let Envelope { jsonrpc, id, result } = serde_json::from_slice(line).ok()?;
     let plain = jsonrpc == "2.0" && result.get().starts_with('{');
     // The message around the result is a level.
-    let depth = budget.depth.min(Budget::MAX_DEPTH).checked_sub(1)?;
+    let depth = budget.depth.min(ParseBudget::MAX_DEPTH).checked_sub(1)?;
     let payload = Payload::large(result, depth, SHOWN.min(budget.nodes)).filter(|_| plain)?;
     Some((id, payload))
 }

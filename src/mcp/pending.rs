@@ -37,7 +37,7 @@ pub struct PendingRequest {
     /// Wakes the round trip that waits: a person began or ceased to hold it, or an answer is doubted.
     pub(super) changed: Notify,
     clock: Mutex<CallClock>,
-    progress: Mutex<Gate>,
+    progress: Mutex<ProgressGate>,
     given_up: AtomicBool,
     /// When it was asked for.
     asked: Instant,
@@ -106,7 +106,7 @@ impl PendingRequest {
                 mark: Duration::ZERO,
                 doubt: None,
             }),
-            progress: Mutex::new(Gate { caller: progress, ..Gate::default() }),
+            progress: Mutex::new(ProgressGate { caller: progress, ..ProgressGate::default() }),
             given_up: AtomicBool::new(false),
             asked: Instant::now(),
             over: Notify::new(),
@@ -187,7 +187,7 @@ impl PendingRequest {
     }
 
     /// A person or callback holds it until the guard is dropped.
-    pub fn hold(self: &Arc<Self>) -> Held {
+    pub fn hold(self: &Arc<Self>) -> HeldClock {
         let mut clock = self.clock.lock();
         clock.holders += 1;
         if clock.holders == 1 {
@@ -195,7 +195,7 @@ impl PendingRequest {
         }
         drop(clock);
         self.changed.notify_one();
-        Held(Arc::clone(self))
+        HeldClock(Arc::clone(self))
     }
 
     /// A sign of life: `timeout` starts again.
@@ -236,7 +236,7 @@ impl PendingRequest {
             gate.armed = true;
             let this = Arc::clone(self);
             tokio::spawn(async move {
-                tokio::time::sleep(Gate::PERIOD).await;
+                tokio::time::sleep(ProgressGate::PERIOD).await;
                 this.flush_progress();
             });
         }
@@ -277,9 +277,9 @@ impl PendingRequest {
 
 /// Keeps the clock of a request still.
 #[derive(Debug)]
-pub struct Held(Arc<PendingRequest>);
+pub struct HeldClock(Arc<PendingRequest>);
 
-impl Drop for Held {
+impl Drop for HeldClock {
     fn drop(&mut self) {
         let mut clock = self.0.clock.lock();
         clock.holders = clock.holders.saturating_sub(1);
@@ -318,10 +318,10 @@ impl ByteCount {
 }
 
 /// Clamps what a server claims of its progress, and thins it out to a rate that a caller can follow.
-/// Overflow policy: between two that are passed on at least [`Gate::PERIOD`] lies; of those between,
+/// Overflow policy: between two that are passed on at least [`ProgressGate::PERIOD`] lies; of those between,
 /// the newest is kept and goes out when that is over, or with the answer.
 #[derive(Debug, Default)]
-struct Gate {
+struct ProgressGate {
     caller: Option<mpsc::Sender<Progress>>,
     last: Option<Progress>,
     highest: f64,
@@ -332,7 +332,7 @@ struct Gate {
     armed: bool,
 }
 
-impl Gate {
+impl ProgressGate {
     const PERIOD: Duration = Duration::from_millis(10);
 
     fn take(&mut self, call: CallId, progress: f64, total: Option<f64>, message: Option<&str>) {

@@ -71,12 +71,12 @@ pub struct SessionContext {
     pub auth: Option<Arc<Authorizer>>,
     /// Counts every byte of every message, both ways; written by the session.
     pub bytes: Arc<ByteCount>,
-    /// What arrived so far; written by the session. [`Seen::describe`] says it in words, for the
+    /// What arrived so far; written by the session. [`ReceivedSoFar::describe`] says it in words, for the
     /// owner that gives up on [`connect`].
-    pub seen: Arc<Seen>,
+    pub seen: Arc<ReceivedSoFar>,
 }
 
-pub use connect::{Arrivals, Connected, Seen, connect};
+pub use connect::{Arrivals, Connected, ReceivedSoFar, connect};
 
 mod connect;
 mod list;

@@ -4,17 +4,17 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::stage::Cx;
-use super::template::{self, Scope as _};
+use super::stage::ReactionContext;
+use super::template::{self, TemplateScope as _};
 
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
 const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// A refusal: code, message, data.
-pub(crate) struct Refusal(pub(crate) i64, pub(crate) String, pub(crate) Value);
+pub(crate) struct ScriptedRefusal(pub(crate) i64, pub(crate) String, pub(crate) Value);
 
-impl Refusal {
+impl ScriptedRefusal {
     pub(crate) fn to_json(&self) -> Value {
         let mut error = json!({"code": self.0, "message": self.1});
         if !self.2.is_null() {
@@ -36,7 +36,7 @@ pub(crate) fn knows(method: &str) -> bool {
 }
 
 /// The result of a request as JSON text.
-pub(crate) fn result(cx: &Cx, method: &str) -> Result<String, Refusal> {
+pub(crate) fn result(cx: &ReactionContext, method: &str) -> Result<String, ScriptedRefusal> {
     let stage = &cx.stage;
     let lists = stage.lists.borrow();
     match method {
@@ -75,12 +75,12 @@ pub(crate) fn result(cx: &Cx, method: &str) -> Result<String, Refusal> {
         "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe" => {
             Ok(complete(cx, &json!({})))
         }
-        other => Err(Refusal(-32601, format!("Method not found: {other}"), Value::Null)),
+        other => Err(ScriptedRefusal(-32601, format!("Method not found: {other}"), Value::Null)),
     }
 }
 
 /// A tool result with one block of text.
-pub(crate) fn text_result(cx: &Cx, text: &str, is_error: bool) -> String {
+pub(crate) fn text_result(cx: &ReactionContext, text: &str, is_error: bool) -> String {
     let mut result = json!({"content": [{"type": "text", "text": text}]});
     if is_error {
         result["isError"] = true.into();
@@ -88,14 +88,14 @@ pub(crate) fn text_result(cx: &Cx, text: &str, is_error: bool) -> String {
     complete(cx, &result)
 }
 
-fn server_info(cx: &Cx) -> Value {
+fn server_info(cx: &ReactionContext) -> Value {
     match &cx.stage.script.server_info {
         Some(info) => template::value(info, cx),
         None => json!({"name": "mock", "version": "1.0.0"}),
     }
 }
 
-fn capabilities(cx: &Cx) -> Value {
+fn capabilities(cx: &ReactionContext) -> Value {
     if let Some(capabilities) = &cx.stage.script.capabilities {
         return template::value(capabilities, cx);
     }
@@ -111,19 +111,19 @@ fn capabilities(cx: &Cx) -> Value {
 }
 
 /// What a handshake says, with the instructions of the server.
-fn instructed(cx: &Cx, mut result: Value) -> Value {
+fn instructed(cx: &ReactionContext, mut result: Value) -> Value {
     if let Some(instructions) = &cx.stage.lists.borrow().instructions {
         result["instructions"] = template::text(instructions, cx).into();
     }
     result
 }
 
-fn initialize(cx: &Cx) -> Result<String, Refusal> {
+fn initialize(cx: &ReactionContext) -> Result<String, ScriptedRefusal> {
     let versions = cx.stage.script.legacy_versions();
     let asked = cx.text("${params.protocolVersion}");
     let Some(newest) = versions.iter().max() else {
         let data = json!({"supported": cx.stage.script.modern_versions(), "requested": asked});
-        return Err(Refusal(-32022, "Unsupported protocol version".to_owned(), data));
+        return Err(ScriptedRefusal(-32022, "Unsupported protocol version".to_owned(), data));
     };
     let version = versions.iter().find(|v| **v == asked).unwrap_or(newest);
     let result = json!({
@@ -134,15 +134,19 @@ fn initialize(cx: &Cx) -> Result<String, Refusal> {
     Ok(instructed(cx, result).to_string())
 }
 
-fn discover(cx: &Cx) -> Result<String, Refusal> {
+fn discover(cx: &ReactionContext) -> Result<String, ScriptedRefusal> {
     let versions = cx.stage.script.modern_versions();
     if versions.is_empty() {
-        return Err(Refusal(-32601, "Method not found: server/discover".to_owned(), Value::Null));
+        return Err(ScriptedRefusal(
+            -32601,
+            "Method not found: server/discover".to_owned(),
+            Value::Null,
+        ));
     }
     let asked = cx.lookup("params").unwrap_or_default()["_meta"][META_VERSION].clone();
     if asked.as_str().is_some_and(|asked| !versions.contains(&asked)) {
         let data = json!({"supported": versions, "requested": asked});
-        return Err(Refusal(-32022, "Unsupported protocol version".to_owned(), data));
+        return Err(ScriptedRefusal(-32022, "Unsupported protocol version".to_owned(), data));
     }
     let result = json!({
         "supportedVersions": versions,
@@ -153,16 +157,21 @@ fn discover(cx: &Cx) -> Result<String, Refusal> {
 }
 
 /// One page of a list; cursors are `page-N`.
-fn list(cx: &Cx, key: &str, template: Option<&Value>) -> Result<String, Refusal> {
+fn list(
+    cx: &ReactionContext,
+    key: &str,
+    template: Option<&Value>,
+) -> Result<String, ScriptedRefusal> {
     let entries = template.map(|list| template::entries(list, cx)).unwrap_or_default();
     let size = cx.stage.script.page_size.unwrap_or(usize::MAX).max(1);
     let cursor = cx.lookup("params.cursor").unwrap_or_default();
     let page = match cursor.as_str() {
         None => 0,
-        Some(cursor) => cursor
-            .strip_prefix("page-")
-            .and_then(|n| n.parse::<usize>().ok())
-            .ok_or_else(|| Refusal(-32602, format!("Unknown cursor {cursor:?}"), Value::Null))?,
+        Some(cursor) => {
+            cursor.strip_prefix("page-").and_then(|n| n.parse::<usize>().ok()).ok_or_else(|| {
+                ScriptedRefusal(-32602, format!("Unknown cursor {cursor:?}"), Value::Null)
+            })?
+        }
     };
     let begin = page.saturating_mul(size).min(entries.len());
     let end = begin.saturating_add(size).min(entries.len());
@@ -181,12 +190,12 @@ fn list(cx: &Cx, key: &str, template: Option<&Value>) -> Result<String, Refusal>
 }
 
 /// Whether the request at hand is of the `server/discover` era: it says its version itself.
-fn is_modern(cx: &Cx) -> bool {
+fn is_modern(cx: &ReactionContext) -> bool {
     cx.lookup("params").is_some_and(|params| params["_meta"].get(META_VERSION).is_some())
 }
 
 /// A result with what its era asks of every result.
-pub(crate) fn complete(cx: &Cx, result: &Value) -> String {
+pub(crate) fn complete(cx: &ReactionContext, result: &Value) -> String {
     let mut result = result.clone();
     if is_modern(cx) && result.is_object() && result.get("resultType").is_none() {
         result["resultType"] = "complete".into();
@@ -195,7 +204,7 @@ pub(crate) fn complete(cx: &Cx, result: &Value) -> String {
 }
 
 /// A result that may be kept: with `ttlMs` and `cacheScope` in the modern era.
-fn cached(cx: &Cx, mut result: Value) -> String {
+fn cached(cx: &ReactionContext, mut result: Value) -> String {
     if is_modern(cx) {
         result["resultType"] = "complete".into();
         result["ttlMs"] = cx.stage.script.ttl_ms.unwrap_or(0).into();

@@ -17,7 +17,7 @@ use tokio::time::Duration;
 use super::script::Respond;
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
-type Piece = Result<Frame<Bytes>, io::Error>;
+type BodyPiece = Result<Frame<Bytes>, io::Error>;
 
 /// Pieces of a body that wait for the connection; a full queue holds the reaction up.
 const QUEUE: usize = 64;
@@ -27,10 +27,10 @@ const BACKLOG: usize = 256;
 /// What all exchanges share.
 #[derive(Default)]
 pub(crate) struct Hub {
-    streams: RefCell<Vec<mpsc::Sender<Piece>>>,
+    streams: RefCell<Vec<mpsc::Sender<BodyPiece>>>,
     backlog: RefCell<Vec<String>>,
     /// Exchanges without an answer: kept, so that the host goes on waiting.
-    parked: RefCell<Vec<Rc<Exchange>>>,
+    parked: RefCell<Vec<Rc<HttpExchange>>>,
 }
 
 impl Hub {
@@ -62,7 +62,7 @@ fn data(text: String) -> Frame<Bytes> {
 
 /// One HTTP request and the answer to it.
 #[derive(Default)]
-pub(crate) struct Exchange {
+pub(crate) struct HttpExchange {
     hub: Rc<Hub>,
     pub(crate) style_stream: bool,
     /// Whether the host waits for an answer to this very request.
@@ -71,10 +71,10 @@ pub(crate) struct Exchange {
     pub(crate) asked: http::HeaderMap,
     headers: RefCell<Vec<(String, String)>>,
     pub(crate) head: RefCell<Option<oneshot::Sender<Response<Body>>>>,
-    stream: RefCell<Option<mpsc::Sender<Piece>>>,
+    stream: RefCell<Option<mpsc::Sender<BodyPiece>>>,
 }
 
-impl Exchange {
+impl HttpExchange {
     pub(crate) fn new(hub: Rc<Hub>) -> Self {
         Self { hub, ..Self::default() }
     }
@@ -192,7 +192,7 @@ impl Exchange {
         if self.head.borrow().is_none() {
             return;
         }
-        let (sender, mut receiver) = mpsc::channel::<Piece>(QUEUE);
+        let (sender, mut receiver) = mpsc::channel::<BodyPiece>(QUEUE);
         self.stream.replace(Some(sender));
         let pieces = futures::stream::poll_fn(move |cx| receiver.poll_recv(cx));
         self.reply(StatusCode::OK, StreamBody::new(pieces).boxed_unsync());

@@ -135,13 +135,13 @@ pub(crate) fn setsid() {
 
 /// Puts nothing in the place of a standard stream, so that its other end sees it closed.
 #[cfg(unix)]
-pub(crate) fn close(stream: crate::mock::script::Stream) -> io::Result<()> {
-    use crate::mock::script::Stream;
+pub(crate) fn close(stream: crate::mock::script::StandardStream) -> io::Result<()> {
+    use crate::mock::script::StandardStream;
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     match stream {
-        Stream::Stdin => rustix::stdio::dup2_stdin(&null)?,
-        Stream::Stdout => rustix::stdio::dup2_stdout(&null)?,
-        Stream::Stderr => rustix::stdio::dup2_stderr(&null)?,
+        StandardStream::Stdin => rustix::stdio::dup2_stdin(&null)?,
+        StandardStream::Stdout => rustix::stdio::dup2_stdout(&null)?,
+        StandardStream::Stderr => rustix::stdio::dup2_stderr(&null)?,
     }
     Ok(())
 }
@@ -163,6 +163,6 @@ pub(crate) fn setsid() {}
 /// Not available here.
 #[cfg(not(unix))]
 #[expect(clippy::unnecessary_wraps, reason = "elsewhere the system may refuse it")]
-pub(crate) fn close(_: crate::mock::script::Stream) -> io::Result<()> {
+pub(crate) fn close(_: crate::mock::script::StandardStream) -> io::Result<()> {
     Ok(())
 }

@@ -8,22 +8,22 @@ use futures::future::LocalBoxFuture;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::answers::Refusal;
-use super::recorded::{Exchange, Recorded, Sent};
+use super::answers::ScriptedRefusal;
+use super::recorded::{RecordedExchange, RecordedSend, RecordedServer};
 use super::script::{
-    Action, Ask, Flood, Lists, Notify, Part, Progress, Reaction, Repeat, Spawn, Stream, Switch,
-    Until, Write,
+    HostRequest, Notify, Reaction, Repeat, ScriptAction, ScriptPart, ScriptedFlood, ScriptedLists,
+    ScriptedProgress, Spawn, StandardStream, Switch, Until, Write,
 };
-use super::stage::{Cx, Flow, GO_ON, OVER, Sink};
-use super::template::Scope;
+use super::stage::{Flow, GO_ON, OVER, ReactionContext, Sink};
+use super::template::TemplateScope;
 use super::{answers, os, template};
 
 /// Plays a reaction.
-pub(crate) async fn play(cx: &Cx, actions: &[Action]) {
+pub(crate) async fn play(cx: &ReactionContext, actions: &[ScriptAction]) {
     let _ = run(cx, actions).await;
 }
 
-fn run<'a>(cx: &'a Cx, actions: &'a [Action]) -> LocalBoxFuture<'a, Flow> {
+fn run<'a>(cx: &'a ReactionContext, actions: &'a [ScriptAction]) -> LocalBoxFuture<'a, Flow> {
     Box::pin(async move {
         for action in actions {
             perform(cx, action).await?;
@@ -32,99 +32,101 @@ fn run<'a>(cx: &'a Cx, actions: &'a [Action]) -> LocalBoxFuture<'a, Flow> {
     })
 }
 
-async fn perform(cx: &Cx, action: &Action) -> Flow {
+async fn perform(cx: &ReactionContext, action: &ScriptAction) -> Flow {
     match action {
-        Action::Default => default(cx).await,
-        Action::Answer(result) => cx.answer(&template::json(result, cx)).await,
-        Action::Error(error) => cx.refuse(&template::json(error, cx)).await,
-        Action::Text(text) => cx.answer(&answers::text_result(cx, &cx.text(text), false)).await,
-        Action::ToolError(text) => {
+        ScriptAction::Default => default(cx).await,
+        ScriptAction::Answer(result) => cx.answer(&template::json(result, cx)).await,
+        ScriptAction::Error(error) => cx.refuse(&template::json(error, cx)).await,
+        ScriptAction::Text(text) => {
+            cx.answer(&answers::text_result(cx, &cx.text(text), false)).await;
+        }
+        ScriptAction::ToolError(text) => {
             cx.answer(&answers::text_result(cx, &cx.text(text), true)).await;
         }
-        Action::Send(message) => send(cx, message).await,
-        Action::Line(text) => cx.line(Stream::Stdout, &cx.text(text)).await,
-        Action::Write(write) => self::write(cx, write).await,
-        Action::Stderr(text) => cx.line(Stream::Stderr, &cx.text(text)).await,
-        Action::Notify(notify) => self::notify(cx, notify).await,
-        Action::Progress(progress) => return self::progress(cx, progress).await,
-        Action::Ask(ask) => return self::ask(cx, ask).await,
-        Action::Set(lists) => set(cx, lists),
-        Action::Save(values) => {
+        ScriptAction::Send(message) => send(cx, message).await,
+        ScriptAction::Line(text) => cx.line(StandardStream::Stdout, &cx.text(text)).await,
+        ScriptAction::Write(write) => self::write(cx, write).await,
+        ScriptAction::Stderr(text) => cx.line(StandardStream::Stderr, &cx.text(text)).await,
+        ScriptAction::Notify(notify) => self::notify(cx, notify).await,
+        ScriptAction::Progress(progress) => return self::progress(cx, progress).await,
+        ScriptAction::Ask(ask) => return self::ask(cx, ask).await,
+        ScriptAction::Set(lists) => set(cx, lists),
+        ScriptAction::Save(values) => {
             for (name, value) in values {
                 cx.save(name, template::value(value, cx));
             }
         }
-        Action::Delay(millis) => return cx.pause(cx.number(millis)).await,
-        Action::Wait(until) => return wait(cx, *until).await,
-        Action::Repeat(repeat) => return self::repeat(cx, repeat).await,
-        Action::Turns(turns) => return self::turns(cx, turns).await,
-        Action::Switch(switch) => return self::switch(cx, switch).await,
-        Action::Background(reaction) => background(cx, reaction),
-        Action::Flood(flood) => return self::flood(cx, flood).await,
-        Action::Close(stream) => cx.sink.close(*stream).await,
-        Action::StopReading => {
+        ScriptAction::Delay(millis) => return cx.pause(cx.number(millis)).await,
+        ScriptAction::Wait(until) => return wait(cx, *until).await,
+        ScriptAction::Repeat(repeat) => return self::repeat(cx, repeat).await,
+        ScriptAction::Turns(turns) => return self::turns(cx, turns).await,
+        ScriptAction::Switch(switch) => return self::switch(cx, switch).await,
+        ScriptAction::Background(reaction) => background(cx, reaction),
+        ScriptAction::Flood(flood) => return self::flood(cx, flood).await,
+        ScriptAction::Close(stream) => cx.sink.close(*stream).await,
+        ScriptAction::StopReading => {
             cx.stage.reading.send_replace(false);
         }
-        Action::Exit(code) => {
+        ScriptAction::Exit(code) => {
             cx.stage.exit(cx.number(code) as i32);
             std::future::pending::<()>().await;
         }
-        Action::Signal(name) => os::signal_self(name),
-        Action::Ignore(name) => os::on_signal(name, || async {}),
-        Action::Spawn(spawn) => self::spawn(cx, spawn).await,
-        Action::Setsid => os::setsid(),
-        Action::Tty(text) => cx.save("tty", os::write_tty(&cx.text(text)).into()),
-        Action::WriteFile(file) => {
+        ScriptAction::Signal(name) => os::signal_self(name),
+        ScriptAction::Ignore(name) => os::on_signal(name, || async {}),
+        ScriptAction::Spawn(spawn) => self::spawn(cx, spawn).await,
+        ScriptAction::Setsid => os::setsid(),
+        ScriptAction::Tty(text) => cx.save("tty", os::write_tty(&cx.text(text)).into()),
+        ScriptAction::WriteFile(file) => {
             if let Err(error) = std::fs::write(cx.text(&file.path), cx.text(&file.text)) {
                 complain(cx, &format!("{}: {error}", file.path)).await;
             }
         }
-        Action::Allocate(bytes) => cx.stage.hoard.borrow_mut().push(os::allocate(*bytes)),
-        Action::OpenFiles(count) => {
+        ScriptAction::Allocate(bytes) => cx.stage.hoard.borrow_mut().push(os::allocate(*bytes)),
+        ScriptAction::OpenFiles(count) => {
             let (files, error) = os::open_files(*count);
             cx.stage.hoard.borrow_mut().push(files);
             if let Some(error) = error {
                 complain(cx, &error).await;
             }
         }
-        Action::Burn(millis) => os::burn(Duration::from_millis(*millis)),
-        Action::Respond(_)
-        | Action::Headers(_)
-        | Action::Sse(_)
-        | Action::EndStream
-        | Action::Disconnect => on_http(cx, action).await,
+        ScriptAction::Burn(millis) => os::burn(Duration::from_millis(*millis)),
+        ScriptAction::Respond(_)
+        | ScriptAction::Headers(_)
+        | ScriptAction::Sse(_)
+        | ScriptAction::EndStream
+        | ScriptAction::Disconnect => on_http(cx, action).await,
     }
     GO_ON
 }
 
 /// Actions that concern the HTTP answer; over stdio nothing happens.
-async fn on_http(cx: &Cx, action: &Action) {
+async fn on_http(cx: &ReactionContext, action: &ScriptAction) {
     let Sink::Http(exchange) = &cx.sink else { return };
     match action {
-        Action::Respond(respond) => {
+        ScriptAction::Respond(respond) => {
             let body = respond.body.as_ref().map(|body| template::text(body, cx));
             if respond.body.as_ref().is_some_and(|body| !body.is_string()) {
                 exchange.header("content-type", "application/json");
             }
             exchange.respond(respond, body.unwrap_or_default());
         }
-        Action::Headers(headers) => {
+        ScriptAction::Headers(headers) => {
             for (name, value) in headers {
                 exchange.header(name, &cx.text(value));
             }
         }
-        Action::Sse(text) => exchange.event_text(&cx.text(text)).await,
-        Action::EndStream => exchange.end(),
-        Action::Disconnect => exchange.disconnect(),
+        ScriptAction::Sse(text) => exchange.event_text(&cx.text(text)).await,
+        ScriptAction::EndStream => exchange.end(),
+        ScriptAction::Disconnect => exchange.disconnect(),
         _ => {}
     }
 }
 
-async fn complain(cx: &Cx, text: &str) {
-    cx.line(Stream::Stderr, &format!("mock: {text}")).await;
+async fn complain(cx: &ReactionContext, text: &str) {
+    cx.line(StandardStream::Stderr, &format!("mock: {text}")).await;
 }
 
-async fn default(cx: &Cx) {
+async fn default(cx: &ReactionContext) {
     let Some(request) = cx.request.as_deref().filter(|request| request.get("id").is_some()) else {
         return;
     };
@@ -142,14 +144,14 @@ async fn default(cx: &Cx) {
     {
         exchange.header("mcp-session-id", session);
     }
-    let outcome: Result<String, Refusal> = answers::result(cx, method);
+    let outcome: Result<String, ScriptedRefusal> = answers::result(cx, method);
     match outcome {
         Ok(result) => cx.answer(&result).await,
         Err(refusal) => cx.refuse(&refusal.to_json().to_string()).await,
     }
 }
 
-async fn send(cx: &Cx, message: &Value) {
+async fn send(cx: &ReactionContext, message: &Value) {
     let text = template::json(message, cx);
     if message.get("result").is_some() || message.get("error").is_some() {
         cx.sink.answer(text).await;
@@ -158,20 +160,22 @@ async fn send(cx: &Cx, message: &Value) {
     }
 }
 
-async fn write(cx: &Cx, write: &Write) {
+async fn write(cx: &ReactionContext, write: &Write) {
     let mut bytes = Vec::new();
     for part in &write.parts {
         match part {
-            Part::Text(text) => bytes.extend_from_slice(cx.text(text).as_bytes()),
-            Part::Json { json } => bytes.extend_from_slice(template::json(json, cx).as_bytes()),
-            Part::Times { text, times } => {
+            ScriptPart::Text(text) => bytes.extend_from_slice(cx.text(text).as_bytes()),
+            ScriptPart::Json { json } => {
+                bytes.extend_from_slice(template::json(json, cx).as_bytes());
+            }
+            ScriptPart::Times { text, times } => {
                 let unit = cx.text(text);
                 bytes.reserve(unit.len() * *times as usize);
                 for _ in 0..*times {
                     bytes.extend_from_slice(unit.as_bytes());
                 }
             }
-            Part::Hex { hex } => {
+            ScriptPart::Hex { hex } => {
                 let digits: Vec<u8> =
                     hex.chars().filter_map(|c| c.to_digit(16)).map(|d| d as u8).collect();
                 bytes.extend(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]));
@@ -181,7 +185,7 @@ async fn write(cx: &Cx, write: &Write) {
     cx.sink.bytes(write.to, &bytes, write.chunk, write.pause).await;
 }
 
-async fn notify(cx: &Cx, notify: &Notify) {
+async fn notify(cx: &ReactionContext, notify: &Notify) {
     let params = notify.params.as_ref();
     let listeners = cx.stage.listeners.borrow().clone();
     let subscribed = notify.method.ends_with("_changed") || notify.method.ends_with("/updated");
@@ -199,7 +203,7 @@ async fn notify(cx: &Cx, notify: &Notify) {
     cx.sink.message(format!(r#"{{"jsonrpc":"2.0","method":{method}{params}}}"#)).await;
 }
 
-async fn progress(cx: &Cx, progress: &Progress) -> Flow {
+async fn progress(cx: &ReactionContext, progress: &ScriptedProgress) -> Flow {
     let token = match &progress.token {
         Some(token) => template::json(token, cx),
         None => cx.lookup("token").unwrap_or_default().to_string(),
@@ -229,7 +233,7 @@ async fn progress(cx: &Cx, progress: &Progress) -> Flow {
     GO_ON
 }
 
-async fn ask(cx: &Cx, ask: &Ask) -> Flow {
+async fn ask(cx: &ReactionContext, ask: &HostRequest) -> Flow {
     let number = cx.next_asked();
     let id = match &ask.id {
         Some(id) => template::json(id, cx),
@@ -260,7 +264,7 @@ async fn ask(cx: &Cx, ask: &Ask) -> Flow {
     GO_ON
 }
 
-fn set(cx: &Cx, new: &Lists) {
+fn set(cx: &ReactionContext, new: &ScriptedLists) {
     let now = &mut *cx.stage.lists.borrow_mut();
     for (slot, value) in [
         (&mut now.tools, &new.tools),
@@ -275,7 +279,7 @@ fn set(cx: &Cx, new: &Lists) {
     }
 }
 
-async fn wait(cx: &Cx, until: Until) -> Flow {
+async fn wait(cx: &ReactionContext, until: Until) -> Flow {
     match until {
         Until::Cancelled => cx.cancelled.cancelled().await,
         Until::StdinClosed => cx.stage.stdin_closed.cancelled().await,
@@ -284,7 +288,7 @@ async fn wait(cx: &Cx, until: Until) -> Flow {
     GO_ON
 }
 
-async fn repeat(cx: &Cx, repeat: &Repeat) -> Flow {
+async fn repeat(cx: &ReactionContext, repeat: &Repeat) -> Flow {
     for index in 0..repeat.times.as_ref().map_or(u64::MAX, |times| cx.number(times)) {
         if index > 0 && repeat.every > 0 {
             cx.pause(repeat.every).await?;
@@ -295,7 +299,7 @@ async fn repeat(cx: &Cx, repeat: &Repeat) -> Flow {
 }
 
 /// Scripts never move once they play, so the address of a `turns` names it.
-async fn turns(cx: &Cx, turns: &[Reaction]) -> Flow {
+async fn turns(cx: &ReactionContext, turns: &[Reaction]) -> Flow {
     let key = turns.as_ptr() as usize;
     let turn = {
         let mut seen = cx.stage.turns.borrow_mut();
@@ -309,7 +313,7 @@ async fn turns(cx: &Cx, turns: &[Reaction]) -> Flow {
     }
 }
 
-async fn switch(cx: &Cx, switch: &Switch) -> Flow {
+async fn switch(cx: &ReactionContext, switch: &Switch) -> Flow {
     let value = cx.text(&switch.on);
     match switch.cases.get(&value).or(switch.otherwise.as_ref()) {
         Some(reaction) => run(cx, reaction.actions()).await,
@@ -317,12 +321,12 @@ async fn switch(cx: &Cx, switch: &Switch) -> Flow {
     }
 }
 
-fn background(cx: &Cx, reaction: &Arc<Reaction>) {
+fn background(cx: &ReactionContext, reaction: &Arc<Reaction>) {
     let (cx, reaction) = (cx.clone(), Arc::clone(reaction));
     tokio::task::spawn_local(async move { play(&cx, reaction.actions()).await });
 }
 
-async fn spawn(cx: &Cx, spawn: &Spawn) {
+async fn spawn(cx: &ReactionContext, spawn: &Spawn) {
     let command: Vec<String> = spawn.command.iter().map(|part| cx.text(part)).collect();
     match os::spawn(spawn, &command) {
         Ok(mut child) if spawn.wait => {
@@ -337,7 +341,7 @@ async fn spawn(cx: &Cx, spawn: &Spawn) {
 }
 
 /// Does for a request of the client what was done when it was recorded.
-pub(crate) async fn replay(cx: &Cx, recorded: &Recorded, request: &Value) {
+pub(crate) async fn replay(cx: &ReactionContext, recorded: &RecordedServer, request: &Value) {
     let faults = &recorded.options;
     let step = Some(recorded.step());
     if faults.die == step {
@@ -347,7 +351,7 @@ pub(crate) async fn replay(cx: &Cx, recorded: &Recorded, request: &Value) {
         return;
     }
     if faults.junk == step {
-        cx.line(Stream::Stdout, "this line is no message").await;
+        cx.line(StandardStream::Stdout, "this line is no message").await;
     }
     tokio::time::sleep(faults.delay.unwrap_or_default()).await;
     let Some(exchange) = recorded.find(request) else {
@@ -360,17 +364,22 @@ pub(crate) async fn replay(cx: &Cx, recorded: &Recorded, request: &Value) {
             before = *at;
         }
         match sent {
-            Sent::Message(message) => send_again(cx, &exchange, message, request).await,
-            Sent::Junk(line) => cx.line(Stream::Stdout, line).await,
-            Sent::Stderr(line) => cx.line(Stream::Stderr, line).await,
-            Sent::End(Ok(code)) => return cx.stage.exit(*code),
-            Sent::End(Err(signal)) => return os::signal_self(signal),
+            RecordedSend::Message(message) => send_again(cx, &exchange, message, request).await,
+            RecordedSend::Junk(line) => cx.line(StandardStream::Stdout, line).await,
+            RecordedSend::Stderr(line) => cx.line(StandardStream::Stderr, line).await,
+            RecordedSend::End(Ok(code)) => return cx.stage.exit(*code),
+            RecordedSend::End(Err(signal)) => return os::signal_self(signal),
         }
     }
 }
 
 /// Sends a recorded message with the ids of now. What the server asked is waited for.
-async fn send_again(cx: &Cx, exchange: &Exchange, message: &Value, request: &Value) {
+async fn send_again(
+    cx: &ReactionContext,
+    exchange: &RecordedExchange,
+    message: &Value,
+    request: &Value,
+) {
     let mut message = message.clone();
     match (message.get("method").is_some(), message.get("id").is_some()) {
         (false, _) => {
@@ -406,7 +415,7 @@ const BLOCK: usize = 64 << 10;
 const TICK: Duration = Duration::from_millis(10);
 
 /// Writes what the flood asks for. Its time is looked at between blocks, so that no line is cut.
-async fn flood(cx: &Cx, flood: &Flood) -> Flow {
+async fn flood(cx: &ReactionContext, flood: &ScriptedFlood) -> Flow {
     if flood.bytes > 0 {
         unbroken(cx, flood).await;
     } else {
@@ -415,7 +424,7 @@ async fn flood(cx: &Cx, flood: &Flood) -> Flow {
     GO_ON
 }
 
-async fn unbroken(cx: &Cx, flood: &Flood) {
+async fn unbroken(cx: &ReactionContext, flood: &ScriptedFlood) {
     let block = vec![b'x'; BLOCK];
     let mut left = flood.bytes as usize;
     while left > 0 {
@@ -425,7 +434,7 @@ async fn unbroken(cx: &Cx, flood: &Flood) {
     }
 }
 
-async fn lines(cx: &Cx, flood: &Flood) {
+async fn lines(cx: &ReactionContext, flood: &ScriptedFlood) {
     let begun = Instant::now();
     let most = if flood.lines > 0 { flood.lines } else { u64::MAX };
     let time = if flood.millis > 0 { Duration::from_millis(flood.millis) } else { Duration::MAX };
@@ -450,7 +459,7 @@ async fn lines(cx: &Cx, flood: &Flood) {
     }
 }
 
-fn line(cx: &Cx, flood: &Flood, index: u64, out: &mut Vec<u8>) {
+fn line(cx: &ReactionContext, flood: &ScriptedFlood, index: u64, out: &mut Vec<u8>) {
     let text = match (&flood.json, &flood.line) {
         (Some(json), _) => template::json(json, &template::counted(cx, index)),
         (None, Some(text)) if text.contains("${") => {

@@ -9,20 +9,20 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 
 use super::play::{play, replay};
-use super::script::Action;
-use super::stage::{Cue, Cx, Sink, Stage};
+use super::script::ScriptAction;
+use super::stage::{Cue, MockStage, ReactionContext, Sink};
 use super::{answers, template};
 
 /// Plays `on.WHAT` to its end, if the script has it; says whether it has.
-pub(crate) async fn event(stage: &Rc<Stage>, what: &str, sink: &Sink) -> bool {
+pub(crate) async fn event(stage: &Rc<MockStage>, what: &str, sink: &Sink) -> bool {
     let cue = Cue::On(what.to_owned());
     let Some(reaction) = stage.reaction(&cue) else { return false };
-    play(&Cx::new(stage, sink, None), reaction.actions()).await;
+    play(&ReactionContext::new(stage, sink, None), reaction.actions()).await;
     true
 }
 
 /// Takes one line or body of the host.
-pub(crate) fn receive(stage: &Rc<Stage>, bytes: &[u8], sink: &Sink) {
+pub(crate) fn receive(stage: &Rc<MockStage>, bytes: &[u8], sink: &Sink) {
     record(stage, bytes);
     match serde_json::from_slice::<Value>(bytes) {
         Ok(Value::Array(batch)) => {
@@ -40,14 +40,14 @@ pub(crate) fn receive(stage: &Rc<Stage>, bytes: &[u8], sink: &Sink) {
     }
 }
 
-fn record(stage: &Stage, bytes: &[u8]) {
+fn record(stage: &MockStage, bytes: &[u8]) {
     let Some(path) = &stage.script.record else { return };
     let path = template::text(&Value::String(path.clone()), stage);
     let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
     let _ = file.and_then(|mut file| file.write_all(&[bytes, b"\n"].concat()));
 }
 
-fn take(stage: &Rc<Stage>, message: Value, sink: &Sink) {
+fn take(stage: &Rc<MockStage>, message: Value, sink: &Sink) {
     match message["method"].as_str().map(str::to_owned) {
         None => answered(stage, message, sink),
         Some(method) => asked_for(stage, &method, message, sink),
@@ -55,7 +55,7 @@ fn take(stage: &Rc<Stage>, message: Value, sink: &Sink) {
 }
 
 /// A response of the host to something we asked.
-fn answered(stage: &Rc<Stage>, mut message: Value, sink: &Sink) {
+fn answered(stage: &Rc<MockStage>, mut message: Value, sink: &Sink) {
     let key = message["id"].to_string();
     let waiting = stage.asks.borrow_mut().remove(&key);
     if let Some(map) = message.as_object_mut() {
@@ -64,7 +64,7 @@ fn answered(stage: &Rc<Stage>, mut message: Value, sink: &Sink) {
     if let Some(waiting) = waiting {
         let _ = waiting.send(message.clone());
     }
-    let cx = Cx::new(stage, sink, Some(message));
+    let cx = ReactionContext::new(stage, sink, Some(message));
     tokio::task::spawn_local(async move {
         if let Some(reaction) = cx.stage.reaction(&Cue::On("answer".to_owned())) {
             play(&cx, reaction.actions()).await;
@@ -73,14 +73,14 @@ fn answered(stage: &Rc<Stage>, mut message: Value, sink: &Sink) {
     });
 }
 
-fn asked_for(stage: &Rc<Stage>, method: &str, message: Value, sink: &Sink) {
+fn asked_for(stage: &Rc<MockStage>, method: &str, message: Value, sink: &Sink) {
     if method == "notifications/cancelled" {
         cancel(stage, &message["params"]["requestId"]);
     }
     let cue = cue(stage, method, &message);
     *stage.counts.borrow_mut().entry(cue.clone()).or_default() += 1;
     let key = message.get("id").map(Value::to_string);
-    let mut cx = Cx::new(stage, sink, Some(message));
+    let mut cx = ReactionContext::new(stage, sink, Some(message));
     cx.count = stage.counts.borrow()[&cue];
     if let Some(key) = &key {
         stage.running.borrow_mut().insert(key.clone(), cx.cancelled.clone());
@@ -93,7 +93,7 @@ fn asked_for(stage: &Rc<Stage>, method: &str, message: Value, sink: &Sink) {
                 }
             }
             (None, Some(reaction)) => play(&cx, reaction.actions()).await,
-            (None, None) => play(&cx, &[Action::Default]).await,
+            (None, None) => play(&cx, &[ScriptAction::Default]).await,
         }
         if let Some(key) = &key {
             cx.stage.running.borrow_mut().remove(key);
@@ -103,7 +103,7 @@ fn asked_for(stage: &Rc<Stage>, method: &str, message: Value, sink: &Sink) {
 }
 
 /// The most particular reaction there is: tool, method, then `*`.
-fn cue(stage: &Stage, method: &str, message: &Value) -> Cue {
+fn cue(stage: &MockStage, method: &str, message: &Value) -> Cue {
     let params = &message["params"];
     let named = |key: &str| params[key].as_str().unwrap_or_default().to_owned();
     let particular = match method {
@@ -120,7 +120,7 @@ fn cue(stage: &Stage, method: &str, message: &Value) -> Cue {
     }
 }
 
-fn cancel(stage: &Stage, id: &Value) {
+fn cancel(stage: &MockStage, id: &Value) {
     if let Some(token) = stage.running.borrow().get(&id.to_string()) {
         token.cancel();
     }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::base::human::parse_duration;
 use crate::base::text::nearest;
 use crate::base::{LogSource, SafeText, ServerName, Timestamp};
-use crate::deck::{Line, Recording};
+use crate::deck::{Recording, RecordingLine};
 use crate::host::Fact;
 use crate::mcp::{Direction, MessageKind};
 
@@ -60,7 +60,7 @@ fn parse_speed(text: &str) -> Result<f64, String> {
 
 /// What the server did.
 #[derive(Clone, Debug)]
-pub(crate) enum Sent {
+pub(crate) enum RecordedSend {
     /// A message.
     Message(Value),
     /// A line that is no message.
@@ -73,9 +73,9 @@ pub(crate) enum Sent {
 
 /// What the server did for one request, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Exchange {
+pub(crate) struct RecordedExchange {
     /// Time from the request and what was sent.
-    pub(crate) sent: Vec<(Duration, Sent)>,
+    pub(crate) sent: Vec<(Duration, RecordedSend)>,
     asked: Timestamp,
     /// The client's id and progress token then, which are replaced by those of now.
     pub(crate) id: Value,
@@ -84,16 +84,16 @@ pub(crate) struct Exchange {
 
 /// The exchanges of one server, by method and parameters.
 #[derive(Debug, Default)]
-pub(crate) struct Recorded {
+pub(crate) struct RecordedServer {
     /// How it is played.
     pub(crate) options: PlayOptions,
-    exchanges: Vec<Rc<Exchange>>,
+    exchanges: Vec<Rc<RecordedExchange>>,
     by_key: HashMap<String, Vec<usize>>,
     used: RefCell<HashMap<String, usize>>,
     step: Cell<u64>,
 }
 
-impl Recorded {
+impl RecordedServer {
     /// Reads what one server did.
     ///
     /// # Errors
@@ -104,11 +104,11 @@ impl Recorded {
                            play it anyway with --scrubbed";
             return Err(message.to_owned());
         }
-        let mut lines: Vec<Line> = Vec::new();
+        let mut lines: Vec<RecordingLine> = Vec::new();
         let mut servers = Vec::new();
         for line in recording {
             let line = line.map_err(|error| error.to_string())?;
-            if let Line::Frame(frame) = &line
+            if let RecordingLine::Frame(frame) = &line
                 && !servers.contains(&frame.server)
             {
                 servers.push(frame.server.clone());
@@ -138,15 +138,15 @@ impl Recorded {
         Ok(recorded)
     }
 
-    fn fold(&mut self, lines: impl Iterator<Item = Line>) {
-        let mut exchanges: Vec<Exchange> = Vec::new();
+    fn fold(&mut self, lines: impl Iterator<Item = RecordingLine>) {
+        let mut exchanges: Vec<RecordedExchange> = Vec::new();
         // Requests of the client that have no answer yet, newest last.
         let mut open: Vec<usize> = Vec::new();
         for line in lines {
             // What comes on its own belongs to the newest request that waits, else to the last.
             let newest = open.last().copied().or(exchanges.len().checked_sub(1));
             match line {
-                Line::Frame(frame) => {
+                RecordingLine::Frame(frame) => {
                     let message = if frame.cut {
                         let id = frame.id.as_deref().unwrap_or_default();
                         let id = serde_json::from_str(id).unwrap_or_else(|_| json!(id));
@@ -160,7 +160,7 @@ impl Recorded {
                             let at = exchanges.len();
                             open.push(at);
                             self.by_key.entry(key(&message)).or_default().push(at);
-                            exchanges.push(Exchange {
+                            exchanges.push(RecordedExchange {
                                 sent: Vec::new(),
                                 asked: frame.at,
                                 id: message["id"].clone(),
@@ -182,22 +182,27 @@ impl Recorded {
                         }
                     };
                     let sent = match frame.kind {
-                        MessageKind::Junk => Sent::Junk(frame.body.to_string()),
-                        _ => Sent::Message(message),
+                        MessageKind::Junk => RecordedSend::Junk(frame.body.to_string()),
+                        _ => RecordedSend::Message(message),
                     };
                     push(&mut exchanges, to, frame.at, sent);
                 }
-                Line::Log(log) if log.source == LogSource::Stderr => {
-                    push(&mut exchanges, newest, log.at, Sent::Stderr(log.text.to_string()));
+                RecordingLine::Log(log) if log.source == LogSource::Stderr => {
+                    push(
+                        &mut exchanges,
+                        newest,
+                        log.at,
+                        RecordedSend::Stderr(log.text.to_string()),
+                    );
                 }
-                Line::Fact(record) => {
+                RecordingLine::Fact(record) => {
                     let Fact::Exited { exit, .. } = &record.fact else { continue };
                     open.clear();
                     if !exit.expected {
                         let how = exit.describe();
                         let signal = how.strip_prefix("killed by SIG").map(str::to_owned);
                         let end = signal.map_or(Ok(exit.code.unwrap_or(1)), Err);
-                        push(&mut exchanges, newest, record.at, Sent::End(end));
+                        push(&mut exchanges, newest, record.at, RecordedSend::End(end));
                     }
                 }
                 _ => {}
@@ -207,7 +212,7 @@ impl Recorded {
     }
 
     /// The exchange that answers a request, in the order of the recording.
-    pub(crate) fn find(&self, request: &Value) -> Option<Rc<Exchange>> {
+    pub(crate) fn find(&self, request: &Value) -> Option<Rc<RecordedExchange>> {
         let key = key(request);
         let recorded = self.by_key.get(&key)?;
         let mut used = self.used.borrow_mut();
@@ -239,7 +244,7 @@ impl Recorded {
     }
 }
 
-fn push(exchanges: &mut [Exchange], to: Option<usize>, at: Timestamp, sent: Sent) {
+fn push(exchanges: &mut [RecordedExchange], to: Option<usize>, at: Timestamp, sent: RecordedSend) {
     if let Some(exchange) = to.and_then(|to| exchanges.get_mut(to)) {
         exchange.sent.push((at.since(exchange.asked), sent));
     }

@@ -15,7 +15,7 @@ use crate::deck::parse_jsonc;
 /// without tools.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub struct Script {
+pub struct ServerScript {
     /// Address of the schema, for editors.
     #[serde(rename = "$schema")]
     pub schema: Option<String>,
@@ -69,9 +69,9 @@ pub struct Script {
 #[serde(untagged)]
 pub enum Reaction {
     /// Several, one after the other.
-    Many(Vec<Action>),
+    Many(Vec<ScriptAction>),
     /// One.
-    One(Box<Action>),
+    One(Box<ScriptAction>),
 }
 
 /// By hand, because a derived untagged enum says of every mistake that nothing matched.
@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for Reaction {
 
 impl Reaction {
     /// Its actions.
-    pub fn actions(&self) -> &[Action] {
+    pub fn actions(&self) -> &[ScriptAction] {
         match self {
             Self::Many(actions) => actions,
             Self::One(action) => std::slice::from_ref(action),
@@ -126,7 +126,7 @@ pub struct HttpStyle {
     pub port: u16,
 }
 
-impl Script {
+impl ServerScript {
     /// Reads a script from a file: JSON with comments and trailing commas.
     ///
     /// # Errors
@@ -150,7 +150,7 @@ impl Script {
     }
 
     /// The lists it begins with; a script that has reactions to calls but no tools offers these.
-    pub(crate) fn lists(&self) -> Lists {
+    pub(crate) fn lists(&self) -> ScriptedLists {
         let tool = |name: &String| {
             json!({
                 "name": name,
@@ -159,7 +159,7 @@ impl Script {
             })
         };
         let of_calls = || (!self.calls.is_empty()).then(|| self.calls.keys().map(tool).collect());
-        Lists {
+        ScriptedLists {
             tools: self.tools.clone().or_else(of_calls),
             prompts: self.prompts.clone(),
             resources: self.resources.clone(),
@@ -201,7 +201,7 @@ fn is_modern(version: &str) -> bool {
 /// One thing a server does.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum Action {
+pub enum ScriptAction {
     /// What a polite server would do here.
     Default,
     /// Answer the request with this result.
@@ -223,11 +223,11 @@ pub enum Action {
     /// Send a notification.
     Notify(Notify),
     /// Report progress on the request, step by step.
-    Progress(Progress),
+    Progress(ScriptedProgress),
     /// Send a request to the host and wait for its answer, kept as `${saved.NAME}`.
-    Ask(Ask),
+    Ask(HostRequest),
     /// Replace lists or `instructions`; tell nobody.
-    Set(Lists),
+    Set(ScriptedLists),
     /// Keep values as `${saved.NAME}`.
     Save(BTreeMap<String, Value>),
     /// Do nothing for so many milliseconds (a number, or a placeholder for one).
@@ -243,9 +243,9 @@ pub enum Action {
     /// Start doing something and go on.
     Background(Arc<Reaction>),
     /// Write very much.
-    Flood(Flood),
+    Flood(ScriptedFlood),
     /// Close a standard stream.
-    Close(Stream),
+    Close(StandardStream),
     /// Read nothing more from stdin.
     StopReading,
     /// Exit with this code (a number, or a placeholder for one).
@@ -285,9 +285,9 @@ pub enum Action {
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct Write {
     /// Where to.
-    pub to: Stream,
+    pub to: StandardStream,
     /// What, one part after the other; no newline is added.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ScriptPart>,
     /// Bytes per piece; all at once when 0.
     pub chunk: usize,
     /// Milliseconds between pieces.
@@ -297,7 +297,7 @@ pub struct Write {
 /// A part of the bytes to write.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Part {
+pub enum ScriptPart {
     /// Text, with placeholders.
     Text(String),
     /// Bytes in hexadecimal, blanks allowed.
@@ -322,7 +322,7 @@ pub enum Part {
 /// A standard stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum Stream {
+pub enum StandardStream {
     /// What the host reads.
     #[default]
     Stdout,
@@ -345,7 +345,7 @@ pub struct Notify {
 /// Progress in steps.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub struct Progress {
+pub struct ScriptedProgress {
     /// How many notifications.
     pub steps: u64,
     /// Milliseconds between them.
@@ -360,7 +360,7 @@ pub struct Progress {
     pub token: Option<Value>,
 }
 
-impl Default for Progress {
+impl Default for ScriptedProgress {
     fn default() -> Self {
         Self { steps: 10, every: 0, total: None, message: None, value: None, token: None }
     }
@@ -369,7 +369,7 @@ impl Default for Progress {
 /// A request to the host.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Ask {
+pub struct HostRequest {
     /// For example `sampling/createMessage`.
     pub method: String,
     /// Its parameters.
@@ -390,7 +390,7 @@ pub struct Ask {
 /// Lists that change.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub struct Lists {
+pub struct ScriptedLists {
     /// New tools.
     pub tools: Option<Value>,
     /// New prompts.
@@ -445,9 +445,9 @@ pub struct Switch {
 /// Very much output.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub struct Flood {
+pub struct ScriptedFlood {
     /// Where to.
-    pub to: Stream,
+    pub to: StandardStream,
     /// The line, with `${i}`; a newline is added.
     pub line: Option<String>,
     /// The line as JSON template, with `${i}`.

@@ -13,19 +13,19 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-use super::http::{Body, Exchange, Hub};
+use super::http::{Body, HttpExchange, Hub};
 use super::os;
 use super::play::play;
 use super::receive::{event, receive};
-use super::script::{Respond, Stream};
-use super::stage::{Cue, Cx, Sink, Stage};
-use super::stdio::{Pipes, stdin};
+use super::script::{Respond, StandardStream};
+use super::stage::{Cue, MockStage, ReactionContext, Sink};
+use super::stdio::{StandardStreams, stdin};
 
 /// Longest body taken from the host.
 const BODY_LIMIT: usize = 64 << 20;
 
 /// Calls `on.SIGTERM` and `on.SIGINT` when they come, if the script has them.
-fn handle_signals(stage: &Rc<Stage>, sink: &Sink) {
+fn handle_signals(stage: &Rc<MockStage>, sink: &Sink) {
     for name in ["SIGTERM", "SIGINT"] {
         if stage.script.on.contains_key(name) {
             let (stage, sink) = (Rc::clone(stage), sink.clone());
@@ -40,7 +40,7 @@ fn handle_signals(stage: &Rc<Stage>, sink: &Sink) {
 }
 
 /// The exit code, once the script or the host has ended the play.
-async fn until_over(stage: &Stage, served: impl Future<Output = ()>) -> i32 {
+async fn until_over(stage: &MockStage, served: impl Future<Output = ()>) -> i32 {
     let mut exit = stage.exit.subscribe();
     tokio::select! {
         code = exit.wait_for(Option::is_some) => code.ok().and_then(|code| *code).unwrap_or(0),
@@ -49,8 +49,8 @@ async fn until_over(stage: &Stage, served: impl Future<Output = ()>) -> i32 {
 }
 
 /// Plays on the standard streams until the script or the host ends it; gives the exit code.
-pub(crate) async fn stdio(stage: Rc<Stage>) -> i32 {
-    let pipes = Rc::new(Pipes::open());
+pub(crate) async fn stdio(stage: Rc<MockStage>) -> i32 {
+    let pipes = Rc::new(StandardStreams::open());
     let sink = Sink::Stdio(Rc::clone(&pipes));
     handle_signals(&stage, &sink);
     let code = until_over(&stage, read(&stage, &pipes, &sink)).await;
@@ -58,7 +58,7 @@ pub(crate) async fn stdio(stage: Rc<Stage>) -> i32 {
     code
 }
 
-async fn read(stage: &Rc<Stage>, pipes: &Pipes, sink: &Sink) {
+async fn read(stage: &Rc<MockStage>, pipes: &StandardStreams, sink: &Sink) {
     event(stage, "start", sink).await;
     let mut may_read = stage.reading.subscribe();
     let mut stopped = stage.reading.subscribe();
@@ -71,7 +71,7 @@ async fn read(stage: &Rc<Stage>, pipes: &Pipes, sink: &Sink) {
             biased;
             () = pipes.close_stdin.cancelled() => {
                 drop(lines);
-                let _ = os::close(Stream::Stdin);
+                let _ = os::close(StandardStream::Stdin);
                 pipes.stdin_closed.cancel();
                 return std::future::pending().await;
             }
@@ -101,10 +101,10 @@ async fn read(stage: &Rc<Stage>, pipes: &Pipes, sink: &Sink) {
 }
 
 /// Plays over HTTP until the script ends it; gives the exit code.
-pub(crate) async fn http(stage: Rc<Stage>, listener: TcpListener) -> i32 {
+pub(crate) async fn http(stage: Rc<MockStage>, listener: TcpListener) -> i32 {
     let hub = Rc::new(Hub::default());
     // Where a message goes that belongs to no request.
-    let sink = Sink::Http(Rc::new(Exchange::new(Rc::clone(&hub))));
+    let sink = Sink::Http(Rc::new(HttpExchange::new(Rc::clone(&hub))));
     handle_signals(&stage, &sink);
     let accepting = async {
         event(&stage, "start", &sink).await;
@@ -126,7 +126,7 @@ pub(crate) async fn http(stage: Rc<Stage>, listener: TcpListener) -> i32 {
 }
 
 async fn handle(
-    stage: Rc<Stage>,
+    stage: Rc<MockStage>,
     hub: Rc<Hub>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, io::Error> {
@@ -135,7 +135,7 @@ async fn handle(
     let body = body.map_err(|error| io::Error::other(error.to_string()))?.to_bytes();
     let message = serde_json::from_slice::<Value>(&body).unwrap_or_default();
     let (head, answer) = oneshot::channel();
-    let mut exchange = Exchange::new(hub);
+    let mut exchange = HttpExchange::new(hub);
     exchange.style_stream = stage.script.http.stream;
     exchange.expects = parts.method == Method::GET
         || (message["method"].is_string() && message.get("id").is_some());
@@ -151,8 +151,8 @@ async fn handle(
 
 /// The script's word on the path comes first, then on the HTTP method, then the protocol.
 async fn route(
-    stage: &Rc<Stage>,
-    exchange: &Rc<Exchange>,
+    stage: &Rc<MockStage>,
+    exchange: &Rc<HttpExchange>,
     method: &Method,
     path: &str,
     (message, body): (Value, &[u8]),
@@ -160,7 +160,7 @@ async fn route(
     let sink = Sink::Http(Rc::clone(exchange));
     for what in [path, method.as_str()] {
         if let Some(reaction) = stage.reaction(&Cue::On(what.to_owned())) {
-            let cx = Cx::new(stage, &sink, Some(message.clone()));
+            let cx = ReactionContext::new(stage, &sink, Some(message.clone()));
             play(&cx, reaction.actions()).await;
             if exchange.is_answered() {
                 exchange.finish(true);

@@ -11,20 +11,20 @@ use serde_json::{Map, Value};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::http::Exchange;
-use super::recorded::Recorded;
-use super::script::{Cancellation, Lists, Reaction, Script, Stream};
-use super::stdio::Pipes;
-use super::template::{self, Scope};
+use super::http::HttpExchange;
+use super::recorded::RecordedServer;
+use super::script::{Cancellation, Reaction, ScriptedLists, ServerScript, StandardStream};
+use super::stdio::StandardStreams;
+use super::template::{self, TemplateScope};
 
 /// What a playing server knows.
 #[derive(Default)]
-pub(crate) struct Stage {
-    pub(crate) script: Script,
+pub(crate) struct MockStage {
+    pub(crate) script: ServerScript,
     /// A recording that is played instead of the script.
-    pub(crate) recorded: Option<Recorded>,
+    pub(crate) recorded: Option<RecordedServer>,
     /// The lists as they are now.
-    pub(crate) lists: RefCell<Lists>,
+    pub(crate) lists: RefCell<ScriptedLists>,
     /// `${saved.*}`
     pub(crate) saved: RefCell<Map<String, Value>>,
     /// Arguments after the script on the command line: `${argv.N}`.
@@ -58,8 +58,12 @@ pub(crate) enum Cue {
     On(String),
 }
 
-impl Stage {
-    pub(crate) fn new(script: Script, recorded: Option<Recorded>, argv: Vec<String>) -> Rc<Self> {
+impl MockStage {
+    pub(crate) fn new(
+        script: ServerScript,
+        recorded: Option<RecordedServer>,
+        argv: Vec<String>,
+    ) -> Rc<Self> {
         let (lists, reading) = (RefCell::new(script.lists()), watch::Sender::new(true));
         Rc::new(Self { script, recorded, lists, argv, reading, ..Self::default() })
     }
@@ -80,7 +84,7 @@ impl Stage {
     }
 }
 
-impl Scope for Stage {
+impl TemplateScope for MockStage {
     fn lookup(&self, path: &str) -> Option<Value> {
         let (root, rest) = path.split_once('.').unwrap_or((path, ""));
         match root {
@@ -107,8 +111,8 @@ impl Scope for Stage {
 /// Where a reaction's output goes.
 #[derive(Clone)]
 pub(crate) enum Sink {
-    Stdio(Rc<Pipes>),
-    Http(Rc<Exchange>),
+    Stdio(Rc<StandardStreams>),
+    Http(Rc<HttpExchange>),
 }
 
 impl Sink {
@@ -129,10 +133,10 @@ impl Sink {
     }
 
     /// Writes bytes as they are, in pieces of `chunk` bytes with `pause` milliseconds between.
-    pub(crate) async fn bytes(&self, to: Stream, bytes: &[u8], chunk: usize, pause: u64) {
+    pub(crate) async fn bytes(&self, to: StandardStream, bytes: &[u8], chunk: usize, pause: u64) {
         match (self, to) {
             (Self::Stdio(pipes), to) => pipes.bytes(to, bytes, chunk, pause).await,
-            (Self::Http(_), Stream::Stderr) => {
+            (Self::Http(_), StandardStream::Stderr) => {
                 use std::io::Write;
                 let _ = std::io::stderr().write_all(bytes);
             }
@@ -148,7 +152,7 @@ impl Sink {
     }
 
     /// Closes a standard stream.
-    pub(crate) async fn close(&self, stream: Stream) {
+    pub(crate) async fn close(&self, stream: StandardStream) {
         if let Self::Stdio(pipes) = self {
             pipes.close(stream).await;
         }
@@ -157,8 +161,8 @@ impl Sink {
 
 /// What a reaction plays in: the stage, the message it reacts to, where its output goes.
 #[derive(Clone)]
-pub(crate) struct Cx {
-    pub(crate) stage: Rc<Stage>,
+pub(crate) struct ReactionContext {
+    pub(crate) stage: Rc<MockStage>,
     pub(crate) sink: Sink,
     pub(crate) request: Option<Rc<Value>>,
     pub(crate) cancelled: CancellationToken,
@@ -171,8 +175,8 @@ pub(crate) type Flow = ControlFlow<()>;
 pub(crate) const GO_ON: Flow = ControlFlow::Continue(());
 pub(crate) const OVER: Flow = ControlFlow::Break(());
 
-impl Cx {
-    pub(crate) fn new(stage: &Rc<Stage>, sink: &Sink, request: Option<Value>) -> Self {
+impl ReactionContext {
+    pub(crate) fn new(stage: &Rc<MockStage>, sink: &Sink, request: Option<Value>) -> Self {
         Self {
             stage: Rc::clone(stage),
             sink: sink.clone(),
@@ -213,7 +217,7 @@ impl Cx {
         self.sink.answer(text).await;
     }
 
-    pub(crate) async fn line(&self, to: Stream, text: &str) {
+    pub(crate) async fn line(&self, to: StandardStream, text: &str) {
         self.sink.bytes(to, format!("{text}\n").as_bytes(), 0, 0).await;
     }
 
@@ -248,7 +252,7 @@ impl Cx {
     }
 }
 
-impl Scope for Cx {
+impl TemplateScope for ReactionContext {
     fn lookup(&self, path: &str) -> Option<Value> {
         let (root, rest) = path.split_once('.').unwrap_or((path, ""));
         let request = self.request.as_deref();

@@ -9,20 +9,20 @@ use tokio::time::{Duration, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::os;
-use super::script::Stream;
+use super::script::StandardStream;
 
-type Reader = Box<dyn AsyncRead + Unpin>;
-type Writer = Box<dyn AsyncWrite + Unpin>;
+type StdinReader = Box<dyn AsyncRead + Unpin>;
+type StdoutWriter = Box<dyn AsyncWrite + Unpin>;
 
 /// The standard streams of this process. Locks are held for one write, so lines never mix.
-pub(crate) struct Pipes {
-    stdout: Mutex<Option<Writer>>,
-    stderr: Mutex<Option<Writer>>,
+pub(crate) struct StandardStreams {
+    stdout: Mutex<Option<StdoutWriter>>,
+    stderr: Mutex<Option<StdoutWriter>>,
     pub(crate) close_stdin: CancellationToken,
     pub(crate) stdin_closed: CancellationToken,
 }
 
-impl Pipes {
+impl StandardStreams {
     pub(crate) fn open() -> Self {
         Self {
             stdout: Mutex::new(Some(stdout())),
@@ -35,11 +35,11 @@ impl Pipes {
     /// Writes a message as one line.
     pub(crate) async fn line(&self, mut text: String) {
         text.push('\n');
-        self.bytes(Stream::Stdout, text.as_bytes(), 0, 0).await;
+        self.bytes(StandardStream::Stdout, text.as_bytes(), 0, 0).await;
     }
 
     /// Writes bytes as they are; a reader that is gone is no error.
-    pub(crate) async fn bytes(&self, to: Stream, bytes: &[u8], chunk: usize, pause: u64) {
+    pub(crate) async fn bytes(&self, to: StandardStream, bytes: &[u8], chunk: usize, pause: u64) {
         let mut slot = self.slot(to).lock().await;
         let Some(writer) = slot.as_mut() else { return };
         let chunk = if chunk == 0 { bytes.len().max(1) } else { chunk };
@@ -55,14 +55,14 @@ impl Pipes {
 
     /// Closes one of the streams. What the script does next comes after that, unless nothing reads
     /// stdin now.
-    pub(crate) async fn close(&self, stream: Stream) {
+    pub(crate) async fn close(&self, stream: StandardStream) {
         match stream {
-            Stream::Stdin => {
+            StandardStream::Stdin => {
                 self.close_stdin.cancel();
                 let closed = self.stdin_closed.cancelled();
                 let _ = timeout(Duration::from_secs(1), closed).await;
             }
-            Stream::Stdout | Stream::Stderr => {
+            StandardStream::Stdout | StandardStream::Stderr => {
                 self.slot(stream).lock().await.take();
                 let _ = os::close(stream);
             }
@@ -75,14 +75,14 @@ impl Pipes {
         let _ = timeout(Duration::from_secs(1), self.stderr.lock()).await;
     }
 
-    fn slot(&self, stream: Stream) -> &Mutex<Option<Writer>> {
-        if stream == Stream::Stderr { &self.stderr } else { &self.stdout }
+    fn slot(&self, stream: StandardStream) -> &Mutex<Option<StdoutWriter>> {
+        if stream == StandardStream::Stderr { &self.stderr } else { &self.stdout }
     }
 }
 
 /// Pipes are read and written without helper threads; anything else through tokio's.
 #[cfg(unix)]
-pub(crate) fn stdin() -> Reader {
+pub(crate) fn stdin() -> StdinReader {
     use std::os::fd::AsFd;
     let own = io::stdin().as_fd().try_clone_to_owned();
     match own.and_then(tokio::net::unix::pipe::Receiver::from_owned_fd) {
@@ -92,7 +92,7 @@ pub(crate) fn stdin() -> Reader {
 }
 
 #[cfg(unix)]
-fn stdout() -> Writer {
+fn stdout() -> StdoutWriter {
     use std::os::fd::AsFd;
     let own = io::stdout().as_fd().try_clone_to_owned();
     match own.and_then(tokio::net::unix::pipe::Sender::from_owned_fd) {
@@ -102,11 +102,11 @@ fn stdout() -> Writer {
 }
 
 #[cfg(not(unix))]
-pub(crate) fn stdin() -> Reader {
+pub(crate) fn stdin() -> StdinReader {
     Box::new(tokio::io::stdin())
 }
 
 #[cfg(not(unix))]
-fn stdout() -> Writer {
+fn stdout() -> StdoutWriter {
     Box::new(tokio::io::stdout())
 }

@@ -2,38 +2,38 @@
 //!
 //! Text, not a value, because a script must be able to say what no JSON value can hold: duplicate
 //! keys, numbers out of range, nesting a parser refuses, a hundred megabytes. Knows nothing of
-//! servers; where names come from is the [`Scope`]'s business.
+//! servers; where names come from is the [`TemplateScope`]'s business.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
 /// Where `${name.path}` is looked up.
-pub(crate) trait Scope {
+pub(crate) trait TemplateScope {
     /// The value of a dotted path, `None` when there is none.
     fn lookup(&self, path: &str) -> Option<Value>;
 }
 
 /// A scope with the counter `${i}` of a generator on top.
-struct Counted<'a> {
-    outer: &'a dyn Scope,
+struct CountedScope<'a> {
+    outer: &'a dyn TemplateScope,
     index: u64,
 }
 
-impl Scope for Counted<'_> {
+impl TemplateScope for CountedScope<'_> {
     fn lookup(&self, path: &str) -> Option<Value> {
         if path == "i" { Some(self.index.into()) } else { self.outer.lookup(path) }
     }
 }
 
 /// Puts `${i}` over a scope.
-pub(crate) fn counted(outer: &dyn Scope, index: u64) -> impl Scope {
-    Counted { outer, index }
+pub(crate) fn counted(outer: &dyn TemplateScope, index: u64) -> impl TemplateScope {
+    CountedScope { outer, index }
 }
 
 /// What a placeholder stands for; `path:-default` has a default, as JSON or as bare text. Placeholders
 /// within the path are replaced first.
-fn resolve(placeholder: &str, scope: &dyn Scope) -> Option<Value> {
+fn resolve(placeholder: &str, scope: &dyn TemplateScope) -> Option<Value> {
     let placeholder = interpolate(placeholder, scope);
     match placeholder.split_once(":-") {
         None => scope.lookup(&placeholder),
@@ -57,20 +57,20 @@ pub(crate) fn follow(value: &Value, path: &str) -> Option<Value> {
 }
 
 /// Renders a template as JSON text.
-pub(crate) fn json(template: &Value, scope: &dyn Scope) -> String {
+pub(crate) fn json(template: &Value, scope: &dyn TemplateScope) -> String {
     let mut out = String::new();
     render(template, scope, &mut out);
     out
 }
 
 /// Renders a template as a JSON value; what is no valid JSON becomes a string.
-pub(crate) fn value(template: &Value, scope: &dyn Scope) -> Value {
+pub(crate) fn value(template: &Value, scope: &dyn TemplateScope) -> Value {
     let text = json(template, scope);
     serde_json::from_str(&text).unwrap_or(Value::String(text))
 }
 
 /// Renders a template as plain text: a string without its quotes, anything else as JSON.
-pub(crate) fn text(template: &Value, scope: &dyn Scope) -> String {
+pub(crate) fn text(template: &Value, scope: &dyn TemplateScope) -> String {
     match template {
         Value::String(text) => interpolate(text, scope),
         Value::Object(_) => match value(template, scope) {
@@ -82,7 +82,7 @@ pub(crate) fn text(template: &Value, scope: &dyn Scope) -> String {
 }
 
 /// The entries of a list template, each as JSON text; `$list` is spread in place.
-pub(crate) fn entries(template: &Value, scope: &dyn Scope) -> Vec<String> {
+pub(crate) fn entries(template: &Value, scope: &dyn TemplateScope) -> Vec<String> {
     let one = std::slice::from_ref(template);
     let items = template.as_array().map_or(one, Vec::as_slice);
     let mut out = Vec::with_capacity(items.len());
@@ -103,7 +103,7 @@ fn times(generator: &Value) -> u64 {
     generator["times"].as_u64().unwrap_or(1)
 }
 
-fn render(template: &Value, scope: &dyn Scope, out: &mut String) {
+fn render(template: &Value, scope: &dyn TemplateScope, out: &mut String) {
     match template {
         Value::String(text) => render_string(text, scope, out),
         Value::Array(items) => {
@@ -141,7 +141,7 @@ fn render(template: &Value, scope: &dyn Scope, out: &mut String) {
 }
 
 /// A string that is one placeholder gives the value itself, so that `"${id}"` keeps its type.
-fn render_string(text: &str, scope: &dyn Scope, out: &mut String) {
+fn render_string(text: &str, scope: &dyn TemplateScope, out: &mut String) {
     let whole = text.strip_prefix("${").and_then(|rest| Some((rest, closing(rest)?)));
     match whole {
         Some((rest, end)) if end + 1 == rest.len() => {
@@ -167,7 +167,7 @@ fn quote(text: &str, out: &mut String) {
 }
 
 /// Replaces `${path}` in a text; `$${` stands for a literal `${`.
-fn interpolate(text: &str, scope: &dyn Scope) -> String {
+fn interpolate(text: &str, scope: &dyn TemplateScope) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("${") {
@@ -197,7 +197,7 @@ fn interpolate(text: &str, scope: &dyn Scope) -> String {
 }
 
 /// Writes what `{"$name": body}` stands for; false when there is no such generator.
-fn generate(name: &str, body: &Value, scope: &dyn Scope, out: &mut String) -> bool {
+fn generate(name: &str, body: &Value, scope: &dyn TemplateScope, out: &mut String) -> bool {
     match name {
         "$text" => {
             let unit = text(&body["of"], scope);
@@ -255,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    impl Scope for Value {
+    impl TemplateScope for Value {
         fn lookup(&self, path: &str) -> Option<Value> {
             follow(self, path)
         }

@@ -23,15 +23,15 @@ use super::environment::MARK;
 
 /// A process id together with its start time in ticks since boot: unique while the machine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Process {
+pub(super) struct ProcessId {
     pub(super) pid: u32,
     pub(super) started: u64,
 }
 
 /// One process.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) process: Process,
+pub(super) struct ProcessRow {
+    pub(super) process: ProcessId,
     pub(super) parent: u32,
     pub(super) group: u32,
     pub(super) session: u32,
@@ -51,32 +51,32 @@ pub(super) struct Row {
 
 /// Every process of the machine at one moment.
 #[derive(Debug, Default)]
-pub(super) struct Table(HashMap<u32, Row>);
+pub(super) struct ProcessTable(HashMap<u32, ProcessRow>);
 
-impl Table {
-    pub(super) fn get(&self, pid: u32) -> Option<&Row> {
+impl ProcessTable {
+    pub(super) fn get(&self, pid: u32) -> Option<&ProcessRow> {
         self.0.get(&pid)
     }
 
-    pub(super) fn rows(&self) -> impl Iterator<Item = &Row> {
+    pub(super) fn rows(&self) -> impl Iterator<Item = &ProcessRow> {
         self.0.values()
     }
 }
 
 #[cfg(any(test, windows))]
-impl FromIterator<Row> for Table {
-    fn from_iter<I: IntoIterator<Item = Row>>(rows: I) -> Self {
+impl FromIterator<ProcessRow> for ProcessTable {
+    fn from_iter<I: IntoIterator<Item = ProcessRow>>(rows: I) -> Self {
         Self(rows.into_iter().map(|row| (row.process.pid, row)).collect())
     }
 }
 
 /// A reading that has not begun yet, for everybody who asks until then.
 #[cfg(unix)]
-static NEXT: Mutex<Option<Shared<BoxFuture<'static, Arc<Table>>>>> = Mutex::new(None);
+static NEXT: Mutex<Option<Shared<BoxFuture<'static, Arc<ProcessTable>>>>> = Mutex::new(None);
 
 /// A reading that begins after this call. Empty when no thread can be had for it.
 #[cfg(unix)]
-pub(super) async fn take() -> Arc<Table> {
+pub(super) async fn take() -> Arc<ProcessTable> {
     static READING: Mutex<()> = Mutex::new(());
     let table = {
         let mut next = NEXT.lock();
@@ -106,7 +106,7 @@ pub(super) async fn take() -> Arc<Table> {
 /// Marks that were seen. A process keeps its mark for good; that it has none may only mean that it
 /// is between `fork` and `exec`, so that is looked up again.
 #[cfg(unix)]
-static MARKS: Mutex<Option<HashMap<Process, Arc<str>>>> = Mutex::new(None);
+static MARKS: Mutex<Option<HashMap<ProcessId, Arc<str>>>> = Mutex::new(None);
 
 /// How often a reading looks for processes that were born during it.
 #[cfg(unix)]
@@ -117,9 +117,9 @@ const BORN: usize = 4_096;
 
 /// Reads the table now.
 #[cfg(unix)]
-pub(super) fn read() -> Table {
+pub(super) fn read() -> ProcessTable {
     let mut newest_read = newest();
-    let Ok(dir) = std::fs::read_dir("/proc") else { return Table::default() };
+    let Ok(dir) = std::fs::read_dir("/proc") else { return ProcessTable::default() };
     let mut known = MARKS.lock().take().unwrap_or_default();
     let mut seen = HashMap::new();
     let mut rows = HashMap::new();
@@ -150,7 +150,7 @@ pub(super) fn read() -> Table {
         newest_read = Some(to);
     }
     *MARKS.lock() = Some(seen);
-    Table(rows)
+    ProcessTable(rows)
 }
 
 /// When this process began. What is older cannot carry a mark of its servers, and most of a machine
@@ -181,28 +181,28 @@ pub(super) fn name(pid: u32) -> String {
 
 /// One process with its mark, read now.
 #[cfg(unix)]
-pub(super) fn marked(pid: u32) -> Option<Row> {
+pub(super) fn marked(pid: u32) -> Option<ProcessRow> {
     let mut row = row(pid)?;
     row.mark = mark_of(pid);
     Some(row)
 }
 
 /// One process, without its mark.
-pub(super) fn row(pid: u32) -> Option<Row> {
+pub(super) fn row(pid: u32) -> Option<ProcessRow> {
     parse(pid, &std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// `/proc/PID/stat` (`proc_pid_stat(5)`). The name in parentheses may hold anything, so the fields
 /// are counted from the last parenthesis.
-fn parse(pid: u32, stat: &[u8]) -> Option<Row> {
+fn parse(pid: u32, stat: &[u8]) -> Option<ProcessRow> {
     let end = stat.iter().rposition(|b| *b == b')')?;
     let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     // Field n of the manual (from 1) is `fields[n - 3]`.
     let number = |n: usize| fields.get(n - 3)?.parse::<u64>().ok();
     let id = |n: usize| fields.get(n - 3)?.parse::<u32>().ok();
-    Some(Row {
-        process: Process { pid, started: number(22)? },
+    Some(ProcessRow {
+        process: ProcessId { pid, started: number(22)? },
         parent: id(4)?,
         group: id(5)?,
         session: id(6)?,

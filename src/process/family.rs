@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::census::{self, Process, Row, Table};
+use super::census::{self, ProcessId, ProcessRow, ProcessTable};
 
 /// One server's processes.
 #[derive(Debug)]
@@ -51,12 +51,12 @@ impl Family {
     }
 
     /// The living members, without the leader. Remembers them.
-    pub(super) fn members(&self, table: &Table) -> Vec<Row> {
+    pub(super) fn members(&self, table: &ProcessTable) -> Vec<ProcessRow> {
         let mut known = self.known.lock();
         known.retain(|pid, started| {
             table.get(*pid).is_some_and(|row| row.process.started == *started)
         });
-        let members: Vec<Row> = table
+        let members: Vec<ProcessRow> = table
             .rows()
             .filter(|row| row.process.pid != self.leader && !row.zombie)
             .filter(|row| row.process.started >= self.since)
@@ -76,7 +76,11 @@ impl Family {
     /// table is: so between two readings the ids given last are watched, and each is looked at and
     /// killed within a fraction of a millisecond of its birth.
     #[cfg(unix)]
-    pub(super) fn exterminate(&self, within: Duration, kill: impl Fn(&Row)) -> Vec<Row> {
+    pub(super) fn exterminate(
+        &self,
+        within: Duration,
+        kill: impl Fn(&ProcessRow),
+    ) -> Vec<ProcessRow> {
         let until = Instant::now() + within;
         let mut quiet = 0;
         loop {
@@ -94,7 +98,7 @@ impl Family {
     /// Kills members among the processes that begin after `newest`, until none has for a while;
     /// gives how many there were.
     #[cfg(unix)]
-    fn chase(&self, newest: Option<u32>, kill: impl Fn(&Row)) -> u32 {
+    fn chase(&self, newest: Option<u32>, kill: impl Fn(&ProcessRow)) -> u32 {
         /// Nobody who goes on forking waits longer than this between two.
         const QUIET: Duration = Duration::from_millis(25);
         const MOST: Duration = Duration::from_millis(250);
@@ -123,21 +127,21 @@ impl Family {
     }
 
     /// The leader, while it lives, and the members.
-    pub(super) fn with_leader(&self, table: &Table) -> Vec<Row> {
+    pub(super) fn with_leader(&self, table: &ProcessTable) -> Vec<ProcessRow> {
         let mut rows = self.members(table);
         rows.extend(table.get(self.leader).filter(|row| !row.zombie).cloned());
         rows
     }
 
     /// Whether a process itself says that it belongs here.
-    fn claims(&self, row: &Row) -> bool {
+    fn claims(&self, row: &ProcessRow) -> bool {
         row.session == self.leader
             || row.group == self.leader
             || row.mark.as_deref() == Some(&*self.mark)
     }
 
     /// Whether an ancestor is the leader or a member. A child never starts before its parent.
-    fn descends(&self, row: &Row, table: &Table, known: &HashMap<u32, u64>) -> bool {
+    fn descends(&self, row: &ProcessRow, table: &ProcessTable, known: &HashMap<u32, u64>) -> bool {
         /// Deeper trees are taken for loops in a table that changed while it was read.
         const DEPTH: usize = 256;
         let mut parent = row.parent;
@@ -158,8 +162,8 @@ impl Family {
     }
 }
 
-fn is_known(row: &Row, known: &HashMap<u32, u64>) -> bool {
-    let Process { pid, started } = row.process;
+fn is_known(row: &ProcessRow, known: &HashMap<u32, u64>) -> bool {
+    let ProcessId { pid, started } = row.process;
     known.get(&pid) == Some(&started)
 }
 
@@ -169,9 +173,9 @@ mod tests {
 
     const LEADER: u32 = 900_001;
 
-    fn row(pid: u32, parent: u32, group: u32, session: u32, started: u64) -> Row {
-        Row {
-            process: Process { pid, started },
+    fn row(pid: u32, parent: u32, group: u32, session: u32, started: u64) -> ProcessRow {
+        ProcessRow {
+            process: ProcessId { pid, started },
             parent,
             group,
             session,
@@ -184,7 +188,7 @@ mod tests {
         }
     }
 
-    fn members(family: &Family, rows: Vec<Row>) -> Vec<u32> {
+    fn members(family: &Family, rows: Vec<ProcessRow>) -> Vec<u32> {
         let table = rows.into_iter().collect();
         let mut pids: Vec<u32> = family.members(&table).iter().map(|row| row.process.pid).collect();
         pids.sort_unstable();
@@ -197,8 +201,8 @@ mod tests {
 
     #[test]
     fn members_are_found_by_session_group_parent_and_mark() {
-        let marked = Row { mark: Some("1.2.".into()), ..row(5, 1, 5, 5, 150) };
-        let of_another = Row { mark: Some("1.20.".into()), ..row(6, 1, 6, 6, 150) };
+        let marked = ProcessRow { mark: Some("1.2.".into()), ..row(5, 1, 5, 5, 150) };
+        let of_another = ProcessRow { mark: Some("1.20.".into()), ..row(6, 1, 6, 6, 150) };
         let rows = vec![
             row(LEADER, 1, LEADER, LEADER, 100),
             row(2, 1, 2, LEADER, 110),
@@ -209,7 +213,7 @@ mod tests {
             // Started before the leader, whatever its parent is now.
             row(7, LEADER, 7, LEADER, 50),
             row(8, 1, 8, 8, 150),
-            Row { zombie: true, ..row(9, LEADER, LEADER, LEADER, 130) },
+            ProcessRow { zombie: true, ..row(9, LEADER, LEADER, LEADER, 130) },
         ];
         assert_eq!(members(&family(), rows), [2, 3, 4, 5]);
     }

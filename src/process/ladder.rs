@@ -10,44 +10,44 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::census::Row;
+use super::census::ProcessRow;
 use super::context::{Grace, KILL};
 use super::exit::ExitView;
-use super::pipes::Gate;
+use super::pipes::PipeGate;
 use super::platform::{Leader, code_and_signal};
 use crate::base::SafeText;
 
 /// What the owner asked for so far. Only ever rises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Order {
-    asked: Asked,
+pub(super) struct StopOrder {
+    asked: StopRequest,
     /// Its end was being asked for by other means before; dying was no crash from then on.
     announced: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Asked {
+enum StopRequest {
     #[default]
     Run,
     Stop(Grace),
     Kill,
 }
 
-impl Order {
+impl StopOrder {
     pub(super) fn raise_to_expect(&mut self) {
         self.announced = true;
     }
 
     pub(super) fn raise_to_stop(&mut self, grace: Grace) {
         self.asked = match self.asked {
-            Asked::Run => Asked::Stop(grace),
-            Asked::Stop(old) => Asked::Stop(old.at_most(grace)),
-            Asked::Kill => Asked::Kill,
+            StopRequest::Run => StopRequest::Stop(grace),
+            StopRequest::Stop(old) => StopRequest::Stop(old.at_most(grace)),
+            StopRequest::Kill => StopRequest::Kill,
         };
     }
 
     pub(super) fn raise_to_kill(&mut self) {
-        self.asked = Asked::Kill;
+        self.asked = StopRequest::Kill;
     }
 }
 
@@ -65,9 +65,9 @@ const LOOK: Duration = Duration::from_millis(15);
 pub(super) struct Watchman {
     pub(super) leader: Leader,
     pub(super) began: Instant,
-    pub(super) order: watch::Receiver<Order>,
-    pub(super) stdin: Gate<ChildStdin>,
-    pub(super) stdout: Gate<ChildStdout>,
+    pub(super) order: watch::Receiver<StopOrder>,
+    pub(super) stdin: PipeGate<ChildStdin>,
+    pub(super) stdout: PipeGate<ChildStdout>,
     pub(super) stderr: JoinHandle<()>,
 }
 
@@ -152,7 +152,7 @@ impl Watchman {
     }
 
     fn is_kill(&self) -> bool {
-        self.order.borrow().asked == Asked::Kill
+        self.order.borrow().asked == StopRequest::Kill
     }
 
     /// Waits for death for as long as the current order grants; orders may get shorter meanwhile.
@@ -160,9 +160,9 @@ impl Watchman {
         let began = Instant::now();
         loop {
             let grace = match self.order.borrow_and_update().asked {
-                Asked::Run => Grace::NONE,
-                Asked::Stop(grace) => grace,
-                Asked::Kill => return false,
+                StopRequest::Run => Grace::NONE,
+                StopRequest::Stop(grace) => grace,
+                StopRequest::Kill => return false,
             };
             tokio::select! {
                 biased;
@@ -191,7 +191,7 @@ impl Watchman {
     }
 
     /// Waits until two looks in a row find nobody; gives who is left when the time is up.
-    async fn gone_within(&self, span: Duration) -> Vec<Row> {
+    async fn gone_within(&self, span: Duration) -> Vec<ProcessRow> {
         let until = Instant::now() + span;
         let mut empty = 0;
         loop {
@@ -205,7 +205,7 @@ impl Watchman {
     }
 }
 
-async fn ordered(order: &mut watch::Receiver<Order>) {
+async fn ordered(order: &mut watch::Receiver<StopOrder>) {
     // An error means that every handle is gone, which is an order to kill that was sent before.
-    let _ = order.wait_for(|order| order.asked != Asked::Run).await;
+    let _ = order.wait_for(|order| order.asked != StopRequest::Run).await;
 }

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::process::{ChildStdin, ChildStdout};
 
 /// A pipe end that can be taken away from its user.
-struct Slot<T> {
+struct PipeSlot<T> {
     pipe: Option<T>,
     /// Who waits on the pipe; dropping the pipe alone would never wake it.
     waiting: Option<Waker>,
@@ -29,17 +29,17 @@ struct Slot<T> {
 }
 
 /// Closes a pipe end from outside.
-pub(super) struct Gate<T>(Arc<Mutex<Slot<T>>>);
+pub(super) struct PipeGate<T>(Arc<Mutex<PipeSlot<T>>>);
 
-impl<T> Clone for Gate<T> {
+impl<T> Clone for PipeGate<T> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<T> Gate<T> {
+impl<T> PipeGate<T> {
     fn new(pipe: T, ask: fn(&T) -> Option<u64>) -> Self {
-        let slot = Slot { pipe: Some(pipe), waiting: None, written: 0, unread: None, ask };
+        let slot = PipeSlot { pipe: Some(pipe), waiting: None, written: 0, unread: None, ask };
         Self(Arc::new(Mutex::new(slot)))
     }
 
@@ -70,7 +70,7 @@ impl<T> Gate<T> {
     }
 }
 
-impl<T> Slot<T> {
+impl<T> PipeSlot<T> {
     /// Polls the pipe; `None` when it was closed.
     fn poll<R>(
         &mut self,
@@ -91,11 +91,11 @@ impl<T> Slot<T> {
 }
 
 /// What the server reads. Shutting it down or dropping it closes the server's stdin.
-pub struct ServerStdin(Gate<ChildStdin>);
+pub struct ServerStdin(PipeGate<ChildStdin>);
 
 /// What the server writes.
 pub struct ServerStdout {
-    gate: Gate<ChildStdout>,
+    gate: PipeGate<ChildStdout>,
     /// Whether the pipe was full once.
     ///
     /// A pipe holds 64 KiB at first: a server that answers with a megabyte then stops sixteen times
@@ -111,16 +111,16 @@ const FULL: usize = 64 << 10;
 #[cfg(target_os = "linux")]
 const LARGE: usize = 256 << 10;
 
-pub(super) fn stdin(pipe: ChildStdin) -> (ServerStdin, Gate<ChildStdin>) {
+pub(super) fn stdin(pipe: ChildStdin) -> (ServerStdin, PipeGate<ChildStdin>) {
     #[cfg(target_os = "linux")]
-    let gate = Gate::new(pipe, |pipe| rustix::io::ioctl_fionread(pipe).ok());
+    let gate = PipeGate::new(pipe, |pipe| rustix::io::ioctl_fionread(pipe).ok());
     #[cfg(not(target_os = "linux"))]
-    let gate = Gate::new(pipe, |_| None);
+    let gate = PipeGate::new(pipe, |_| None);
     (ServerStdin(gate.clone()), gate)
 }
 
-pub(super) fn stdout(pipe: ChildStdout) -> (ServerStdout, Gate<ChildStdout>) {
-    let gate = Gate::new(pipe, |_| None);
+pub(super) fn stdout(pipe: ChildStdout) -> (ServerStdout, PipeGate<ChildStdout>) {
+    let gate = PipeGate::new(pipe, |_| None);
     (ServerStdout { gate: gate.clone(), was_full: false }, gate)
 }
 
@@ -143,7 +143,7 @@ impl Drop for ServerStdout {
 }
 
 /// Reads to the end, or until the gate closes, and keeps nothing.
-async fn discard(gate: Gate<ChildStdout>) {
+async fn discard(gate: PipeGate<ChildStdout>) {
     let mut space = vec![0; 16 << 10];
     loop {
         let read = std::future::poll_fn(|cx| {

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::guardian::Guardian;
 
-type Job = Box<dyn FnOnce(&mut Guardian) + Send>;
+type SpawnJob = Box<dyn FnOnce(&mut Guardian) + Send>;
 
 /// How often the guardian is looked after while there is something to guard.
 const WATCH: Duration = Duration::from_secs(5);
@@ -21,7 +21,7 @@ const WATCH: Duration = Duration::from_secs(5);
 /// Most jobs waiting. Beyond that the caller gets an error: the system is busy.
 const QUEUE: usize = 1024;
 
-static JOBS: Mutex<Option<SyncSender<Job>>> = Mutex::new(None);
+static JOBS: Mutex<Option<SyncSender<SpawnJob>>> = Mutex::new(None);
 
 /// Runs `work` on the spawner thread.
 ///
@@ -38,7 +38,7 @@ pub(super) async fn run<T: Send + 'static>(
 }
 
 /// The same without waiting, for a place that cannot await.
-pub(super) fn post(job: Job) -> io::Result<()> {
+pub(super) fn post(job: SpawnJob) -> io::Result<()> {
     let mut jobs = JOBS.lock();
     let sender = match &*jobs {
         Some(sender) => sender,
@@ -56,7 +56,7 @@ pub(super) fn post(job: Job) -> io::Result<()> {
 }
 
 /// Never ends while the host lives: the sender is a static.
-fn serve(jobs: &Receiver<Job>) {
+fn serve(jobs: &Receiver<SpawnJob>) {
     let mut guardian = Guardian::default();
     loop {
         let job = if guardian.is_idle() {

@@ -45,14 +45,14 @@ pub struct StderrView {
 /// The reader's counters and its last bytes, shared with the process's owner.
 #[derive(Clone)]
 pub(super) struct StderrTap {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<StderrState>>,
     redactor: Redactor,
     /// Raw bytes kept for the tail ([`crate::config::WireLimits::stderr_bytes`]).
     kept: usize,
 }
 
 #[derive(Default)]
-struct State {
+struct StderrState {
     view: StderrView,
     recent: Vec<u8>,
     /// Whether bytes before `recent` were let go.

@@ -14,7 +14,7 @@ use rustix::process::{
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::census::Row;
+use super::census::ProcessRow;
 use super::context::KILL;
 use super::exec::prepare;
 use super::family::Family;
@@ -40,17 +40,17 @@ pub(super) async fn start(
     })
     .await
     .map_err(|error| SpawnError::passing(error.to_string()))?;
-    let convert = |(leader, (stdin, stdout, stderr)): (Leader, Pipes)| {
+    let convert = |(leader, (stdin, stdout, stderr)): (Leader, ChildPipes)| {
         let stdin = ChildStdin::from_std(stdin)?;
         Ok((leader, (stdin, ChildStdout::from_std(stdout)?, ChildStderr::from_std(stderr)?)))
     };
     result.and_then(convert).map_err(|error| refused(&launch, &error))
 }
 
-type Pipes = (process::ChildStdin, process::ChildStdout, process::ChildStderr);
+type ChildPipes = (process::ChildStdin, process::ChildStdout, process::ChildStderr);
 
 /// Runs on the spawner thread. When nobody waits for the result any more, its drop ends the child.
-fn fork(launch: &Launch, guardian: &mut Guardian) -> io::Result<(Leader, Pipes)> {
+fn fork(launch: &Launch, guardian: &mut Guardian) -> io::Result<(Leader, ChildPipes)> {
     let guarded = guardian.ensure();
     let mark = family::new_mark();
     let mut command = Command::new(&launch.program);
@@ -141,17 +141,17 @@ impl Leader {
     }
 
     /// Asks the whole family to end: SIGCONT, because a stopped process takes no notice, SIGTERM.
-    pub(super) fn terminate(&self, members: &[Row]) {
+    pub(super) fn terminate(&self, members: &[ProcessRow]) {
         self.signal(members, Signal::CONT);
         self.signal(members, Signal::TERM);
     }
 
     /// Kills the whole family.
-    pub(super) fn kill(&self, members: &[Row]) {
+    pub(super) fn kill(&self, members: &[ProcessRow]) {
         self.signal(members, Signal::KILL);
     }
 
-    fn signal(&self, members: &[Row], signal: Signal) {
+    fn signal(&self, members: &[ProcessRow], signal: Signal) {
         // One call reaches every process of the group, also those forked a moment ago.
         let _ = kill_process_group(self.pid, signal);
         for row in members.iter().filter(|row| row.group != self.pid()) {
@@ -160,7 +160,7 @@ impl Leader {
     }
 
     /// The living members besides the leader; empty where the platform cannot list them.
-    pub(super) async fn members(&self) -> Vec<Row> {
+    pub(super) async fn members(&self) -> Vec<ProcessRow> {
         self.family.members(&*census::take().await)
     }
 
@@ -169,7 +169,7 @@ impl Leader {
     pub(super) async fn exterminate(&self) -> Vec<String> {
         let _ = kill_process_group(self.pid, Signal::KILL);
         let (done, wait) = tokio::sync::oneshot::channel();
-        let names = move |left: Vec<Row>| {
+        let names = move |left: Vec<ProcessRow>| {
             let _ = done.send(left.iter().map(|row| census::name(row.process.pid)).collect());
         };
         sweep(&self.family, names);
@@ -199,7 +199,7 @@ impl Leader {
 
 /// Kills whoever is left of a family, then does `then` with those that could not be killed. On a
 /// thread: the async runtime may be gone before.
-fn sweep(family: &Arc<Family>, then: impl FnOnce(Vec<Row>) + Send + 'static) {
+fn sweep(family: &Arc<Family>, then: impl FnOnce(Vec<ProcessRow>) + Send + 'static) {
     let family = Arc::clone(family);
     let work = move || then(family.exterminate(KILL, |row| send(row, Signal::KILL)));
     let _ = std::thread::Builder::new().name("mcpdeck-sweep".into()).spawn(work);
@@ -216,7 +216,7 @@ impl Drop for Leader {
 
 /// Signals one process, not one that got its id later.
 #[cfg(target_os = "linux")]
-fn send(row: &Row, signal: Signal) {
+fn send(row: &ProcessRow, signal: Signal) {
     use rustix::process::{PidfdFlags, kill_process, pidfd_open, pidfd_send_signal};
     let Some(pid) = i32::try_from(row.process.pid).ok().and_then(Pid::from_raw) else { return };
     let handle = pidfd_open(pid, PidfdFlags::empty());
@@ -231,7 +231,7 @@ fn send(row: &Row, signal: Signal) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn send(_: &Row, _: Signal) {}
+fn send(_: &ProcessRow, _: Signal) {}
 
 /// Exit code and signal number of a status.
 pub(super) fn code_and_signal(status: ExitStatus) -> (Option<i32>, Option<i32>) {

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::census::Table;
+use super::census::ProcessTable;
 #[cfg(unix)]
 use super::census::read;
 use super::family::Family;
@@ -32,11 +32,11 @@ pub struct Usage {
 /// Reads one family's usage.
 pub(super) struct Meter {
     family: Arc<Family>,
-    last: Mutex<Option<Reading>>,
+    last: Mutex<Option<UsageReading>>,
 }
 
 #[derive(Clone, Copy)]
-struct Reading {
+struct UsageReading {
     at: Instant,
     ticks: u64,
     usage: Usage,
@@ -45,9 +45,9 @@ struct Reading {
 /// How long a reading is good for.
 const FRESH: Duration = Duration::from_millis(500);
 
-static TABLE: Mutex<Option<(Instant, Arc<Table>)>> = Mutex::new(None);
+static TABLE: Mutex<Option<(Instant, Arc<ProcessTable>)>> = Mutex::new(None);
 
-fn table(now: Instant) -> Arc<Table> {
+fn table(now: Instant) -> Arc<ProcessTable> {
     let mut cached = TABLE.lock();
     match &*cached {
         // A reading from the future belongs to another (test) clock.
@@ -91,7 +91,7 @@ impl Meter {
             cpu_percent,
             processes: rows.len() as u32,
         };
-        *last = Some(Reading { at: now, ticks, usage });
+        *last = Some(UsageReading { at: now, ticks, usage });
         Some(usage)
     }
 }

@@ -18,7 +18,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::{Mutex, watch};
 use windows::Win32::System::Threading::CREATE_NO_WINDOW;
 
-use super::census::{Row, Table};
+use super::census::{ProcessRow, ProcessTable};
 use super::environment::MARK;
 use super::family::{self, Family};
 use super::resolve::{Launch, SpawnError, refused};
@@ -109,15 +109,15 @@ impl Leader {
     }
 
     #[expect(clippy::unused_self, reason = "on other systems it takes the leader to do it")]
-    pub(super) fn terminate(&self, _: &[Row]) {}
+    pub(super) fn terminate(&self, _: &[ProcessRow]) {}
 
     /// Ends the job, and with it everybody in it.
-    pub(super) fn kill(&self, _: &[Row]) {
+    pub(super) fn kill(&self, _: &[ProcessRow]) {
         self.job.terminate();
     }
 
     /// The living members besides the leader.
-    pub(super) async fn members(&self) -> Vec<Row> {
+    pub(super) async fn members(&self) -> Vec<ProcessRow> {
         let pid = self.pid();
         self.family.members(&self.job.rows(pid).into_iter().collect())
     }
@@ -144,7 +144,7 @@ impl Leader {
 }
 
 /// The members of every server's job: nobody else is asked about.
-pub(super) fn read() -> Table {
+pub(super) fn read() -> ProcessTable {
     job::rows().into_iter().collect()
 }
 

@@ -37,7 +37,7 @@ pub(super) struct JsonLines {
 
 impl JsonLines {
     fn line(&self, event: &Event<'_>, mut fields: Map<String, Value>) -> String {
-        event.record(&mut Fields(&mut fields));
+        event.record(&mut LogFields(&mut fields));
         correlate(&mut fields);
         let meta = event.metadata();
         let mut line = Map::new();
@@ -91,7 +91,7 @@ where
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         if let Some(span) = context.span(id) {
             let mut fields = Map::new();
-            attributes.record(&mut Fields(&mut fields));
+            attributes.record(&mut LogFields(&mut fields));
             span.extensions_mut().insert(SpanFields(fields));
         }
     }
@@ -100,7 +100,7 @@ where
         if let Some(span) = context.span(id)
             && let Some(fields) = span.extensions_mut().get_mut::<SpanFields>()
         {
-            values.record(&mut Fields(&mut fields.0));
+            values.record(&mut LogFields(&mut fields.0));
         }
     }
 
@@ -119,15 +119,15 @@ where
 
 struct SpanFields(Map<String, Value>);
 
-struct Fields<'a>(&'a mut Map<String, Value>);
+struct LogFields<'a>(&'a mut Map<String, Value>);
 
-impl Fields<'_> {
+impl LogFields<'_> {
     fn put(&mut self, field: &Field, value: impl Into<Value>) {
         self.0.insert(field.name().to_owned(), value.into());
     }
 }
 
-impl Visit for Fields<'_> {
+impl Visit for LogFields<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.put(field, format!("{value:?}"));
     }

@@ -6,18 +6,20 @@ use std::path::PathBuf;
 use ratatui::widgets::{Clear, Widget as _};
 
 use crate::tui::app::appearance::Appearance;
-use crate::tui::app::moment::Moment;
+use crate::tui::app::moment::DrawnDecision;
 use crate::tui::app::panes::Panes;
 use crate::tui::app::pointer::Pointer;
-use crate::tui::app::screens::{Open, Screens};
-use crate::tui::call::export::Origin;
+use crate::tui::app::screens::{OpenScreen, Screens};
+use crate::tui::call::export::ExportOrigin;
 use crate::tui::effect::{Effect, Order};
 use crate::tui::graphics::{Placement, Support};
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::layout::Layout;
 use crate::tui::message::{Message, UserFiles};
 use crate::tui::model::Model;
-use crate::tui::overlay::{Ask, Confirm, Named, Overlay, Palette, Reader, Subject, reader_width};
+use crate::tui::overlay::{
+    Confirm, NamePrompt, Named, Overlay, Palette, ReaderSubject, TextReader, reader_width,
+};
 use crate::tui::pane::{Cx, Out, Pane, PaneId, Ui, servers};
 use crate::tui::pick::Choice;
 use crate::tui::prefs::Prefs;
@@ -46,7 +48,7 @@ pub use server_list::ServerList;
 
 /// Where the keys go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Focus {
+pub enum AppFocus {
     /// The list of servers at the left.
     Servers,
     /// The pane.
@@ -74,7 +76,7 @@ pub struct Setup {
     /// Calls of the past and saved calls.
     pub calls: Calls,
     /// Where the servers come from, for what is copied.
-    pub origin: Origin,
+    pub origin: ExportOrigin,
     /// What the terminal can draw.
     pub graphics: Support,
 }
@@ -92,7 +94,7 @@ pub struct App {
     pub model: Model,
     size: Rect,
     pane: PaneId,
-    focus: Focus,
+    focus: AppFocus,
     panes: Panes,
     servers: ServerList,
     overlays: Vec<Overlay>,
@@ -109,7 +111,7 @@ pub struct App {
     out: Out,
     /// What is wanted done outside since the last message came.
     effects: Vec<Effect>,
-    moment: Moment,
+    moment: DrawnDecision,
     pointer: Pointer,
 }
 
@@ -126,7 +128,7 @@ impl App {
             model: Model::at(now),
             size: Rect::default(),
             pane: PaneId::default(),
-            focus: Focus::default(),
+            focus: AppFocus::default(),
             panes: Panes::default(),
             servers: ServerList::default(),
             overlays: Vec::new(),
@@ -139,7 +141,7 @@ impl App {
             stale: true,
             out: Out::default(),
             effects: Vec::new(),
-            moment: Moment::default(),
+            moment: DrawnDecision::default(),
             pointer: Pointer::default(),
         };
         app.adopt_user_files();
@@ -147,7 +149,7 @@ impl App {
         if app.setup.tour && !app.setup.prefs.toured {
             // Shown once, however it is left.
             app.setup.prefs.toured = true;
-            app.push_overlay(Overlay::Reader(Reader::of(Subject::Tour(0))));
+            app.push_overlay(Overlay::Reader(TextReader::of(ReaderSubject::Tour(0))));
         }
         app
     }
@@ -226,10 +228,10 @@ impl App {
             }
             let Overlay::Reader(reader) = overlay else { continue };
             reader.text.doc = match &reader.subject {
-                Subject::BlackBox(name) => servers::black_box(ui, name),
-                Subject::Info(name) => servers::info(ui, name),
-                Subject::Tour(page) => servers::tour::page(*page, ui),
-                Subject::Fixed | Subject::Help => continue,
+                ReaderSubject::BlackBox(name) => servers::black_box(ui, name),
+                ReaderSubject::Info(name) => servers::info(ui, name),
+                ReaderSubject::Tour(page) => servers::tour::page(*page, ui),
+                ReaderSubject::Fixed | ReaderSubject::Help => continue,
             };
         }
     }
@@ -277,22 +279,22 @@ impl App {
     }
 
     /// Where keys are looked up now, innermost first.
-    fn scopes(&self) -> Vec<Scope> {
+    fn scopes(&self) -> Vec<KeyScope> {
         let mut scopes = Vec::with_capacity(4);
         if let Some(overlay) = self.overlays.last() {
             scopes.extend_from_slice(overlay.scopes());
         } else if self.panes.get(self.pane).is_typing() {
-            scopes.push(Scope::Text);
+            scopes.push(KeyScope::Text);
         } else {
             match self.focus {
-                Focus::Servers => scopes.extend([Scope::ServerList, Scope::List]),
-                Focus::Pane => scopes.extend_from_slice(self.panes.get(self.pane).scopes()),
+                AppFocus::Servers => scopes.extend([KeyScope::ServerList, KeyScope::List]),
+                AppFocus::Pane => scopes.extend_from_slice(self.panes.get(self.pane).scopes()),
             }
             if self.model.playback.is_some() {
-                scopes.insert(0, Scope::Playback);
+                scopes.insert(0, KeyScope::Playback);
             }
         }
-        scopes.push(Scope::Global);
+        scopes.push(KeyScope::Global);
         scopes
     }
 
@@ -308,13 +310,13 @@ impl App {
     fn spelled(&self, text: &str) -> Ink {
         let pane = || self.panes.get(self.pane).scopes().to_vec();
         let mut scopes = self.screens.scopes().unwrap_or_else(pane);
-        scopes.push(Scope::Global);
+        scopes.push(KeyScope::Global);
         self.look.keymap.spelled(&scopes, text)
     }
 
     /// The server a command is for: the selected one of the pane, or the scope.
     fn target_server(&self) -> Option<ServerName> {
-        let in_pane = self.focus == Focus::Pane;
+        let in_pane = self.focus == AppFocus::Pane;
         let chosen = in_pane.then(|| self.panes.get(self.pane).server(&self.model)).flatten();
         let chosen = chosen.or_else(|| self.model.scope.clone());
         let mut servers = self.model.view.servers.keys();
@@ -362,7 +364,7 @@ impl App {
             Effect::Say(text) => return self.toast(self.spelled(text), Role::Warning),
             Effect::Choose(title, choices) => return self.choose(title.clone(), choices.clone()),
             Effect::AskLine(line, proposed) => {
-                let ask = Ask::new(Named::Call(*line), proposed, Vec::new());
+                let ask = NamePrompt::new(Named::Call(*line), proposed, Vec::new());
                 return self.push_overlay(Overlay::Ask(ask));
             }
             Effect::Close => {
@@ -409,7 +411,7 @@ impl App {
 
     /// Lays a text over the panes.
     fn read(&mut self, title: Ink, doc: Doc) {
-        self.push_overlay(Overlay::Reader(Reader::new(title, doc)));
+        self.push_overlay(Overlay::Reader(TextReader::new(title, doc)));
     }
 
     /// Asks before something is done.
@@ -423,7 +425,7 @@ impl App {
     }
 
     /// Opens a screen over the others.
-    fn push_screen(&mut self, open: Open) {
+    fn push_screen(&mut self, open: OpenScreen) {
         self.screens.push(open, &mut self.out);
     }
 
@@ -493,11 +495,11 @@ impl App {
                 Pen::new(buf, bottom).column(column).clip(cx.glyphs.tee_up, 1, rule);
             }
             vertical_rule(cx, divider, buf);
-            let here = Cx { focused: cx.focused && self.focus == Focus::Servers, ..*cx };
+            let here = Cx { focused: cx.focused && self.focus == AppFocus::Servers, ..*cx };
             self.servers.render(&here, servers, buf);
         }
         playback::render(cx, layout.rule, buf);
-        let here = Cx { focused: cx.focused && self.focus == Focus::Pane, ..*cx };
+        let here = Cx { focused: cx.focused && self.focus == AppFocus::Pane, ..*cx };
         self.panes.get(self.pane).render(&here, layout.main, buf);
         self.render_footer(cx, layout.footer, buf);
     }

@@ -18,12 +18,12 @@ use crate::tui::message::{CallToken, Message};
 
 /// The socket of the service.
 #[derive(Clone, Debug)]
-pub struct Remote(pub PathBuf);
+pub struct AttachedSocket(pub PathBuf);
 
 /// A connection on which requests and what answers them are one line each.
-struct Line(BufReader<UnixStream>);
+struct SocketLine(BufReader<UnixStream>);
 
-impl Line {
+impl SocketLine {
     async fn open(path: &Path) -> io::Result<Self> {
         UnixStream::connect(path).await.map(|stream| Self(BufReader::new(stream)))
     }
@@ -63,15 +63,15 @@ impl Line {
 }
 
 /// Passes on what happens at the service until the screen or the service is gone.
-pub async fn run(remote: Remote, messages: mpsc::Sender<Message>) {
+pub async fn run(remote: AttachedSocket, messages: mpsc::Sender<Message>) {
     let Err(error) = follow(&remote, &messages).await else { return };
     let text = format!("the service is gone: {error}");
     let _ = messages.send(Message::EngineFailed(Error::new(ErrorCode::Internal, text))).await;
 }
 
 /// Ends without an error when the screen is gone.
-async fn follow(remote: &Remote, messages: &mpsc::Sender<Message>) -> io::Result<()> {
-    let mut line = Line::open(&remote.0).await?;
+async fn follow(remote: &AttachedSocket, messages: &mpsc::Sender<Message>) -> io::Result<()> {
+    let mut line = SocketLine::open(&remote.0).await?;
     line.write(&json!({"type": "follow"})).await?;
     let mut message = Message::EngineReady;
     while messages.send(message).await.is_ok() {
@@ -80,7 +80,7 @@ async fn follow(remote: &Remote, messages: &mpsc::Sender<Message>) -> io::Result
     Ok(())
 }
 
-impl Remote {
+impl AttachedSocket {
     /// Has an order done at the service; gives what there is to say.
     pub fn perform(self, order: Order) -> BoxFuture<'static, Result<Option<SafeText>, Error>> {
         Box::pin(async move {
@@ -106,8 +106,8 @@ impl Remote {
         serde_json::from_value(ended).map_err(|error| lost(&error.into()))?
     }
 
-    async fn line(&self) -> Result<Line, Error> {
-        Line::open(&self.0).await.map_err(|error| lost(&error))
+    async fn line(&self) -> Result<SocketLine, Error> {
+        SocketLine::open(&self.0).await.map_err(|error| lost(&error))
     }
 }
 

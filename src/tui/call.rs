@@ -11,6 +11,6 @@ pub mod template;
 #[cfg(test)]
 mod tests;
 
-pub use run::{Run, RunState};
+pub use run::{CallRun, RunState};
 pub use screen::CallScreen;
-pub use subject::{Subject, SubjectKind};
+pub use subject::{CallSubject, SubjectKind};

@@ -15,40 +15,40 @@ use ratatui_textarea::TextArea;
 
 use crate::tui::chat::port::{ChatCommand, ChatNews, Choose};
 use crate::tui::effect::Effect;
-use crate::tui::form::draw::Look;
+use crate::tui::form::draw::Styles;
 use crate::tui::form::editor::{area, edit};
-use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::keymap::{KeyScope, Keymap};
 use crate::tui::overlay::Overlay;
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::prelude::*;
-use crate::tui::result::markdown::{self, Span};
+use crate::tui::result::markdown::{self, MarkdownSpan};
 use crate::tui::screen::{Help, Screen, close, keys_of};
 use crate::tui::widget::{KeyLine, TextInput};
 
-type Line = Vec<Span>;
+type ChatLine = Vec<MarkdownSpan>;
 
 /// Something that was said or done.
 #[derive(Debug)]
-enum Part {
+enum ChatPart {
     Person(String),
     /// Finished Markdown of the model.
     Text(String),
-    Call(Call),
+    Call(ChatCall),
     Note(SafeText),
     Problem(SafeText),
 }
 
 /// A call of the model.
 #[derive(Debug)]
-struct Call {
+struct ChatCall {
     id: String,
     name: SafeText,
     arguments: Value,
-    result: Option<Outcome>,
+    result: Option<ChatOutcome>,
 }
 
 #[derive(Debug)]
-struct Outcome {
+struct ChatOutcome {
     is_error: bool,
     text: String,
     /// Milliseconds, where they are known.
@@ -56,10 +56,10 @@ struct Outcome {
 }
 
 #[derive(Debug)]
-struct Entry {
-    part: Part,
+struct ChatEntry {
+    part: ChatPart,
     /// Empty until it is laid out.
-    lines: Vec<Line>,
+    lines: Vec<ChatLine>,
 }
 
 /// The screen.
@@ -67,10 +67,10 @@ struct Entry {
 pub struct ChatScreen {
     /// Model and profile.
     with: SafeText,
-    entries: Vec<Entry>,
+    entries: Vec<ChatEntry>,
     /// The end of the answer that still grows.
     tail: String,
-    tail_lines: Vec<Line>,
+    tail_lines: Vec<ChatLine>,
     /// For which region and style entries are laid out.
     laid: (Rect, Style),
     status: SafeText,
@@ -120,7 +120,7 @@ impl ChatScreen {
                     self.rewind(at as usize);
                 }
                 self.said.push(text("text").to_owned());
-                self.push(Part::Person(text("text").to_owned()));
+                self.push(ChatPart::Person(text("text").to_owned()));
                 (self.is_busy, self.above) = (true, 0);
             }
             "text" => {
@@ -129,7 +129,7 @@ impl ChatScreen {
             }
             "toolCall" => {
                 self.end_text();
-                self.push(Part::Call(Call {
+                self.push(ChatPart::Call(ChatCall {
                     id: text("id").to_owned(),
                     name: SafeText::line(text("name")),
                     arguments: event["arguments"].clone(),
@@ -137,15 +137,16 @@ impl ChatScreen {
                 }));
             }
             "toolResult" => {
-                let outcome = Outcome {
+                let outcome = ChatOutcome {
                     is_error: event["isError"] == true,
                     text: text("text").to_owned(),
                     took: event["durationMs"].as_u64(),
                 };
-                let of = |e: &&mut Entry| matches!(&e.part, Part::Call(c) if c.id == text("id"));
+                let of =
+                    |e: &&mut ChatEntry| matches!(&e.part, ChatPart::Call(c) if c.id == text("id"));
                 if let Some(entry) = self.entries.iter_mut().rev().find(of) {
                     entry.lines.clear();
-                    if let Part::Call(call) = &mut entry.part {
+                    if let ChatPart::Call(call) = &mut entry.part {
                         call.result = Some(outcome);
                     }
                 }
@@ -160,29 +161,29 @@ impl ChatScreen {
             }
             "error" => {
                 self.end_text();
-                self.push(Part::Problem(SafeText::cut(text("message"), 400)));
+                self.push(ChatPart::Problem(SafeText::cut(text("message"), 400)));
             }
             "done" => {
                 self.end_text();
                 self.is_busy = false;
                 self.status = SafeText::default();
                 let note = note(event);
-                self.push(Part::Note(SafeText::cut(&note, 400)));
+                self.push(ChatPart::Note(SafeText::cut(&note, 400)));
                 self.turn = event.clone();
             }
             _ => {}
         }
     }
 
-    fn push(&mut self, part: Part) {
-        self.entries.push(Entry { part, lines: Vec::new() });
+    fn push(&mut self, part: ChatPart) {
+        self.entries.push(ChatEntry { part, lines: Vec::new() });
     }
 
     /// Forgets a message of the person and what followed.
     fn rewind(&mut self, at: usize) {
         self.said.truncate(at);
         let asked = self.entries.iter().enumerate();
-        let mut asked = asked.filter(|(_, entry)| matches!(entry.part, Part::Person(_)));
+        let mut asked = asked.filter(|(_, entry)| matches!(entry.part, ChatPart::Person(_)));
         if let Some((first, _)) = asked.nth(at) {
             self.entries.truncate(first);
             self.selected.take_if(|at| *at >= first);
@@ -192,7 +193,7 @@ impl ChatScreen {
     /// The model is asked again: what it said since the last call or message is void.
     fn void_answer(&mut self) {
         self.tail.clear();
-        while self.entries.last().is_some_and(|entry| matches!(entry.part, Part::Text(_))) {
+        while self.entries.last().is_some_and(|entry| matches!(entry.part, ChatPart::Text(_))) {
             self.entries.pop();
         }
     }
@@ -213,7 +214,7 @@ impl ChatScreen {
             let rest = self.tail.split_off(cut);
             let block = std::mem::replace(&mut self.tail, rest);
             if !block.trim().is_empty() {
-                self.push(Part::Text(block));
+                self.push(ChatPart::Text(block));
             }
         }
     }
@@ -221,12 +222,12 @@ impl ChatScreen {
     fn end_text(&mut self) {
         let text = std::mem::take(&mut self.tail);
         if !text.trim().is_empty() {
-            self.push(Part::Text(text));
+            self.push(ChatPart::Text(text));
         }
     }
 
     /// Brings lines up to date before a frame.
-    fn lay_out(&mut self, look: &Look, area: Rect) {
+    fn lay_out(&mut self, look: &Styles, area: Rect) {
         let before = self.rows();
         let text = self.text_area(area);
         if (self.laid.0.width, self.laid.1) != (area.width, look.text) {
@@ -303,7 +304,7 @@ impl ChatScreen {
             Action::Fold => {
                 self.unfolded = !self.unfolded;
                 for entry in &mut self.entries {
-                    if matches!(entry.part, Part::Call(_)) {
+                    if matches!(entry.part, ChatPart::Call(_)) {
                         entry.lines.clear();
                     }
                 }
@@ -325,9 +326,9 @@ impl ChatScreen {
         out.effect(Effect::Chat(command));
     }
 
-    fn call(&self, at: usize) -> Option<&Call> {
+    fn call(&self, at: usize) -> Option<&ChatCall> {
         match &self.entries.get(at)?.part {
-            Part::Call(call) => Some(call),
+            ChatPart::Call(call) => Some(call),
             _ => None,
         }
     }
@@ -354,7 +355,7 @@ impl ChatScreen {
     fn find(&mut self) {
         let Some((typed, found)) = &self.search else { return };
         let typed = typed.text().to_lowercase();
-        let line = |line: &Line| line.iter().map(|(text, _)| text.as_str()).collect::<String>();
+        let line = |line: &ChatLine| line.iter().map(|(text, _)| text.as_str()).collect::<String>();
         let all = self.entries.iter().flat_map(|entry| &entry.lines).chain(&self.tail_lines);
         let rows = all.enumerate().filter(|(_, row)| line(row).to_lowercase().contains(&typed));
         let rows: Vec<usize> = rows.map(|(at, _)| at).collect();
@@ -407,9 +408,9 @@ impl ChatScreen {
         let mut out = format!("# Chat with {}\n", self.with);
         for entry in &self.entries {
             match &entry.part {
-                Part::Person(text) => _ = write!(out, "\n## You\n\n{text}\n\n## Answer\n"),
-                Part::Text(text) => _ = write!(out, "\n{}\n", text.trim()),
-                Part::Call(call) => {
+                ChatPart::Person(text) => _ = write!(out, "\n## You\n\n{text}\n\n## Answer\n"),
+                ChatPart::Text(text) => _ = write!(out, "\n{}\n", text.trim()),
+                ChatPart::Call(call) => {
                     _ = write!(out, "\n- `{}` `{}`", call.name, call.arguments);
                     if let Some(outcome) = &call.result {
                         let how = if outcome.is_error { " failed" } else { "" };
@@ -417,7 +418,7 @@ impl ChatScreen {
                         _ = write!(out, "{how}\n\n      {text}\n");
                     }
                 }
-                Part::Note(text) | Part::Problem(text) => _ = write!(out, "\n*{text}*\n"),
+                ChatPart::Note(text) | ChatPart::Problem(text) => _ = write!(out, "\n*{text}*\n"),
             }
         }
         out
@@ -453,12 +454,12 @@ fn note(done: &Value) -> String {
 }
 
 impl Screen for ChatScreen {
-    fn scopes(&self) -> Vec<Scope> {
-        vec![Scope::Chat]
+    fn scopes(&self) -> Vec<KeyScope> {
+        vec![KeyScope::Chat]
     }
 
     fn help(&self) -> Help {
-        ("keys: chat", &[(Scope::Chat, "in the chat")])
+        ("keys: chat", &[(KeyScope::Chat, "in the chat")])
     }
 
     fn takes_letters(&self) -> bool {
@@ -519,7 +520,8 @@ impl Screen for ChatScreen {
         self.waits = SafeText::default();
         if let Some(request) = cx.model.view.pending.values().next() {
             let of = request.during.as_ref().map(|call| format!(" {call}")).unwrap_or_default();
-            let key = cx.keymap.spelled(&[Scope::Chat, Scope::Global], " {answer} to answer ");
+            let key =
+                cx.keymap.spelled(&[KeyScope::Chat, KeyScope::Global], " {answer} to answer ");
             self.waits =
                 SafeText::cut(&format!(" {}{of} waits for you:{key}", request.server), 200);
         }
@@ -531,6 +533,6 @@ impl Screen for ChatScreen {
     }
 
     fn key_line(&self, keymap: &Keymap) -> KeyLine {
-        keys_of(keymap, &[Scope::Chat])
+        keys_of(keymap, &[KeyScope::Chat])
     }
 }

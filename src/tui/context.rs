@@ -3,8 +3,8 @@
 
 use crate::tui::glyph::Glyphs;
 use crate::tui::graphics::Graphics;
-use crate::tui::keymap::{Keymap, Scope};
-use crate::tui::look::Look;
+use crate::tui::keymap::{KeyScope, Keymap};
+use crate::tui::look::Styles;
 use crate::tui::model::Model;
 use crate::tui::prelude::*;
 use crate::tui::theme::Theme;
@@ -33,14 +33,14 @@ impl Cx<'_> {
     }
 
     /// Styles of forms and results. Pictures are pixels only where nothing lies over them.
-    pub fn look(&self) -> Look {
+    pub fn look(&self) -> Styles {
         let graphics = if self.focused { self.graphics } else { self.graphics.as_blocks() };
-        Look::of(self.theme, self.glyphs.is_ascii(), graphics)
+        Styles::of(self.theme, self.glyphs.is_ascii(), graphics)
     }
 
     /// A text of ours with the keys that work in these scopes.
-    pub fn spelled(&self, scopes: &[Scope], text: &'static str) -> Ink {
-        self.keymap.spelled(&[scopes, &[Scope::List, Scope::Global]].concat(), text)
+    pub fn spelled(&self, scopes: &[KeyScope], text: &'static str) -> Ink {
+        self.keymap.spelled(&[scopes, &[KeyScope::List, KeyScope::Global]].concat(), text)
     }
 
     /// How the selected row looks; `here`: whether its list has the keys within the pane.

@@ -6,20 +6,20 @@ use std::path::PathBuf;
 use crate::base::LogLevel;
 use crate::deck::SavedCall;
 pub use crate::deck::{CallRequest, CallTarget, ClientOrder, Order, PolicyOrder, ServerCommand};
-pub use crate::deck::{Change, ConfigCommand, Keep, Saving};
-use crate::deck::{HistoryRecord, Lock, LockedServer, Place, ScriptedAnswer};
+pub use crate::deck::{ConfigCommand, FileChange, KeepInput, Saving};
+use crate::deck::{DriftPlace, HistoryRecord, Lock, LockedServer, ScriptedAnswer};
 use crate::host::CacheKey;
 use crate::mcp::{ApprovalId, ListKind};
 use crate::tui::chat::port::ChatCommand;
 use crate::tui::form::CheckJob;
 use crate::tui::message::{CallToken, FormToken, ViewToken};
 use crate::tui::model::Todo;
-use crate::tui::pick::{Choice, Line};
+use crate::tui::pick::{Choice, LinePrompt};
 use crate::tui::player::PlayCommand;
 use crate::tui::prefs::Prefs;
 use crate::tui::prelude::*;
-use crate::tui::result::{Content, PictureJob};
-use crate::tui::user_command::Run;
+use crate::tui::result::{PictureJob, ResultFile};
+use crate::tui::user_command::FilledCommand;
 
 /// Something to do: by the dashboard itself down to [`Effect::OpenResource`], the others outside.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +31,7 @@ pub enum Effect {
     /// Let the person choose.
     Choose(Ink, Vec<Choice>),
     /// Ask the person for a line of text; what is proposed stands there already.
-    AskLine(Line, String),
+    AskLine(LinePrompt, String),
     /// Open something that waits for the person.
     Open(Todo),
     /// Open an entry of a server's list to call, get or read it.
@@ -41,7 +41,7 @@ pub enum Effect {
     /// Have something done by the engine, here or where the service runs.
     Order(Order),
     /// Run a command of the person's keymap file.
-    Run(Box<Run>),
+    Run(Box<FilledCommand>),
     /// Make a call.
     Call(CallToken, CallRequest),
     /// Cancel a call; the server is notified.
@@ -78,7 +78,7 @@ pub enum Effect {
         /// Path.
         path: PathBuf,
         /// Content.
-        content: Content,
+        content: ResultFile,
         /// What happens to a file that is there.
         existing: Existing,
     },
@@ -147,7 +147,7 @@ pub enum Baseline {
 #[derive(Clone, Debug, PartialEq)]
 pub enum LockChange {
     /// What is at a place of a server now is accepted.
-    Accept(String, Place, Box<LockedServer>),
+    Accept(String, DriftPlace, Box<LockedServer>),
     /// All of this is; entries of other servers stay.
     All(Box<Lock>),
 }

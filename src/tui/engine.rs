@@ -13,7 +13,7 @@ use crate::tui::player::{self, PlayCommand};
 use crate::tui::prelude::*;
 
 /// What the dashboard shows.
-pub enum Source {
+pub enum DashboardSource {
     /// The running configuration, to be opened.
     Deck(Box<DeckBuilder>),
     /// A recording, with the name of its file: nothing is started.
@@ -23,7 +23,7 @@ pub enum Source {
     Attached(PathBuf),
 }
 
-impl Source {
+impl DashboardSource {
     /// The files that are followed, or what stands for them where things are remembered.
     pub fn files(&self) -> Vec<PathBuf> {
         match self {
@@ -36,7 +36,7 @@ impl Source {
 }
 
 /// An open deck: its engine, and what decides about others, where that is kept.
-pub type Opened = (Host, Option<PolicyKeeper>);
+pub type OpenedDeck = (Host, Option<PolicyKeeper>);
 
 /// The thread; dropping it stops the servers and waits for that.
 pub struct Engine {
@@ -51,8 +51,8 @@ impl Engine {
     /// Starts the thread; `opened` is closed when it ends. Overflow policy: the thread waits while
     /// `messages` is full.
     pub fn start(
-        source: Source,
-        opened: mpsc::Sender<Opened>,
+        source: DashboardSource,
+        opened: mpsc::Sender<OpenedDeck>,
         messages: mpsc::Sender<Message>,
     ) -> std::io::Result<Self> {
         let stop = CancellationToken::new();
@@ -63,10 +63,10 @@ impl Engine {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let Ok(runtime) = runtime else { return };
             match source {
-                Source::Deck(deck) => {
+                DashboardSource::Deck(deck) => {
                     runtime.block_on(run(*deck, &opened, messages, asked, stopped));
                 }
-                Source::Recording(name, scan) => {
+                DashboardSource::Recording(name, scan) => {
                     drop(asked);
                     player::play(name, *scan, &moves, &|played| {
                         let message = played.map_or_else(Message::EngineFailed, Message::Played);
@@ -74,9 +74,9 @@ impl Engine {
                     });
                 }
                 #[cfg(unix)]
-                Source::Attached(socket) => {
+                DashboardSource::Attached(socket) => {
                     drop(asked);
-                    let remote = crate::tui::attached::Remote(socket);
+                    let remote = crate::tui::attached::AttachedSocket(socket);
                     runtime.block_on(async {
                         let attached = crate::tui::attached::run(remote, messages);
                         stopped.run_until_cancelled(attached).await;
@@ -139,7 +139,7 @@ impl Drop for Engine {
 /// Runs until it is stopped. A screen that is gone needs no news.
 async fn run(
     deck: DeckBuilder,
-    opened: &mpsc::Sender<Opened>,
+    opened: &mpsc::Sender<OpenedDeck>,
     messages: mpsc::Sender<Message>,
     mut commands: mpsc::Receiver<ConfigCommand>,
     stop: CancellationToken,

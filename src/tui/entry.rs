@@ -13,7 +13,7 @@ use crate::tui::approval::roots;
 use crate::tui::effect::{ConfigCommand, Effect, Order, Saving, ServerCommand};
 use crate::tui::form::FormState;
 use crate::tui::form::draw::{form, put};
-use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::keymap::{KeyScope, Keymap};
 use crate::tui::message::Message;
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::prelude::*;
@@ -21,7 +21,7 @@ use crate::tui::screen::{Help, Screen, close};
 use crate::tui::widget::KeyLine;
 
 /// What is edited.
-enum About {
+enum EditTopic {
     /// An entry; as it was shown, when it is not new.
     Entry(Option<ShownEntry>),
     /// The roots of a server, with the home folder that `~` stands for.
@@ -32,7 +32,7 @@ enum About {
 pub struct FormScreen {
     /// The form.
     form: FormState,
-    about: About,
+    about: EditTopic,
     /// The value the form began with.
     began: Value,
     /// What it is about and where it goes, as it is shown.
@@ -53,7 +53,7 @@ impl FormScreen {
         let place = SafeText::line("folders it may look at");
         let began = roots::value(shared);
         let mut screen =
-            Self::of(roots::schema(), began, About::Roots(server, home), (title, place));
+            Self::of(roots::schema(), began, EditTopic::Roots(server, home), (title, place));
         screen.form.select_place("/roots/0");
         screen
     }
@@ -70,10 +70,10 @@ impl FormScreen {
         };
         let note = "*** is hidden, and kept unless you type over it";
         let place = SafeText::line(&format!("{}   {note}", file.display()));
-        Self::of(schema(entry), Value::Object(value), About::Entry(before), (title, place))
+        Self::of(schema(entry), Value::Object(value), EditTopic::Entry(before), (title, place))
     }
 
-    fn of(schema: Value, began: Value, about: About, said: (SafeText, SafeText)) -> Self {
+    fn of(schema: Value, began: Value, about: EditTopic, said: (SafeText, SafeText)) -> Self {
         let mut form = FormState::with_value(&Arc::new(schema), Some(began.clone()));
         form.apply(Action::FirstField);
         let (title, place) = said;
@@ -95,12 +95,12 @@ impl FormScreen {
         }
         self.problem = None;
         match &self.about {
-            About::Entry(before) => {
+            EditTopic::Entry(before) => {
                 self.saving = true;
                 let saving = Saving { before: before.clone(), edited: self.form.arguments() };
                 out.effect(Effect::Config(ConfigCommand::SaveEntry(Box::new(saving))));
             }
-            About::Roots(server, home) => {
+            EditTopic::Roots(server, home) => {
                 match roots::read(&self.form.arguments(), home.as_deref()) {
                     Ok(roots) => {
                         let name = Ink::line(server.as_str());
@@ -127,17 +127,17 @@ impl FormScreen {
 }
 
 impl Screen for FormScreen {
-    fn scopes(&self) -> Vec<Scope> {
-        [&[Scope::Entry], self.form.scopes()].concat()
+    fn scopes(&self) -> Vec<KeyScope> {
+        [&[KeyScope::Entry], self.form.scopes()].concat()
     }
 
     fn help(&self) -> Help {
         (
             "keys: editing",
             &[
-                (Scope::Entry, "editing"),
-                (Scope::Form, "in the form"),
-                (Scope::FormLine, "on lines that take no text"),
+                (KeyScope::Entry, "editing"),
+                (KeyScope::Form, "in the form"),
+                (KeyScope::FormLine, "on lines that take no text"),
             ],
         )
     }
@@ -204,8 +204,8 @@ impl Screen for FormScreen {
 
     fn unsaved(&self) -> Option<&'static str> {
         let what = match self.about {
-            About::Entry(_) => "The entry being edited is not saved.",
-            About::Roots(..) => "The roots being edited are not shared.",
+            EditTopic::Entry(_) => "The entry being edited is not saved.",
+            EditTopic::Roots(..) => "The roots being edited are not shared.",
         };
         self.is_changed().then_some(what)
     }
@@ -231,12 +231,12 @@ impl Screen for FormScreen {
             let x = put(buf, area.x + 1, area.y + 1, room(area.x + 1), sign, look.error);
             put(buf, x, area.y + 1, room(x), text, look.error);
         }
-        let verb = if matches!(self.about, About::Entry(_)) { "save" } else { "share" };
+        let verb = if matches!(self.about, EditTopic::Entry(_)) { "save" } else { "share" };
         form(&self.form, look, verb, self.body(area), buf);
     }
 
     fn key_line(&self, keymap: &Keymap) -> KeyLine {
-        let mut keys = keymap.labels(&[Scope::Entry, Scope::Form]);
+        let mut keys = keymap.labels(&[KeyScope::Entry, KeyScope::Form]);
         keys.retain(|(.., action)| match action {
             Action::Editor => false,
             Action::NextProblem => self.form.blocking() > 0,

@@ -8,7 +8,7 @@ use crate::tui::filter::find;
 
 /// What an item is found by.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Fields<'a> {
+pub struct SearchFields<'a> {
     /// Its name, which matches are marked in.
     pub name: &'a str,
     /// Words beside the name: the server it is of, other names.
@@ -17,7 +17,7 @@ pub struct Fields<'a> {
     pub text: &'a str,
 }
 
-impl<'a> From<&'a str> for Fields<'a> {
+impl<'a> From<&'a str> for SearchFields<'a> {
     fn from(name: &'a str) -> Self {
         Self { name, ..Self::default() }
     }
@@ -25,7 +25,7 @@ impl<'a> From<&'a str> for Fields<'a> {
 
 /// How well an item fits; better ones are less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Fit {
+enum MatchRank {
     Exact,
     Prefix,
     Words,
@@ -42,13 +42,13 @@ const INITIALS: usize = 32;
 pub fn rank<'a, T>(
     typed: &str,
     items: &'a [T],
-    fields: impl Fn(&'a T) -> Fields<'a>,
+    fields: impl Fn(&'a T) -> SearchFields<'a>,
 ) -> Vec<usize> {
     let typed = typed.trim().to_ascii_lowercase();
     if typed.is_empty() {
         return (0..items.len()).collect();
     }
-    let mut found: Vec<(Fit, usize, usize)> = items
+    let mut found: Vec<(MatchRank, usize, usize)> = items
         .iter()
         .enumerate()
         .filter_map(|(n, item)| {
@@ -56,7 +56,7 @@ pub fn rank<'a, T>(
             let (fit, spans) = fit(&typed, &fields)?;
             // Of names that fit alike: what begins so, then the shorter one, then the order given.
             let first = spans.first().is_some_and(|span| span.start > 0);
-            let length = if fit < Fit::Context { fields.name.len() } else { 0 };
+            let length = if fit < MatchRank::Context { fields.name.len() } else { 0 };
             Some((fit, usize::from(first) << 20 | length.min(1 << 19), n))
         })
         .collect();
@@ -65,7 +65,7 @@ pub fn rank<'a, T>(
 }
 
 /// Whether an item fits what is typed.
-pub fn fits(typed: &str, fields: &Fields<'_>) -> bool {
+pub fn fits(typed: &str, fields: &SearchFields<'_>) -> bool {
     let typed = typed.trim().to_ascii_lowercase();
     typed.is_empty() || fit(&typed, fields).is_some()
 }
@@ -79,11 +79,11 @@ pub fn spans(typed: &str, name: &str) -> Vec<Range<usize>> {
     fit(&typed, &name.into()).map(|(_, spans)| spans).unwrap_or_default()
 }
 
-fn fit(typed: &str, fields: &Fields<'_>) -> Option<(Fit, Vec<Range<usize>>)> {
+fn fit(typed: &str, fields: &SearchFields<'_>) -> Option<(MatchRank, Vec<Range<usize>>)> {
     let name = fields.name;
     let at = stretch(name, typed);
     if at == Some(0) {
-        let fit = if name.len() == typed.len() { Fit::Exact } else { Fit::Prefix };
+        let fit = if name.len() == typed.len() { MatchRank::Exact } else { MatchRank::Prefix };
         return Some((fit, one(0..typed.len())));
     }
     // `server.name` is a name, too.
@@ -92,7 +92,7 @@ fn fit(typed: &str, fields: &Fields<'_>) -> Option<(Fit, Vec<Range<usize>>)> {
         .and_then(|rest| rest.strip_prefix('.'))
         .is_some_and(|rest| !fields.context.is_empty() && name.eq_ignore_ascii_case(rest))
     {
-        return Some((Fit::Exact, one(0..name.len())));
+        return Some((MatchRank::Exact, one(0..name.len())));
     }
     let wanted: Vec<&str> = pieces(typed).map(|word| &typed[word]).collect();
     let words: Vec<Range<usize>> = pieces(name).collect();
@@ -105,16 +105,16 @@ fn fit(typed: &str, fields: &Fields<'_>) -> Option<(Fit, Vec<Range<usize>>)> {
         if let Some(mut spans) = starts {
             spans.sort_by_key(|span| span.start);
             spans.dedup_by(|next, span| next.start < span.end);
-            return Some((Fit::Words, spans));
+            return Some((MatchRank::Words, spans));
         }
     }
     if let Some(at) = at {
-        return Some((Fit::Inside, one(at..at + typed.len())));
+        return Some((MatchRank::Inside, one(at..at + typed.len())));
     }
     if wanted.len() == 1 && (2..=INITIALS).contains(&typed.len()) {
         let mut spans = Vec::new();
         if initials(typed, name, &words, &mut spans) {
-            return Some((Fit::Initials, spans));
+            return Some((MatchRank::Initials, spans));
         }
     }
     let has = |text: &str, word: &str| pieces(text).any(|p| begins(&text[p.start..], word));
@@ -122,9 +122,11 @@ fn fit(typed: &str, fields: &Fields<'_>) -> Option<(Fit, Vec<Range<usize>>)> {
         && wanted.iter().all(|word| in_name(word).is_some() || has(fields.context, word))
     {
         let spans = wanted.iter().filter_map(|word| in_name(word).map(|at| at..at + word.len()));
-        return Some((Fit::Context, spans.take(1).collect()));
+        return Some((MatchRank::Context, spans.take(1).collect()));
     }
-    starts(fields.text).any(|at| begins(&fields.text[at..], typed)).then(|| (Fit::Text, Vec::new()))
+    starts(fields.text)
+        .any(|at| begins(&fields.text[at..], typed))
+        .then(|| (MatchRank::Text, Vec::new()))
 }
 
 /// Whether a text begins with what is typed, which is in small letters.
@@ -221,7 +223,7 @@ mod tests {
     fn a_description_is_found_as_one_stretch_and_a_server_by_its_name() {
         let items = [("echo", "everything", "Says it again"), ("git_log", "git", "Shows the log")];
         let rank = |typed: &str| {
-            rank(typed, &items, |(name, context, text)| Fields { name, context, text })
+            rank(typed, &items, |(name, context, text)| SearchFields { name, context, text })
         };
         assert_eq!(rank("says it"), [0]);
         assert_eq!(rank("says again"), [0; 0]);

@@ -17,8 +17,8 @@ pub mod state;
 #[cfg(test)]
 mod tests;
 
-pub use check::{CheckJob, Checked, Problem};
+pub use check::{CheckJob, CheckResult, Problem};
 pub use editor::JsonView;
-pub use row::{FieldKind, Row, RowKind};
+pub use row::{FieldKind, FormRow, RowKind};
 pub use seed::Defaults;
 pub use state::FormState;

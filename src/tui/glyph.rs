@@ -7,7 +7,7 @@ use crate::tui::ink::{Ink, ink};
 use crate::tui::theme::Role;
 
 /// A sign; a single cell wide.
-type Sign = &'static str;
+type GlyphText = &'static str;
 
 macro_rules! glyphs {
     ($($(#[$doc:meta])* $name:ident: $kind:ty = $unicode:expr, $ascii:expr;)*) => {
@@ -26,66 +26,66 @@ macro_rules! glyphs {
 // Each sign in Unicode, then in ASCII.
 glyphs! {
     /// A server in use.
-    ready: Sign = "●", "*";
+    ready: GlyphText = "●", "*";
     /// Under way.
-    busy: Sign = "◐", "~";
+    busy: GlyphText = "◐", "~";
     /// Cannot be used.
-    down: Sign = "✗", "x";
+    down: GlyphText = "✗", "x";
     /// Waits for something.
-    waiting: Sign = "○", "o";
+    waiting: GlyphText = "○", "o";
     /// Not in use on purpose.
-    off: Sign = "·", "-";
+    off: GlyphText = "·", "-";
     /// Done.
-    check: Sign = "✓", "+";
+    check: GlyphText = "✓", "+";
     /// Wants a look.
-    warning: Sign = "⚠", "!";
+    warning: GlyphText = "⚠", "!";
     /// A person is needed.
-    hand: Sign = "✋", "!";
+    hand: GlyphText = "✋", "!";
     /// The selected row.
-    cursor: Sign = "▸", ">";
+    cursor: GlyphText = "▸", ">";
     /// Unfolded.
-    open: Sign = "▾", "v";
+    open: GlyphText = "▾", "v";
     /// Folded.
-    closed: Sign = "▸", ">";
+    closed: GlyphText = "▸", ">";
     /// Text goes on.
-    ellipsis: Sign = "…", "~";
+    ellipsis: GlyphText = "…", "~";
     /// Horizontal rule.
-    horizontal: Sign = "─", "-";
+    horizontal: GlyphText = "─", "-";
     /// Vertical rule.
-    vertical: Sign = "│", "|";
+    vertical: GlyphText = "│", "|";
     /// Rule meeting a vertical one below it.
-    tee_down: Sign = "┬", "+";
+    tee_down: GlyphText = "┬", "+";
     /// Rule meeting a vertical one above it.
-    tee_up: Sign = "┴", "+";
+    tee_up: GlyphText = "┴", "+";
     /// To the server.
-    outbound: Sign = "→", ">";
+    outbound: GlyphText = "→", ">";
     /// From the server.
-    inbound: Sign = "←", "<";
+    inbound: GlyphText = "←", "<";
     /// Leads to.
-    arrow: Sign = "▸", ">";
+    arrow: GlyphText = "▸", ">";
     /// Branches on.
-    branch: Sign = "├", "+";
+    branch: GlyphText = "├", "+";
     /// Last branch.
-    last_branch: Sign = "└", "`";
+    last_branch: GlyphText = "└", "`";
     /// Separates facts on one line.
-    dot: Sign = "·", "-";
+    dot: GlyphText = "·", "-";
     /// Descending.
-    descending: Sign = "↓", "v";
+    descending: GlyphText = "↓", "v";
     /// Ascending.
-    ascending: Sign = "↑", "^";
+    ascending: GlyphText = "↑", "^";
     /// A mark.
-    mark: Sign = "*", "*";
+    mark: GlyphText = "*", "*";
     /// The thumb of a scroll bar.
-    thumb: Sign = "┃", "#";
+    thumb: GlyphText = "┃", "#";
     /// Heights from nothing to full.
-    bars: [Sign; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
+    bars: [GlyphText; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
         [" ", ".", ".", ":", ":", "+", "+", "#", "#"];
     /// Parts of a bar in the waterfall: queued, sent, in progress, waiting for a person.
-    spans: [Sign; 4] = ["┈", "━", "█", "░"], [".", "=", "#", ":"];
+    spans: [GlyphText; 4] = ["┈", "━", "█", "░"], [".", "=", "#", ":"];
     /// Follows the end.
-    follow: Sign = "↓", "v";
+    follow: GlyphText = "↓", "v";
     /// Stands still.
-    frozen: Sign = "❚", "=";
+    frozen: GlyphText = "❚", "=";
 }
 
 impl Glyphs {
@@ -95,7 +95,7 @@ impl Glyphs {
     }
 
     /// A bar of a spark-line: so many of at most `most`. Anything above zero shows.
-    pub fn bar(&self, count: u32, most: u32) -> Sign {
+    pub fn bar(&self, count: u32, most: u32) -> GlyphText {
         let level = (count as usize * 8).div_ceil(most.max(4) as usize).min(8);
         self.bars[if count == 0 { 1 } else { level.max(2) }]
     }

@@ -128,7 +128,7 @@ impl Graphics {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Wanted {
+enum WantedPicture {
     #[default]
     Auto,
     Off,
@@ -142,7 +142,7 @@ enum Wanted {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts of a terminal, each by itself")]
 pub struct Support {
-    wanted: Wanted,
+    wanted: WantedPicture,
     depth: ColorDepth,
     ascii: bool,
     /// The terminal is known not to place kitty's pictures where text would be.
@@ -163,12 +163,12 @@ impl Support {
             get(name).is_some_and(|value| words.iter().any(|word| value.contains(word)))
         };
         let wanted = match get(VARIABLE).unwrap_or_default().to_ascii_lowercase().as_str() {
-            "off" | "none" | "0" => Wanted::Off,
-            "blocks" | "halfblocks" => Wanted::Blocks,
-            "kitty" => Wanted::Kitty,
-            "sixel" => Wanted::Sixel,
-            "iterm2" => Wanted::Iterm2,
-            _ => Wanted::Auto,
+            "off" | "none" | "0" => WantedPicture::Off,
+            "blocks" | "halfblocks" => WantedPicture::Blocks,
+            "kitty" => WantedPicture::Kitty,
+            "sixel" => WantedPicture::Sixel,
+            "iterm2" => WantedPicture::Iterm2,
+            _ => WantedPicture::Auto,
         };
         // Inside a multiplexer the outer terminal's variables say nothing of what comes through.
         let inner = is("TERM", &["tmux", "screen"]) || get("TMUX").is_some();
@@ -200,7 +200,13 @@ impl Support {
     pub fn asks(&self, term: Option<&str>) -> bool {
         let simple = ["", "dumb", "linux", "cons25", "vt52", "ansi"];
         !cfg!(windows)
-            && matches!(self.wanted, Wanted::Auto | Wanted::Kitty | Wanted::Sixel | Wanted::Iterm2)
+            && matches!(
+                self.wanted,
+                WantedPicture::Auto
+                    | WantedPicture::Kitty
+                    | WantedPicture::Sixel
+                    | WantedPicture::Iterm2
+            )
             && self.depth != ColorDepth::None
             && !self.ascii
             && !simple.contains(&term.unwrap_or_default())
@@ -230,19 +236,19 @@ impl Support {
     pub fn graphics(&self) -> Graphics {
         let cell = self.cell.unwrap_or_default();
         match self.wanted {
-            Wanted::Off => Graphics::Off("pictures are turned off"),
+            WantedPicture::Off => Graphics::Off("pictures are turned off"),
             _ if self.depth == ColorDepth::None => Graphics::Off("there are no colours"),
             _ if self.ascii => Graphics::Off("there are only ASCII characters"),
-            Wanted::Kitty => Graphics::Kitty(cell),
-            Wanted::Sixel => Graphics::Sixel(cell, self.limits),
-            Wanted::Iterm2 => Graphics::Iterm2(cell),
-            Wanted::Auto if self.kitty && !self.no_placement => Graphics::Kitty(cell),
-            Wanted::Auto if self.iterm2 => Graphics::Iterm2(cell),
+            WantedPicture::Kitty => Graphics::Kitty(cell),
+            WantedPicture::Sixel => Graphics::Sixel(cell, self.limits),
+            WantedPicture::Iterm2 => Graphics::Iterm2(cell),
+            WantedPicture::Auto if self.kitty && !self.no_placement => Graphics::Kitty(cell),
+            WantedPicture::Auto if self.iterm2 => Graphics::Iterm2(cell),
             // Without the size of a cell, pixels would not fit the cells left free for them.
-            Wanted::Auto if self.sixel && !self.no_placement && self.cell.is_some() => {
+            WantedPicture::Auto if self.sixel && !self.no_placement && self.cell.is_some() => {
                 Graphics::Sixel(cell, self.limits)
             }
-            Wanted::Auto | Wanted::Blocks => Graphics::Blocks(self.depth, cell),
+            WantedPicture::Auto | WantedPicture::Blocks => Graphics::Blocks(self.depth, cell),
         }
     }
 }
@@ -257,14 +263,14 @@ const CHUNK: usize = 4_096;
 #[derive(Debug)]
 pub struct Encoded {
     /// How the terminal treats it.
-    pub manner: Manner,
+    pub manner: PictureProtocol,
     /// The bytes.
     pub bytes: Vec<u8>,
 }
 
 /// How a terminal treats a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum PictureProtocol {
     /// It keeps the picture under this number and shows any rows of it (kitty). The bytes are for
     /// once; the cells are this large.
     Kept(u32, CellPixels),
@@ -276,11 +282,11 @@ pub enum Manner {
 /// `pixels` as bytes that fill `cells` columns and rows in this way; nothing where it draws no
 /// pixels or the picture cannot be written.
 pub fn encode(pixels: &RgbaImage, how: Graphics, cells: (u16, u16)) -> Option<Encoded> {
-    let painted = |bytes| Encoded { manner: Manner::Painted, bytes };
+    let painted = |bytes| Encoded { manner: PictureProtocol::Painted, bytes };
     match how {
         Graphics::Kitty(cell) => {
             let id = fastrand::u32(1..);
-            Some(Encoded { manner: Manner::Kept(id, cell), bytes: kitty(id, pixels)? })
+            Some(Encoded { manner: PictureProtocol::Kept(id, cell), bytes: kitty(id, pixels)? })
         }
         Graphics::Sixel(_, limits) => sixel(pixels, limits.colours).map(painted),
         Graphics::Iterm2(_) => iterm2(pixels, cells).map(painted),
@@ -356,8 +362,8 @@ impl PartialEq for Placement {
 impl Placement {
     fn number(&self) -> Option<u32> {
         match self.picture.manner {
-            Manner::Kept(id, _) => Some(id),
-            Manner::Painted => None,
+            PictureProtocol::Kept(id, _) => Some(id),
+            PictureProtocol::Painted => None,
         }
     }
 }
@@ -391,7 +397,7 @@ impl Placed {
         for new in next.iter().filter(|new| !self.now.contains(new)) {
             let Rect { x, y, width, height } = new.area;
             let go = format!("\x1b[{};{}H", u32::from(y) + 1, u32::from(x) + 1);
-            let Manner::Kept(id, cell) = new.picture.manner else {
+            let PictureProtocol::Kept(id, cell) = new.picture.manner else {
                 out.extend_from_slice(go.as_bytes());
                 out.extend_from_slice(&new.picture.bytes);
                 continue;
@@ -521,7 +527,7 @@ mod encode_tests {
     fn kitty_is_sent_a_picture_once_in_pieces_it_takes_and_asked_for_no_answer() {
         let how = Graphics::Kitty(CellPixels::default());
         let encoded = encode(&pixels(), how, (8, 2)).unwrap();
-        let Manner::Kept(id, _) = encoded.manner else { panic!("{:?}", encoded.manner) };
+        let PictureProtocol::Kept(id, _) = encoded.manner else { panic!("{:?}", encoded.manner) };
         let text = String::from_utf8(encoded.bytes).unwrap();
         assert!(text.starts_with(&format!("\x1b_Ga=t,f=100,t=d,i={id},q=2,m=1;")), "{text}");
         let pieces: Vec<&str> = text.split_terminator("\x1b\\").collect();
@@ -544,7 +550,7 @@ mod encode_tests {
             let limits = SixelLimits { colours: most, ..SixelLimits::default() };
             let how = Graphics::Sixel(CellPixels::default(), limits);
             let encoded = encode(&pixels(), how, (8, 2)).unwrap();
-            assert_eq!(encoded.manner, Manner::Painted);
+            assert_eq!(encoded.manner, PictureProtocol::Painted);
             let text = String::from_utf8(encoded.bytes).unwrap();
             assert!(text.starts_with("\x1bP") && text.ends_with("\x1b\\"), "{text:?}");
             text.split('#').skip(1).filter(|part| part.contains(";2;")).count()
@@ -567,12 +573,12 @@ mod placed_tests {
     use super::*;
     use crate::tui::graphics::CellPixels;
 
-    fn picture(manner: Manner) -> Arc<Encoded> {
+    fn picture(manner: PictureProtocol) -> Arc<Encoded> {
         Arc::new(Encoded { manner, bytes: b"<picture>".to_vec() })
     }
 
     fn kept(id: u32) -> Arc<Encoded> {
-        picture(Manner::Kept(id, CellPixels { width: 10, height: 20 }))
+        picture(PictureProtocol::Kept(id, CellPixels { width: 10, height: 20 }))
     }
 
     fn at(picture: &Arc<Encoded>, y: u16, height: u16, skip: u16) -> Placement {
@@ -607,7 +613,7 @@ mod placed_tests {
     #[test]
     fn a_painted_picture_is_erased_before_the_cells_and_painted_after_them() {
         let mut placed = Placed::default();
-        let chart = picture(Manner::Painted);
+        let chart = picture(PictureProtocol::Painted);
         let shown = frame(&mut placed, &[at(&chart, 4, 2, 0)]);
         assert_eq!(shown, (String::new(), "\x1b[5;3H<picture>".to_owned()));
         let moved = frame(&mut placed, &[at(&chart, 3, 2, 0)]);

@@ -79,17 +79,17 @@ impl<T: Drawable> Drawable for &T {
 
 /// A slice of something drawable: safe because the whole is.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece<'a>(&'a str);
+pub struct InkSlice<'a>(&'a str);
 
-impl<'a> Piece<'a> {
+impl<'a> InkSlice<'a> {
     /// The part of `whole` between two byte offsets; clamped to character boundaries.
     pub fn of<T: Drawable + ?Sized>(whole: &'a T, from: usize, to: usize) -> Self {
-        Piece(whole.text()).part(from, to)
+        InkSlice(whole.text()).part(from, to)
     }
 
     /// The lines of something drawable.
-    pub fn lines<T: Drawable + ?Sized>(whole: &'a T) -> impl Iterator<Item = Piece<'a>> {
-        whole.text().lines().map(Piece)
+    pub fn lines<T: Drawable + ?Sized>(whole: &'a T) -> impl Iterator<Item = InkSlice<'a>> {
+        whole.text().lines().map(InkSlice)
     }
 
     /// Its text.
@@ -105,7 +105,7 @@ impl<'a> Piece<'a> {
     }
 }
 
-impl Drawable for Piece<'_> {
+impl Drawable for InkSlice<'_> {
     fn text(&self) -> &str {
         self.0
     }
@@ -122,10 +122,10 @@ safe_parts!(
 );
 safe_parts!(crate::mcp::CallId, crate::mcp::ApprovalId, crate::error::ErrorCode);
 impl SafePart for &'static str {}
-impl SafePart for Piece<'_> {}
+impl SafePart for InkSlice<'_> {}
 impl<T: SafePart> SafePart for &T {}
 
-impl fmt::Display for Piece<'_> {
+impl fmt::Display for InkSlice<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.0)
     }
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_piece_that_would_cut_a_character_is_empty_instead_of_a_panic() {
         let whole = SafeText::line("aé");
-        assert_eq!(Piece::of(&whole, 0, 2).as_str(), "");
-        assert_eq!(Piece::of(&whole, 1, 99).as_str(), "é");
+        assert_eq!(InkSlice::of(&whole, 0, 2).as_str(), "");
+        assert_eq!(InkSlice::of(&whole, 1, 99).as_str(), "é");
     }
 }

@@ -16,7 +16,7 @@ pub use table::BINDINGS;
 
 named! {
     /// Where a binding holds. A key is looked up from the innermost scope outwards.
-    pub enum Scope {
+    pub enum KeyScope {
         /// Everywhere.
         Global = "global",
         /// Wherever rows are listed or text is scrolled.
@@ -86,7 +86,7 @@ named! {
     }
 }
 
-impl Scope {
+impl KeyScope {
     /// The scope of this name.
     fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scope| scope.name() == name)
@@ -112,7 +112,7 @@ impl Scope {
 #[derive(Clone, Copy, Debug)]
 pub struct Binding {
     /// Where it holds.
-    pub scopes: &'static [Scope],
+    pub scopes: &'static [KeyScope],
     /// The chords, separated by spaces; the first is the one shown.
     pub keys: &'static str,
     /// What it does.
@@ -126,9 +126,9 @@ pub struct Binding {
 /// Chords and what they mean: the table with the user's changes.
 #[derive(Clone, Debug, Default)]
 pub struct Keymap {
-    meanings: HashMap<(Scope, Chord), Action>,
+    meanings: HashMap<(KeyScope, Chord), Action>,
     /// What help and footer list.
-    listed: Vec<Row>,
+    listed: Vec<KeyRow>,
     /// Commands of the person, by number.
     pub commands: Vec<UserCommand>,
 }
@@ -142,7 +142,7 @@ impl Keymap {
             let word = if word.is_empty() { action.label() } else { word };
             for &scope in scopes {
                 keymap.meanings.extend(chords.iter().map(|chord| ((scope, *chord), action)));
-                keymap.listed.push(Row { scope, chords: chords.clone(), action, footer, word });
+                keymap.listed.push(KeyRow { scope, chords: chords.clone(), action, footer, word });
             }
         }
         keymap.listed.sort_by_key(|row| row.scope);
@@ -169,7 +169,7 @@ impl Keymap {
                 commands = entries;
                 continue;
             }
-            let scope = Scope::by_name(name)
+            let scope = KeyScope::by_name(name)
                 .ok_or_else(|| wrong(table.span(), &format!("there is no scope `{name}`")))?;
             for (key, value) in entries {
                 let bound = keymap.bind(scope, key.get_ref(), &value);
@@ -203,12 +203,12 @@ impl Keymap {
         }
     }
 
-    fn bind(&mut self, scope: Scope, key: &str, value: &toml::Value) -> Result<(), String> {
+    fn bind(&mut self, scope: KeyScope, key: &str, value: &toml::Value) -> Result<(), String> {
         let id = value.as_str().unwrap_or_default();
         let action = Action::by_id(id).filter(|action| {
             // One that is bound nowhere is run from the palette over the panes.
             let mut bound = BINDINGS.iter().filter(|row| row.action == *action).peekable();
-            let none = bound.peek().is_none() && scope.is_beside(Scope::Global);
+            let none = bound.peek().is_none() && scope.is_beside(KeyScope::Global);
             none || bound.flat_map(|row| row.scopes).any(|other| scope.is_beside(*other))
         });
         if action.is_none() && id != "none" {
@@ -220,8 +220,8 @@ impl Keymap {
 
     fn add_command(&mut self, name: &str, entry: toml::Value) -> Result<(), String> {
         let command: UserCommand = entry.try_into().map_err(|e| e.message().to_owned())?;
-        let scope = Scope::by_name(&command.scope)
-            .filter(|scope| scope.is_pane() || matches!(scope, Scope::Global | Scope::List));
+        let scope = KeyScope::by_name(&command.scope)
+            .filter(|scope| scope.is_pane() || matches!(scope, KeyScope::Global | KeyScope::List));
         let scope = scope.ok_or_else(|| {
             let wanted = "a command is bound in `global`, `list` or a pane";
             format!("{wanted}, not in `{}`", command.scope)
@@ -232,7 +232,7 @@ impl Keymap {
         Ok(())
     }
 
-    fn rebind(&mut self, scope: Scope, chord: Chord, wanted: Option<Action>) {
+    fn rebind(&mut self, scope: KeyScope, chord: Chord, wanted: Option<Action>) {
         for row in self.listed.iter_mut().filter(|row| row.scope == scope) {
             row.chords.retain(|c| *c != chord);
         }
@@ -241,10 +241,10 @@ impl Keymap {
             return;
         };
         self.meanings.insert((scope, chord), wanted);
-        let same = |row: &&mut Row| row.scope == scope && row.action == wanted;
+        let same = |row: &&mut KeyRow| row.scope == scope && row.action == wanted;
         match self.listed.iter_mut().find(same) {
             Some(row) => row.chords.insert(0, chord),
-            None => self.listed.push(Row {
+            None => self.listed.push(KeyRow {
                 scope,
                 chords: vec![chord],
                 action: wanted,
@@ -255,12 +255,12 @@ impl Keymap {
     }
 
     /// The action of a chord, innermost scope first.
-    pub fn action(&self, scopes: &[Scope], chord: Chord) -> Option<Action> {
+    pub fn action(&self, scopes: &[KeyScope], chord: Chord) -> Option<Action> {
         scopes.iter().find_map(|scope| self.meanings.get(&(*scope, chord))).copied()
     }
 
     /// The action of a key on an open screen, where shift means nothing of its own with an arrow.
-    pub fn pressed(&self, scopes: &[Scope], key: KeyEvent) -> Option<Action> {
+    pub fn pressed(&self, scopes: &[KeyScope], key: KeyEvent) -> Option<Action> {
         let chord = Chord::pressed(key);
         let plain = Chord { modifiers: chord.modifiers - KeyModifiers::SHIFT, ..chord };
         self.action(scopes, chord).or_else(|| self.action(scopes, plain))
@@ -268,16 +268,16 @@ impl Keymap {
 
     /// Rows of the dashboard that hold in these scopes, innermost first; a chord taken by an inner
     /// scope is left out of an outer one, so that what is shown is what works.
-    pub fn rows(&self, scopes: &[Scope]) -> Vec<Row> {
+    pub fn rows(&self, scopes: &[KeyScope]) -> Vec<KeyRow> {
         self.working(scopes, |_| true).collect()
     }
 
     fn working<'a>(
         &'a self,
-        scopes: &'a [Scope],
-        wanted: impl Fn(&Row) -> bool + Copy,
-    ) -> impl Iterator<Item = Row> {
-        let of = move |scope: &'a Scope| {
+        scopes: &'a [KeyScope],
+        wanted: impl Fn(&KeyRow) -> bool + Copy,
+    ) -> impl Iterator<Item = KeyRow> {
+        let of = move |scope: &'a KeyScope| {
             self.listed.iter().filter(move |row| row.scope == *scope && wanted(row))
         };
         scopes.iter().flat_map(of).filter_map(|row| {
@@ -286,34 +286,34 @@ impl Keymap {
                 first == Some(&row.scope)
             };
             let chords: Vec<Chord> = row.chords.iter().filter(works).copied().collect();
-            (!chords.is_empty()).then(|| Row { chords, ..row.clone() })
+            (!chords.is_empty()).then(|| KeyRow { chords, ..row.clone() })
         })
     }
 
     /// Where an action of the dashboard is bound, outermost first.
-    pub fn scopes_of(&self, action: Action) -> impl Iterator<Item = Scope> {
-        let bound = move |row: &&Row| row.action == action;
+    pub fn scopes_of(&self, action: Action) -> impl Iterator<Item = KeyScope> {
+        let bound = move |row: &&KeyRow| row.action == action;
         self.listed.iter().filter(bound).filter(|row| !row.chords.is_empty()).map(|row| row.scope)
     }
 
     /// Keys, words and actions for the last line of an open screen, in the order of the table.
-    pub fn labels(&self, scopes: &[Scope]) -> Vec<(String, &'static str, Action)> {
-        let rows = |scope: &Scope| {
+    pub fn labels(&self, scopes: &[KeyScope]) -> Vec<(String, &'static str, Action)> {
+        let rows = |scope: &KeyScope| {
             let scope = *scope;
             self.listed.iter().filter(move |row| row.scope == scope && row.footer > 0)
         };
-        let shown = |row: &Row| Some((row.chords.first()?.to_string(), row.word, row.action));
+        let shown = |row: &KeyRow| Some((row.chords.first()?.to_string(), row.word, row.action));
         scopes.iter().flat_map(rows).filter_map(shown).collect()
     }
 
     /// The key that shows help while something is typed, with its word, for the end of a line.
     pub fn help_label(&self) -> Option<(String, &'static str)> {
-        let key = self.key_while_typing(&[Scope::Global], Action::Help.id())?;
+        let key = self.key_while_typing(&[KeyScope::Global], Action::Help.id())?;
         Some((key.to_string(), Action::Help.label()))
     }
 
     /// Keys and sentences of a scope, for help.
-    pub fn sentences(&self, scope: Scope) -> impl Iterator<Item = (String, &'static str)> {
+    pub fn sentences(&self, scope: KeyScope) -> impl Iterator<Item = (String, &'static str)> {
         let rows = self.listed.iter().filter(move |row| row.scope == scope);
         rows.filter(|row| !row.chords.is_empty()).map(|row| {
             let chords: Vec<String> = row.chords.iter().map(Chord::to_string).collect();
@@ -324,7 +324,7 @@ impl Keymap {
     /// The whole table as text: `--keys` and the README block.
     pub fn to_markdown(&self) -> String {
         let mut out = String::from("| where | keys | what |\n| --- | --- | --- |\n");
-        for scope in Scope::ALL {
+        for scope in KeyScope::ALL {
             for row in self.listed.iter().filter(|r| r.scope == scope && !r.chords.is_empty()) {
                 let chords = row.chords.iter();
                 let keys: Vec<String> =
@@ -339,7 +339,7 @@ impl Keymap {
 
     /// `text` with every `{name}` of an action replaced by the first of its keys that works in
     /// these scopes, innermost first. What is no name of an action stays as it is.
-    pub fn spelled(&self, scopes: &[Scope], text: &str) -> Ink {
+    pub fn spelled(&self, scopes: &[KeyScope], text: &str) -> Ink {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('{') {
@@ -359,14 +359,14 @@ impl Keymap {
     }
 
     /// The first key of an action that works while text is typed; any when none does.
-    pub fn key_while_typing(&self, scopes: &[Scope], name: &str) -> Option<Chord> {
+    pub fn key_while_typing(&self, scopes: &[KeyScope], name: &str) -> Option<Chord> {
         let chords = self.chords(scopes, name)?;
         chords.iter().find(|chord| chord.typed().is_none()).or_else(|| chords.first()).copied()
     }
 
     /// Chords of the named action that work in these scopes, of the innermost that has any; empty
     /// when it lost all of them, `None` when there is no such action.
-    fn chords(&self, scopes: &[Scope], name: &str) -> Option<Vec<Chord>> {
+    fn chords(&self, scopes: &[KeyScope], name: &str) -> Option<Vec<Chord>> {
         let found = self.working(scopes, |row| row.action.id() == name).next();
         found.map(|row| row.chords).or_else(|| Action::by_id(name).map(|_| Vec::new()))
     }
@@ -374,9 +374,9 @@ impl Keymap {
 
 /// A row of the table in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct KeyRow {
     /// Where it is bound.
-    pub scope: Scope,
+    pub scope: KeyScope,
     /// Its chords, the one to show first.
     pub chords: Vec<Chord>,
     /// What it does.
@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn an_inner_scope_hides_the_outer_one_in_dispatch_and_in_help() {
         let keymap = Keymap::builtin();
-        let scopes = [Scope::Text, Scope::Global];
+        let scopes = [KeyScope::Text, KeyScope::Global];
         let enter: Chord = "enter".parse().unwrap();
         assert_eq!(keymap.action(&scopes, enter), Some(Action::Open));
         for row in keymap.rows(&scopes) {
@@ -427,19 +427,19 @@ mod tests {
     #[test]
     fn a_user_moves_a_key_and_help_follows() {
         let keymap = Keymap::with_user("[global]\n\"f10\" = \"quit\"\nq = \"none\"").unwrap();
-        assert_eq!(keymap.action(&[Scope::Global], "f10".parse().unwrap()), Some(Action::Quit));
-        assert_eq!(keymap.action(&[Scope::Global], "q".parse().unwrap()), None);
+        assert_eq!(keymap.action(&[KeyScope::Global], "f10".parse().unwrap()), Some(Action::Quit));
+        assert_eq!(keymap.action(&[KeyScope::Global], "q".parse().unwrap()), None);
     }
 
     #[test]
     fn a_person_moves_a_key_of_a_screen_and_footer_and_help_follow() {
         let text = "[call]\nf9 = \"send\"\nf5 = \"none\"\n[result]\nR = \"again\"";
         let keymap = Keymap::with_user(text).unwrap();
-        let pressed = |n| keymap.pressed(&[Scope::Form, Scope::Call], KeyCode::F(n).into());
+        let pressed = |n| keymap.pressed(&[KeyScope::Form, KeyScope::Call], KeyCode::F(n).into());
         assert_eq!(pressed(9), Some(Action::Send));
         assert_eq!(pressed(5), None);
-        assert_eq!(keymap.labels(&[Scope::Call])[0], ("f9".to_owned(), "call", Action::Send));
-        let help: Vec<_> = keymap.sentences(Scope::Result).collect();
+        assert_eq!(keymap.labels(&[KeyScope::Call])[0], ("f9".to_owned(), "call", Action::Send));
+        let help: Vec<_> = keymap.sentences(KeyScope::Result).collect();
         assert!(help.contains(&("R  .".to_owned(), Action::Again.help())), "{help:?}");
     }
 
@@ -483,7 +483,7 @@ mod tests {
             other => other,
         };
         // A question takes every key: its yes and no are no other keys' meanings.
-        let modal = |scope: &Scope| matches!(scope, Scope::Confirm | Scope::Consent);
+        let modal = |scope: &KeyScope| matches!(scope, KeyScope::Confirm | KeyScope::Consent);
         let rows = BINDINGS.iter().filter(|row| !row.scopes.iter().all(modal));
         let mut meanings: BTreeMap<&str, Vec<Action>> = BTreeMap::new();
         for row in rows {
@@ -522,7 +522,7 @@ mod spell_tests {
     #[test]
     fn a_sentence_names_the_key_that_works_and_follows_a_person_who_moves_it() {
         let text = "{follow} follows, {quit} leaves, {x} stays";
-        let scopes = [Scope::Traffic, Scope::List, Scope::Global];
+        let scopes = [KeyScope::Traffic, KeyScope::List, KeyScope::Global];
         let builtin = Keymap::builtin();
         assert_eq!(builtin.spelled(&scopes, text).as_str(), "f follows, q leaves, {x} stays");
         let moved = "[traffic]\nf = \"none\"\nf7 = \"follow\"\n[global]\nq = \"none\"";
@@ -534,8 +534,11 @@ mod spell_tests {
     #[test]
     fn while_text_is_typed_a_key_that_is_no_letter_is_named() {
         let keymap = Keymap::builtin();
-        let key = keymap.key_while_typing(&[Scope::Global], "help").unwrap();
+        let key = keymap.key_while_typing(&[KeyScope::Global], "help").unwrap();
         assert_eq!(key.to_string(), "f1");
-        assert_eq!(keymap.spelled(&[Scope::Call, Scope::Form], "{save-form}").as_str(), "ctrl-s");
+        assert_eq!(
+            keymap.spelled(&[KeyScope::Call, KeyScope::Form], "{save-form}").as_str(),
+            "ctrl-s"
+        );
     }
 }

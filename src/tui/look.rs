@@ -9,7 +9,7 @@ macro_rules! look {
     ($($(#[$doc:meta])* $name:ident: $role:ident;)*) => {
         /// Styles and signs; made from the theme.
         #[derive(Clone, Debug, Default, PartialEq)]
-        pub struct Look {
+        pub struct Styles {
             $($(#[$doc])* pub $name: Style,)*
             /// Only ASCII signs.
             pub ascii: bool,
@@ -17,7 +17,7 @@ macro_rules! look {
             pub graphics: Graphics,
         }
 
-        impl Look {
+        impl Styles {
             /// The styles of a theme.
             pub const fn of(theme: &Theme, ascii: bool, graphics: Graphics) -> Self {
                 Self { $($name: theme.style(Role::$role),)* ascii, graphics }
@@ -67,7 +67,7 @@ look! {
     removed: Removed;
 }
 
-impl Look {
+impl Styles {
     /// One of two signs.
     pub const fn sign(&self, unicode: &'static str, ascii: &'static str) -> &'static str {
         if self.ascii { ascii } else { unicode }

@@ -10,11 +10,11 @@ use crate::host::{CacheKey, CallOutcome, Drafted};
 use crate::mcp::{ApprovalId, CallId, Payload, Progress};
 use crate::tui::chat::port::ChatNews;
 use crate::tui::effect::Baseline;
-use crate::tui::form::Checked;
+use crate::tui::form::CheckResult;
 use crate::tui::graphics::TerminalReply;
 use crate::tui::player::Played;
 use crate::tui::prelude::*;
-use crate::tui::result::{Content, PictureDone};
+use crate::tui::result::{PictureDone, ResultFile};
 
 /// Something that happened.
 #[derive(Debug)]
@@ -70,9 +70,9 @@ pub enum Message {
     /// A file was read for a field.
     FileRead(FormToken, Result<Vec<u8>, SafeText>),
     /// A file that was to be written is there already.
-    FileExists(PathBuf, Content),
+    FileExists(PathBuf, ResultFile),
     /// A form was checked.
-    Checked(FormToken, Box<Checked>),
+    Checked(FormToken, Box<CheckResult>),
     /// A picture of a result was worked on.
     PictureDone(ViewToken, Box<PictureDone>),
     /// The terminal answered what it can draw.

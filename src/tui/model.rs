@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use crate::base::logs::LogRecord;
 use crate::base::ring::Batch;
 use crate::config::{Diagnostic, McpConfig, ServerConfig};
-use crate::deck::{ClientView, Operations, PolicyView};
+use crate::deck::{ClientView, PolicyView, RecordedOperations};
 use crate::host::{
-    Blocked, CacheView, CallView, HostView, PendingRequest, ServerMetrics, ServerView,
+    ApprovalRequest, Blocked, CacheView, CallView, HostView, ServerMetrics, ServerView,
 };
 use crate::mcp::{CallId, TrafficRecord};
 use crate::process::Usage;
@@ -76,7 +76,7 @@ pub struct Model {
     /// Every log line, as far as the ring holds it.
     pub logs: Feed<LogRecord>,
     /// What was asked for and what became of it, as far as it is kept.
-    pub operations: Arc<Operations>,
+    pub operations: Arc<RecordedOperations>,
     /// The recording that is shown, when there is one instead of servers that run.
     pub playback: Option<Playback>,
     /// The file everything is recorded to.
@@ -116,7 +116,7 @@ pub struct Model {
     /// What drafts answers, when something is registered.
     pub drafter: Option<SafeText>,
     /// Drafts of answers whose requests were withdrawn, with the reasons: kept to be copied.
-    pub kept_drafts: Vec<(Arc<PendingRequest>, SafeText)>,
+    pub kept_drafts: Vec<(Arc<ApprovalRequest>, SafeText)>,
     /// Whether the engine is there.
     pub engine: EngineState,
     /// Now.
@@ -339,7 +339,7 @@ impl Model {
     pub fn time_in(at: Timestamp, cells: u16) -> Ink {
         let time = Self::time_of_day(at);
         let end = if cells < 12 { 8 } else { usize::MAX };
-        ink!("{}", crate::tui::ink::Piece::of(&time, 0, end))
+        ink!("{}", crate::tui::ink::InkSlice::of(&time, 0, end))
     }
 
     /// A moment of the day in local time: `14:03:59.120`.
@@ -535,8 +535,8 @@ mod feed_tests {
     use super::*;
     use crate::base::ring::{Ring, Weighed};
 
-    struct Line;
-    impl Weighed for Line {
+    struct ModelLine;
+    impl Weighed for ModelLine {
         fn bytes(&self) -> usize {
             1
         }
@@ -546,21 +546,21 @@ mod feed_tests {
     fn it_holds_what_the_ring_holds_and_counts_what_it_never_saw() {
         let ring = Ring::new(10, 1_000);
         let mut feed = Feed::default();
-        let pull = |feed: &mut Feed<Line>| {
+        let pull = |feed: &mut Feed<ModelLine>| {
             let batch = ring.read(feed.end(), 100);
             feed.take(batch, ring.read(0, 0).first);
         };
         for _ in 0..6 {
-            ring.push(Arc::new(Line));
+            ring.push(Arc::new(ModelLine));
         }
         pull(&mut feed);
         for _ in 0..6 {
-            ring.push(Arc::new(Line));
+            ring.push(Arc::new(ModelLine));
         }
         pull(&mut feed);
         assert_eq!((feed.first(), feed.end(), feed.dropped()), (2, 12, 2));
         for _ in 0..25 {
-            ring.push(Arc::new(Line));
+            ring.push(Arc::new(ModelLine));
         }
         pull(&mut feed);
         assert_eq!((feed.first(), feed.end(), feed.dropped()), (27, 37, 27));

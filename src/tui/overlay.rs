@@ -4,7 +4,7 @@ use crossterm::event::KeyEvent;
 use ratatui::widgets::{Clear, Widget};
 
 use crate::tui::effect::Effect;
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::pick::Pick;
 use crate::tui::prelude::*;
@@ -16,14 +16,14 @@ mod palette;
 mod sign_in;
 pub use consent::Consent;
 pub use input::InputDialog;
-pub use palette::{Ask, Named, Palette};
+pub use palette::{NamePrompt, Named, Palette};
 pub use sign_in::SignInDialog;
 
 /// Something over the panes.
 #[derive(Clone, Debug)]
 pub enum Overlay {
     /// A text to read.
-    Reader(Reader),
+    Reader(TextReader),
     /// A list to search and pick from.
     Palette(Palette),
     /// A question.
@@ -35,18 +35,18 @@ pub enum Overlay {
     /// A server that wants the person to sign in.
     SignIn(Box<SignInDialog>),
     /// A name to type.
-    Ask(Ask),
+    Ask(NamePrompt),
 }
 
 /// A text to read.
 #[derive(Clone, Debug)]
-pub struct Reader {
+pub struct TextReader {
     /// Its title.
     pub title: Ink,
     /// Its text, and the part of it that is seen.
     pub text: DocView,
     /// What it is, when it must be kept up to date.
-    pub subject: Subject,
+    pub subject: ReaderSubject,
     /// Raw text for copying and saving instead of the drawn one.
     pub raw: Option<String>,
     /// What it is narrowed by, while that is typed, with the whole of it.
@@ -55,7 +55,7 @@ pub struct Reader {
 
 /// What a text is about; the app builds it again when that changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum ReaderSubject {
     /// Fixed text.
     Fixed,
     /// Keys.
@@ -83,7 +83,7 @@ pub struct Confirm {
 
 /// What an overlay wants after an action.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum OverlayReply {
     /// It stays.
     Stay,
     /// It goes.
@@ -116,53 +116,53 @@ impl Confirm {
     }
 }
 
-impl Reader {
+impl TextReader {
     /// A fixed text.
     pub fn new(title: Ink, doc: Doc) -> Self {
         let text = DocView { doc, top: 0 };
-        Self { title, text, subject: Subject::Fixed, raw: None, narrow: None }
+        Self { title, text, subject: ReaderSubject::Fixed, raw: None, narrow: None }
     }
 
     /// A text about something, which the app fills in before it is drawn.
-    pub fn of(subject: Subject) -> Self {
+    pub fn of(subject: ReaderSubject) -> Self {
         let title = match &subject {
-            Subject::BlackBox(server) => ink!("diagnostics: {}", Ink::line(server.as_str())),
-            Subject::Info(server) => ink!("info: {}", Ink::line(server.as_str())),
-            Subject::Tour(_) => ink!("welcome"),
-            Subject::Fixed | Subject::Help => Ink::default(),
+            ReaderSubject::BlackBox(server) => ink!("diagnostics: {}", Ink::line(server.as_str())),
+            ReaderSubject::Info(server) => ink!("info: {}", Ink::line(server.as_str())),
+            ReaderSubject::Tour(_) => ink!("welcome"),
+            ReaderSubject::Fixed | ReaderSubject::Help => Ink::default(),
         };
         Self { subject, ..Self::new(title, Doc::default()) }
     }
 
-    fn act(&mut self, action: Action, inner: Rect, out: &mut Out) -> Verdict {
+    fn act(&mut self, action: Action, inner: Rect, out: &mut Out) -> OverlayReply {
         let page = isize::try_from(inner.height).unwrap_or(1) - 1;
         if let Some(delta) = action.steps(page) {
             self.text.scroll(delta, inner.height);
-            return Verdict::Stay;
+            return OverlayReply::Stay;
         }
         match action {
-            Action::Open | Action::Right if matches!(self.subject, Subject::Tour(_)) => {
-                return Verdict::Pick(Pick::TourPage(1));
+            Action::Open | Action::Right if matches!(self.subject, ReaderSubject::Tour(_)) => {
+                return OverlayReply::Pick(Pick::TourPage(1));
             }
-            Action::Left if matches!(self.subject, Subject::Tour(_)) => {
-                return Verdict::Pick(Pick::TourPage(-1));
+            Action::Left if matches!(self.subject, ReaderSubject::Tour(_)) => {
+                return OverlayReply::Pick(Pick::TourPage(-1));
             }
             Action::Back if self.narrow.is_some() => {
                 if let Some((_, whole)) = self.narrow.take() {
                     self.text.doc = whole;
                 }
             }
-            Action::Filter if self.subject == Subject::Help => {
+            Action::Filter if self.subject == ReaderSubject::Help => {
                 let whole = self.text.doc.clone();
                 self.narrow.get_or_insert((TextInput::default(), whole));
             }
-            Action::Back | Action::Open => return Verdict::Close,
-            Action::Help if self.subject == Subject::Help => return Verdict::Close,
+            Action::Back | Action::Open => return OverlayReply::Close,
+            Action::Help if self.subject == ReaderSubject::Help => return OverlayReply::Close,
             Action::Copy | Action::CopyAll => out.copy(self.plain()),
             Action::Save => out.save("mcpdeck-text.txt", self.plain()),
-            _ => return Verdict::Pass,
+            _ => return OverlayReply::Pass,
         }
-        Verdict::Stay
+        OverlayReply::Stay
     }
 
     /// What it is narrowed by is another.
@@ -179,16 +179,16 @@ impl Reader {
 
 impl Overlay {
     /// Where its keys are bound, innermost first.
-    pub fn scopes(&self) -> &'static [Scope] {
+    pub fn scopes(&self) -> &'static [KeyScope] {
         match self {
-            Self::Reader(reader) if reader.narrow.is_some() => &[Scope::Text],
-            Self::Reader(_) => &[Scope::Reader, Scope::List],
+            Self::Reader(reader) if reader.narrow.is_some() => &[KeyScope::Text],
+            Self::Reader(_) => &[KeyScope::Reader, KeyScope::List],
             Self::Palette(palette) => palette.scopes,
-            Self::Ask(_) => &[Scope::Ask],
-            Self::Confirm(_) => &[Scope::Confirm],
-            Self::Consent(_) => &[Scope::Consent, Scope::List],
-            Self::Input(_) => &[Scope::Input],
-            Self::SignIn(_) => &[Scope::SignIn],
+            Self::Ask(_) => &[KeyScope::Ask],
+            Self::Confirm(_) => &[KeyScope::Confirm],
+            Self::Consent(_) => &[KeyScope::Consent, KeyScope::List],
+            Self::Input(_) => &[KeyScope::Input],
+            Self::SignIn(_) => &[KeyScope::SignIn],
         }
     }
 
@@ -222,11 +222,11 @@ impl Overlay {
 
     fn title(&self) -> Ink {
         match self {
-            Self::Reader(Reader { title, .. })
+            Self::Reader(TextReader { title, .. })
             | Self::Palette(Palette { title, .. })
             | Self::Confirm(Confirm { title, .. })
             | Self::Consent(Consent { title, .. })
-            | Self::Ask(Ask { title, .. }) => title.clone(),
+            | Self::Ask(NamePrompt { title, .. }) => title.clone(),
             Self::Input(dialog) => dialog.palette.title.clone(),
             Self::SignIn(dialog) => dialog.title(),
         }
@@ -240,12 +240,12 @@ impl Overlay {
     }
 
     /// Does what was asked.
-    pub fn act(&mut self, action: Action, whole: Rect, out: &mut Out) -> Verdict {
+    pub fn act(&mut self, action: Action, whole: Rect, out: &mut Out) -> OverlayReply {
         let inner = inner(self.area(whole));
         let passes =
             matches!(action, Action::QuitNow | Action::Help | Action::Redraw | Action::Suspend);
         match self {
-            Self::Input(_) | Self::SignIn(_) | Self::Ask(_) if passes => Verdict::Pass,
+            Self::Input(_) | Self::SignIn(_) | Self::Ask(_) if passes => OverlayReply::Pass,
             Self::Reader(reader) => reader.act(action, inner, out),
             Self::Palette(palette) => {
                 palette.act(action, usize::from(inner.height.saturating_sub(1)))
@@ -257,11 +257,11 @@ impl Overlay {
             Self::Confirm(confirm) => match action {
                 Action::Confirm => {
                     out.effects.append(&mut confirm.yes);
-                    Verdict::Close
+                    OverlayReply::Close
                 }
-                Action::Back => Verdict::Close,
-                Action::QuitNow | Action::Suspend | Action::Redraw => Verdict::Pass,
-                _ => Verdict::Stay,
+                Action::Back => OverlayReply::Close,
+                Action::QuitNow | Action::Suspend | Action::Redraw => OverlayReply::Pass,
+                _ => OverlayReply::Stay,
             },
         }
     }
@@ -291,16 +291,16 @@ impl Overlay {
     }
 
     /// Reacts to the mouse.
-    pub fn mouse(&mut self, gesture: Gesture, whole: Rect) -> Verdict {
+    pub fn mouse(&mut self, gesture: Gesture, whole: Rect) -> OverlayReply {
         let area = self.area(whole);
         if !area.contains(gesture.position()) {
             return match gesture {
                 Gesture::Click(_)
                     if matches!(self, Self::Reader(_) | Self::Palette(_) | Self::Ask(_)) =>
                 {
-                    Verdict::Close
+                    OverlayReply::Close
                 }
-                _ => Verdict::Stay,
+                _ => OverlayReply::Stay,
             };
         }
         let inner = inner(area);
@@ -308,13 +308,13 @@ impl Overlay {
             (Self::Reader(reader), Gesture::Scroll { delta, .. }) => {
                 reader.text.scroll(delta, inner.height);
             }
-            (Self::Reader(reader), _) if matches!(reader.subject, Subject::Tour(_)) => {
-                return Verdict::Act(Action::Open);
+            (Self::Reader(reader), _) if matches!(reader.subject, ReaderSubject::Tour(_)) => {
+                return OverlayReply::Act(Action::Open);
             }
             (Self::Confirm(_), Gesture::Click(at)) if at.y + 1 == inner.bottom() => {
                 match at.x - inner.x {
-                    0..YES => return Verdict::Act(Action::Confirm),
-                    YES..NO => return Verdict::Act(Action::Back),
+                    0..YES => return OverlayReply::Act(Action::Confirm),
+                    YES..NO => return OverlayReply::Act(Action::Back),
                     _ => {}
                 }
             }
@@ -323,7 +323,7 @@ impl Overlay {
             (Self::Palette(palette), gesture) => return palette.mouse(gesture, inner),
             _ => {}
         }
-        Verdict::Stay
+        OverlayReply::Stay
     }
 
     /// Draws it over what is there.
@@ -357,7 +357,7 @@ impl Overlay {
                 pen.at(0, inner.height.saturating_sub(1));
                 for (column, name, word) in [(0, "{confirm}", " yes"), (YES, "{back}", " no")] {
                     pen.column(column);
-                    pen.put(cx.spelled(&[Scope::Confirm], name), cx.style(Role::Key));
+                    pen.put(cx.spelled(&[KeyScope::Confirm], name), cx.style(Role::Key));
                     pen.put(word, cx.style(Role::Muted));
                 }
             }
@@ -395,7 +395,7 @@ fn inner(area: Rect) -> Rect {
 /// The keys of a dialog at its foot, each with what it does there; `None` leaves one out.
 fn keys(
     cx: &Cx<'_>,
-    scope: Scope,
+    scope: KeyScope,
     pen: &mut Pen<'_>,
     word: impl Fn(Action) -> Option<&'static str>,
 ) {

@@ -1,12 +1,12 @@
 //! What a pane is, and what it may see and ask for.
 
 use crate::tui::effect::Effect;
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::model::Model;
 use crate::tui::overlay::{Confirm, Overlay};
 use crate::tui::pick::Choice;
 use crate::tui::prelude::*;
-use crate::tui::widget::{Keep, TextInput};
+use crate::tui::widget::{KeepFilter, TextInput};
 
 pub use crate::tui::context::{Cx, Gesture, Ui};
 
@@ -74,7 +74,7 @@ impl PaneId {
     }
 
     /// The pane whose own keys these are, when they are one's.
-    pub fn of(scope: Scope) -> Option<Self> {
+    pub fn of(scope: KeyScope) -> Option<Self> {
         Self::by_title(scope.name())
     }
 
@@ -178,7 +178,7 @@ pub const fn when(condition: bool, reason: &'static str) -> Availability {
 /// A pane.
 pub trait Pane {
     /// Where its keys are bound, innermost first.
-    fn scopes(&self) -> &'static [Scope];
+    fn scopes(&self) -> &'static [KeyScope];
 
     /// The state of the engine or the region changed: brings rows and detail up to date.
     fn sync(&mut self, ui: Ui<'_>);
@@ -221,7 +221,7 @@ pub trait Pane {
     }
 
     /// Typing ended.
-    fn end_typing(&mut self, keep: Keep) {
+    fn end_typing(&mut self, keep: KeepFilter) {
         if let Some(filter) = self.filter_mut() {
             filter.end(keep);
         }

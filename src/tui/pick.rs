@@ -7,7 +7,7 @@ use crate::host::{RuleKind, SessionRule};
 use crate::mcp::ListKind;
 use crate::tui::call::export::Export;
 use crate::tui::chat::port::ChatCommand;
-use crate::tui::find::Fields;
+use crate::tui::find::SearchFields;
 use crate::tui::prelude::*;
 
 /// What picking a row does.
@@ -86,12 +86,12 @@ pub enum CallPick {
     /// Take the server's suggestion.
     Suggestion(String),
     /// A line that was typed, and what for.
-    Line(Line, String),
+    Line(LinePrompt, String),
 }
 
 named! {
     /// What a line is typed for, and what is asked.
-    pub enum Line {
+    pub enum LinePrompt {
         /// The name of a saved call.
         Name = "save under the name",
         /// What to search for in the result.
@@ -156,11 +156,11 @@ impl Choice {
     }
 
     /// What it is found by.
-    pub fn fields(&self) -> Fields<'_> {
+    pub fn fields(&self) -> SearchFields<'_> {
         let words = self.words.as_str();
         match &self.pick {
-            Pick::Offer(_, _, wire) => Fields { name: wire, context: words, text: "" },
-            _ => Fields { name: words, context: self.hint.as_str(), text: "" },
+            Pick::Offer(_, _, wire) => SearchFields { name: wire, context: words, text: "" },
+            _ => SearchFields { name: words, context: self.hint.as_str(), text: "" },
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Instant;
 
-use crate::deck::{Moment, News, Operations, Player, Scan};
+use crate::deck::{News, PlayedPart, Player, RecordedOperations, Scan};
 use crate::error::{Error, ErrorCode};
 use crate::tui::model::Playback;
 use crate::tui::prelude::*;
@@ -34,7 +34,7 @@ pub struct Played {
     /// What happened; a view alone while the file is being read.
     pub news: Vec<News>,
     /// Every operation, once.
-    pub operations: Option<Arc<Operations>>,
+    pub operations: Option<Arc<RecordedOperations>>,
 }
 
 /// Pause between two steps while time passes.
@@ -86,7 +86,7 @@ pub fn play(
     let player = scan.finish();
     playback.read = None;
     (playback.began, playback.end) = player.span();
-    let mut running = Running { player, playback, operations_sent: false };
+    let mut running = PlayerState { player, playback, operations_sent: false };
     let mut next = running.player.seek(running.playback.end);
     loop {
         let moment = match next {
@@ -103,14 +103,14 @@ pub fn play(
     }
 }
 
-struct Running {
+struct PlayerState {
     player: Player,
     playback: Playback,
     operations_sent: bool,
 }
 
-impl Running {
-    fn report(&mut self, moment: Moment) -> Played {
+impl PlayerState {
+    fn report(&mut self, moment: PlayedPart) -> Played {
         self.playback.at = self.player.at();
         let first = !std::mem::replace(&mut self.operations_sent, true);
         let oldest = |next: u64| next.saturating_sub(KEPT);
@@ -132,7 +132,7 @@ impl Running {
     }
 
     /// Waits for a command, or for time to pass; gives what is to be seen then, nothing at the end.
-    fn wait(&mut self, commands: &Receiver<PlayCommand>) -> Option<std::io::Result<Moment>> {
+    fn wait(&mut self, commands: &Receiver<PlayCommand>) -> Option<std::io::Result<PlayedPart>> {
         let began = Instant::now();
         let command = if self.playback.is_playing {
             commands.recv_timeout(ROUND)

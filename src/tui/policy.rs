@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use crossterm::event::KeyEvent;
 
-use crate::deck::{ClientView, Drift, Lock, LockedServer, Place};
-use crate::host::{Digest, GrantId, Held, ServerState, ServerView};
+use crate::deck::{ClientView, Drift, DriftPlace, Lock, LockedServer};
+use crate::host::{Digest, GrantId, HeldReason, ServerState, ServerView};
 use crate::mcp::{FieldChange, ListKind, Risk};
 use crate::tui::effect::{Baseline, ClientOrder, Effect, LockChange, Order, PolicyOrder};
-use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::keymap::{KeyScope, Keymap};
 use crate::tui::message::Message;
 use crate::tui::model::Model;
 use crate::tui::overlay::{Overlay, Palette};
@@ -27,10 +27,10 @@ const BLOCKED: usize = 50;
 
 /// A row; equal when it is about the same thing.
 #[derive(Clone, Debug, PartialEq)]
-enum Row {
+enum PolicyRow {
     Title(Section),
     Warning(usize),
-    Drift(String, Place),
+    Drift(String, DriftPlace),
     Client(String),
     Grant(GrantId),
     Limits(usize),
@@ -51,9 +51,9 @@ named! {
 /// A definition that differs.
 struct Differs {
     server: String,
-    place: Place,
+    place: DriftPlace,
     /// Why callers do not get it, and the digest of what is decided about.
-    held: Option<(Held, Digest)>,
+    held: Option<(HeldReason, Digest)>,
     changes: Vec<(FieldChange, Vec<Risk>)>,
     renamed_from: Option<String>,
 }
@@ -61,7 +61,7 @@ struct Differs {
 /// The screen.
 #[derive(Default)]
 pub struct PolicyScreen {
-    browser: Browser<Row>,
+    browser: Browser<PolicyRow>,
     /// What the definitions are compared with; with what was approved when there is none.
     against: Option<Baseline>,
     /// The definitions there, once they are read.
@@ -119,30 +119,33 @@ impl PolicyScreen {
         };
     }
 
-    fn rows(&self, model: &Model) -> Vec<Row> {
-        let mut rows: Vec<Row> = (0..model.policy.warnings.len()).map(Row::Warning).collect();
+    fn rows(&self, model: &Model) -> Vec<PolicyRow> {
+        let mut rows: Vec<PolicyRow> =
+            (0..model.policy.warnings.len()).map(PolicyRow::Warning).collect();
         for section in Section::ALL {
             if section == Section::Clients && model.served.is_none() {
                 continue;
             }
-            rows.push(Row::Title(section));
+            rows.push(PolicyRow::Title(section));
             match section {
                 Section::Definitions => rows.extend(
                     self.differs
                         .iter()
-                        .map(|one| Row::Drift(one.server.clone(), one.place.clone())),
+                        .map(|one| PolicyRow::Drift(one.server.clone(), one.place.clone())),
                 ),
                 Section::Clients => {
                     let origins = model.clients.iter().map(|client| &client.principal.origin);
-                    rows.extend(origins.map(|origin| Row::Client(origin.to_string())));
+                    rows.extend(origins.map(|origin| PolicyRow::Client(origin.to_string())));
                 }
                 Section::Grants => {
-                    rows.extend(model.policy.grants.iter().map(|grant| Row::Grant(grant.id)));
+                    rows.extend(model.policy.grants.iter().map(|grant| PolicyRow::Grant(grant.id)));
                 }
-                Section::Limits => rows.extend((0..model.policy.limits.len()).map(Row::Limits)),
+                Section::Limits => {
+                    rows.extend((0..model.policy.limits.len()).map(PolicyRow::Limits));
+                }
                 Section::Blocked => {
                     let blocked = model.blocked.iter().rev().take(BLOCKED);
-                    rows.extend(blocked.map(|one| Row::Blocked(one.at, one.target.clone())));
+                    rows.extend(blocked.map(|one| PolicyRow::Blocked(one.at, one.target.clone())));
                 }
             }
         }
@@ -150,11 +153,11 @@ impl PolicyScreen {
     }
 
     fn selected(&self) -> Option<&Differs> {
-        let Row::Drift(server, place) = self.browser.selected()? else { return None };
+        let PolicyRow::Drift(server, place) = self.browser.selected()? else { return None };
         self.differing(server, place)
     }
 
-    fn differing(&self, server: &str, place: &Place) -> Option<&Differs> {
+    fn differing(&self, server: &str, place: &DriftPlace) -> Option<&Differs> {
         self.differs.iter().find(|one| one.server == server && one.place == *place)
     }
 
@@ -189,7 +192,7 @@ impl PolicyScreen {
         match (&self.against, one.held) {
             (None, Some((_, digest))) => {
                 let tool = match &one.place {
-                    Place::Entry(_, tool) => Some(tool.clone()),
+                    DriftPlace::Entry(_, tool) => Some(tool.clone()),
                     _ => None,
                 };
                 let server = one.server.as_str().into();
@@ -218,14 +221,14 @@ impl PolicyScreen {
     /// Takes back a grant, or chooses what to do about a client.
     fn revoke(&self, model: &Model, out: &mut Out) {
         match self.browser.selected() {
-            Some(Row::Grant(id)) => {
+            Some(PolicyRow::Grant(id)) => {
                 let Some(grant) = detail::grant(model, *id) else { return };
                 let (who, what) = detail::grant_words(grant);
                 let lines = vec![who, what, ink!("It counts no more at once.")];
                 let revoke = Effect::Order(Order::Policy(PolicyOrder::Revoke(*id)));
                 out.ask(ink!("revoke grant {}?", id.0), lines, revoke);
             }
-            Some(Row::Client(origin)) => {
+            Some(PolicyRow::Client(origin)) => {
                 let Some(client) = detail::client(model, origin) else { return };
                 let palette = Palette::new(ink!("clients"), choices(client));
                 out.overlay = Some(Overlay::Palette(palette));
@@ -266,7 +269,7 @@ fn shows(server: &ServerView, model: &Model) -> bool {
 }
 
 impl Differs {
-    fn new(server: String, place: Place, changes: Vec<FieldChange>) -> Self {
+    fn new(server: String, place: DriftPlace, changes: Vec<FieldChange>) -> Self {
         let weigh = |change: FieldChange| {
             let risks = change.risks();
             (change, risks)
@@ -277,8 +280,8 @@ impl Differs {
 
     fn held(tool: &crate::host::HeldTool) -> Self {
         let place = match &tool.tool {
-            Some(name) => Place::Entry(ListKind::Tools, name.clone()),
-            None => Place::Instructions,
+            Some(name) => DriftPlace::Entry(ListKind::Tools, name.clone()),
+            None => DriftPlace::Instructions,
         };
         Self {
             held: Some((tool.held, tool.digest)),
@@ -293,10 +296,10 @@ impl Differs {
 
     fn name(&self) -> Ink {
         let name = match &self.place {
-            Place::Instructions => format!("{} instructions", self.server),
-            Place::ServerInfo => format!("{} serverInfo", self.server),
-            Place::Authorization => format!("{} signing in", self.server),
-            Place::Entry(_, id) => format!("{}.{id}", self.server),
+            DriftPlace::Instructions => format!("{} instructions", self.server),
+            DriftPlace::ServerInfo => format!("{} serverInfo", self.server),
+            DriftPlace::Authorization => format!("{} signing in", self.server),
+            DriftPlace::Entry(_, id) => format!("{}.{id}", self.server),
         };
         Ink::line(&name)
     }
@@ -342,15 +345,15 @@ fn choices(client: &ClientView) -> Vec<Choice> {
 }
 
 impl Screen for PolicyScreen {
-    fn scopes(&self) -> Vec<Scope> {
+    fn scopes(&self) -> Vec<KeyScope> {
         match self.naming {
-            Some(_) => vec![Scope::Text],
-            None => vec![Scope::Policy, Scope::List],
+            Some(_) => vec![KeyScope::Text],
+            None => vec![KeyScope::Policy, KeyScope::List],
         }
     }
 
     fn help(&self) -> Help {
-        ("keys: policy", &[(Scope::Policy, "policy"), (Scope::List, "in the list")])
+        ("keys: policy", &[(KeyScope::Policy, "policy"), (KeyScope::List, "in the list")])
     }
 
     fn takes_letters(&self) -> bool {

@@ -14,4 +14,4 @@ pub mod view;
 
 pub use content::{Block, Blocks};
 pub use image::{PictureDone, PictureJob};
-pub use view::{Content, ResultView};
+pub use view::{ResultFile, ResultView};

@@ -18,17 +18,17 @@ use crate::error::{Error, ErrorCode};
 use crate::host::{Drafter, Host};
 use crate::tui::app::{App, Calls, Redraw, Setup};
 #[cfg(unix)]
-use crate::tui::attached::Remote;
+use crate::tui::attached::AttachedSocket;
 use crate::tui::chat::port::{ChatCommand, OpenChat};
 use crate::tui::effect::Effect;
-use crate::tui::engine::{Engine, Opened, Source};
+use crate::tui::engine::{DashboardSource, Engine, OpenedDeck};
 use crate::tui::graphics::{self, TerminalReply};
 use crate::tui::input::{Input, InputThread};
 use crate::tui::message::Message;
 use crate::tui::pacer::Pacer;
 use crate::tui::prelude::*;
-use crate::tui::runner::{Files, Runner, forward};
-use crate::tui::session::{Session, catch_panics, refuse_terminal};
+use crate::tui::runner::{Runner, SessionFiles, forward};
+use crate::tui::session::{TerminalSession, catch_panics, refuse_terminal};
 use crate::tui::signal::{Signal, Signals};
 use crate::tui::state::{Places, read_prefs};
 use crate::tui::theme::ColorDepth;
@@ -40,7 +40,7 @@ const INTERRUPTED: u8 = 130;
 pub type HostLogLevel = Arc<dyn Fn(LogLevel) + Send + Sync>;
 
 /// How the dashboard is started.
-pub struct Options {
+pub struct DashboardOptions {
     /// Record everything to this new file.
     pub record: Option<PathBuf>,
     /// Settings from the command line.
@@ -69,7 +69,7 @@ pub type Show = Box<dyn FnOnce(Host, CancellationToken) -> BoxFuture<'static, ()
 ///
 /// # Errors
 /// When the terminal cannot be used: [`io::ErrorKind::Unsupported`] with words for the person.
-pub fn run(source: Source, options: Options) -> io::Result<ExitCode> {
+pub fn run(source: DashboardSource, options: DashboardOptions) -> io::Result<ExitCode> {
     if let Some(reason) = refuse_terminal(std::env::var("TERM").ok().as_deref()) {
         return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
     }
@@ -82,7 +82,7 @@ pub fn run(source: Source, options: Options) -> io::Result<ExitCode> {
 /// Everything the loop holds.
 struct Dashboard {
     app: App,
-    session: Session,
+    session: TerminalSession,
     signals: Signals,
     input: InputThread,
     runner: Runner,
@@ -90,8 +90,8 @@ struct Dashboard {
     pacer: Pacer,
     clock: Clock,
     messages: mpsc::Sender<Message>,
-    options: Options,
-    leaving: Option<Leaving>,
+    options: DashboardOptions,
+    leaving: Option<LeavingStage>,
     /// Whether the terminal is still there.
     terminal_lives: bool,
     /// A signal or the end of the terminal ends the run, not the person.
@@ -104,36 +104,36 @@ struct Dashboard {
 
 /// The way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leaving {
+enum LeavingStage {
     /// The servers are being stopped; the screen shows it.
     Stopping,
     /// Nothing is waited for any more.
     Now,
 }
 
-enum Event {
+enum LoopEvent {
     Input(Option<Input>),
     Message(Option<Message>),
-    Engine(Option<Opened>),
+    Engine(Option<OpenedDeck>),
     Signal(Signal),
     Time,
 }
 
 impl Dashboard {
-    async fn run(source: Source, mut options: Options) -> io::Result<ExitCode> {
+    async fn run(source: DashboardSource, mut options: DashboardOptions) -> io::Result<ExitCode> {
         let clock = Clock::system();
         crate::tui::model::use_local_time();
         let places = Places::of_process();
         let mut files = source.files();
         // The file beside which a project keeps what belongs to it: that of highest precedence.
-        let is_live = matches!(source, Source::Deck(_));
+        let is_live = matches!(source, DashboardSource::Deck(_));
         let project = files.last().filter(|_| is_live).cloned();
         if files.is_empty() {
             files.push(PathBuf::from(if options.setup.tour { ":demo" } else { ":command" }));
         }
         let lock = if is_live { project.clone() } else { Some(PathBuf::from("mcp.json")) };
         let prefs = places.prefs_file(&files);
-        let files = Files {
+        let files = SessionFiles {
             history: prefs.as_ref().map(|file| file.with_extension("history.jsonl")),
             prefs,
             calls: project.as_deref().map(SavedCalls::path_beside),
@@ -155,7 +155,7 @@ impl Dashboard {
         let (messages, mut incoming) = mpsc::channel(256);
         catch_panics(messages.clone());
         let signals = Signals::listen()?;
-        let mut session = Session::enter()?;
+        let mut session = TerminalSession::enter()?;
         if asks {
             // Nobody waits for the answer: it comes as input, or never.
             session.write(question)?;
@@ -168,8 +168,8 @@ impl Dashboard {
         let (opened_sender, mut opened) = mpsc::channel(1);
         let mut runner = Runner::new(messages.clone(), files, options.reveal);
         #[cfg(unix)]
-        if let Source::Attached(socket) = &source {
-            runner.remote = Some(Remote(socket.clone()));
+        if let DashboardSource::Attached(socket) = &source {
+            runner.remote = Some(AttachedSocket(socket.clone()));
         }
         let mut deck = Self {
             app,
@@ -212,35 +212,35 @@ impl Dashboard {
         &mut self,
         inputs: &mut mpsc::Receiver<Input>,
         incoming: &mut mpsc::Receiver<Message>,
-        opened: &mut mpsc::Receiver<Opened>,
+        opened: &mut mpsc::Receiver<OpenedDeck>,
     ) -> io::Result<ExitCode> {
         let mut engine_lives = true;
         loop {
             let wake = self.next_wake();
             let event = tokio::select! {
                 biased;
-                signal = self.signals.next() => Event::Signal(signal),
-                input = inputs.recv(), if self.terminal_lives => Event::Input(input),
-                opened = opened.recv(), if engine_lives => Event::Engine(opened),
-                message = incoming.recv() => Event::Message(message),
-                () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => Event::Time,
+                signal = self.signals.next() => LoopEvent::Signal(signal),
+                input = inputs.recv(), if self.terminal_lives => LoopEvent::Input(input),
+                opened = opened.recv(), if engine_lives => LoopEvent::Engine(opened),
+                message = incoming.recv() => LoopEvent::Message(message),
+                () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => LoopEvent::Time,
             };
             self.update(Message::Now(self.clock.now())).await?;
             match event {
-                Event::Signal(signal) => self.signal(signal).await?,
-                Event::Input(input) => self.input(input).await?,
-                Event::Engine(Some(opened)) => self.opened(opened).await?,
-                Event::Engine(None) => {
+                LoopEvent::Signal(signal) => self.signal(signal).await?,
+                LoopEvent::Input(input) => self.input(input).await?,
+                LoopEvent::Engine(Some(opened)) => self.opened(opened).await?,
+                LoopEvent::Engine(None) => {
                     engine_lives = false;
                     if self.leaving.is_some() {
-                        self.leaving = Some(Leaving::Now);
+                        self.leaving = Some(LeavingStage::Now);
                     } else {
                         let error = Error::new(ErrorCode::Internal, "the engine ended by itself");
                         self.update(Message::EngineFailed(error)).await?;
                     }
                 }
-                Event::Message(Some(message)) => self.update(message).await?,
-                Event::Message(None) | Event::Time => {}
+                LoopEvent::Message(Some(message)) => self.update(message).await?,
+                LoopEvent::Message(None) | LoopEvent::Time => {}
             }
             while let Ok(input) = inputs.try_recv() {
                 self.input(Some(input)).await?;
@@ -249,7 +249,7 @@ impl Dashboard {
                 let Ok(message) = incoming.try_recv() else { break };
                 self.update(message).await?;
             }
-            if self.leaving == Some(Leaving::Now) {
+            if self.leaving == Some(LeavingStage::Now) {
                 let code = if self.interrupted { INTERRUPTED } else { 0 };
                 return Ok(ExitCode::from(code));
             }
@@ -290,7 +290,7 @@ impl Dashboard {
     }
 
     /// The deck is open: whatever needs its engine begins.
-    async fn opened(&mut self, (host, policy): Opened) -> io::Result<()> {
+    async fn opened(&mut self, (host, policy): OpenedDeck) -> io::Result<()> {
         self.engine.attach(host.clone());
         let clients = self.options.clients.take();
         let deck = Operated { host: host.clone(), clients, policy };
@@ -343,7 +343,7 @@ impl Dashboard {
     async fn perform(&mut self, effect: Effect) -> io::Result<()> {
         match effect {
             Effect::Quit if self.leaving.is_none() => {
-                self.leaving = Some(Leaving::Stopping);
+                self.leaving = Some(LeavingStage::Stopping);
                 self.app.stopping();
                 self.engine.stop();
             }
@@ -435,14 +435,14 @@ impl Dashboard {
     fn quit_now(&mut self) {
         self.engine.stop();
         self.engine.force();
-        self.leaving = Some(Leaving::Now);
+        self.leaving = Some(LeavingStage::Now);
     }
 
     /// Nobody sees the screen any more: the servers are stopped in order, each with its grace. The
     /// end of the terminal and the signal that goes with it are one request, in whatever order.
     fn hang_up(&mut self) {
         self.interrupted = true;
-        self.leaving.get_or_insert(Leaving::Stopping);
+        self.leaving.get_or_insert(LeavingStage::Stopping);
         self.engine.stop();
     }
 

@@ -17,12 +17,12 @@ use crate::error::{Error, ErrorCode};
 use crate::host::{CallOptions, Host};
 use crate::tui::effect::{Baseline, CallRequest, Effect, Existing, LockChange};
 use crate::tui::message::{CallToken, Message};
-use crate::tui::result::{Content, PictureJob};
+use crate::tui::result::{PictureJob, ResultFile};
 use crate::tui::state;
 
 /// Where things are kept beyond the session; without a file they are not.
 #[derive(Debug, Default)]
-pub struct Files {
+pub struct SessionFiles {
     /// Preferences.
     pub prefs: Option<PathBuf>,
     /// The history of calls.
@@ -41,9 +41,9 @@ pub struct Runner {
     pub opened: Option<Operated>,
     /// The service that is watched instead, when it runs elsewhere.
     #[cfg(unix)]
-    pub remote: Option<crate::tui::attached::Remote>,
+    pub remote: Option<crate::tui::attached::AttachedSocket>,
     messages: mpsc::Sender<Message>,
-    files: Files,
+    files: SessionFiles,
     calls: HashMap<CallToken, CancellationToken>,
     reveal: bool,
     /// Kinds of data whose loss has been reported.
@@ -53,7 +53,7 @@ pub struct Runner {
 impl Runner {
     /// A runner that reports to `messages`; `reveal` says whether results show values of the
     /// configuration or mask them.
-    pub fn new(messages: mpsc::Sender<Message>, files: Files, reveal: bool) -> Self {
+    pub fn new(messages: mpsc::Sender<Message>, files: SessionFiles, reveal: bool) -> Self {
         Self {
             opened: None,
             #[cfg(unix)]
@@ -313,7 +313,7 @@ pub async fn forward<T>(
 const NO_LOCK: &str = "there is no configuration file, so no lock file beside it";
 
 /// Writes a file that a person named.
-fn save_as(path: &Path, content: Content, existing: Existing) -> Message {
+fn save_as(path: &Path, content: ResultFile, existing: Existing) -> Message {
     let path = state::at_home(path);
     let written = content
         .bytes()

@@ -6,20 +6,20 @@ use crossterm::event::KeyEvent;
 use crate::tui::context::{Cx, Gesture};
 use crate::tui::effect::Effect;
 use crate::tui::graphics::Placement;
-use crate::tui::keymap::{Keymap, Scope};
-use crate::tui::look::Look;
+use crate::tui::keymap::{KeyScope, Keymap};
+use crate::tui::look::Styles;
 use crate::tui::message::Message;
 use crate::tui::pane::Out;
 use crate::tui::prelude::*;
 use crate::tui::widget::KeyLine;
 
 /// Title of a help, and the scopes it lists, each under a heading.
-pub type Help = (&'static str, &'static [(Scope, &'static str)]);
+pub type Help = (&'static str, &'static [(KeyScope, &'static str)]);
 
 /// A screen. What it wants done goes to `out`; [`Effect::Close`] leaves it.
 pub trait Screen {
     /// Where its keys are bound, innermost first.
-    fn scopes(&self) -> Vec<Scope>;
+    fn scopes(&self) -> Vec<KeyScope>;
 
     /// Its help.
     fn help(&self) -> Help;
@@ -62,7 +62,7 @@ pub trait Screen {
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer);
 
     /// Pictures that stand in pixels over what is drawn.
-    fn placements(&self, _look: &Look, _area: Rect) -> Vec<Placement> {
+    fn placements(&self, _look: &Styles, _area: Rect) -> Vec<Placement> {
         Vec::new()
     }
 
@@ -82,7 +82,7 @@ pub trait Screen {
 }
 
 /// The keys of these scopes that their last line shows.
-pub fn keys_of(keymap: &Keymap, scopes: &[Scope]) -> KeyLine {
+pub fn keys_of(keymap: &Keymap, scopes: &[KeyScope]) -> KeyLine {
     let labels = keymap.labels(scopes).into_iter();
     KeyLine::new(labels.map(|(key, word, _)| (key, word)).collect(), keymap.help_label())
 }

@@ -26,14 +26,14 @@ use crate::tui::graphics::Placed;
 use crate::tui::message::Message;
 use crate::tui::prelude::*;
 
-type Screen = Terminal<Ansi<BufWriter<io::Stdout>>>;
+type CrosstermTerminal = Terminal<Ansi<BufWriter<io::Stdout>>>;
 
 /// Whether the terminal is ours now.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The terminal while the dashboard has it.
-pub struct Session {
-    screen: Screen,
+pub struct TerminalSession {
+    screen: CrosstermTerminal,
     pictures: Placed,
     /// The size of the last frame.
     drawn: Rect,
@@ -50,7 +50,7 @@ pub fn refuse_terminal(term: Option<&str>) -> Option<&'static str> {
     }
 }
 
-impl Session {
+impl TerminalSession {
     /// Takes the terminal.
     pub fn enter() -> io::Result<Self> {
         let backend = Ansi(BufWriter::with_capacity(1 << 16, io::stdout()));
@@ -129,7 +129,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for TerminalSession {
     fn drop(&mut self) {
         restore();
     }

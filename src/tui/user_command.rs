@@ -57,14 +57,14 @@ fn global() -> String {
 
 /// A command with the values of its placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct FilledCommand {
     /// The command.
     pub command: UserCommand,
     /// Values, in the order of [`PLACES`].
     pub values: [Option<String>; 3],
 }
 
-impl Run {
+impl FilledCommand {
     /// The line as the shell reads it. Directly within double quotes the reference stands as it is,
     /// elsewhere in quotes of its own, so that a value is never split into words.
     fn script(&self) -> String {
@@ -217,7 +217,7 @@ impl Drop for Group {
 mod tests {
     use super::*;
 
-    fn run(line: &str, tool: &str) -> Run {
+    fn run(line: &str, tool: &str) -> FilledCommand {
         let command = UserCommand {
             key: "f10".into(),
             run: line.into(),
@@ -227,7 +227,7 @@ mod tests {
             terminal: false,
             name: "try".into(),
         };
-        Run { command, values: [None, Some(tool.into()), None] }
+        FilledCommand { command, values: [None, Some(tool.into()), None] }
     }
 
     #[tokio::test]

@@ -10,12 +10,12 @@ pub mod pen;
 pub mod stream;
 pub mod text_input;
 
-pub use browser::{Browser, ListState, Part, Regions, Split, in_sight};
+pub use browser::{Browser, BrowserPart, BrowserRegions, ListState, Split, in_sight};
 pub use doc::{Doc, DocView, changed};
 pub use key_line::KeyLine;
 pub use pen::{Pen, width};
-pub use stream::{Stream, Verdict};
-pub use text_input::{Keep, TextInput};
+pub use stream::{FilterMatch, StreamList};
+pub use text_input::{KeepFilter, TextInput};
 
 /// Draws a vertical rule down `area`.
 pub fn vertical_rule(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mcpdeck::Host;
 use mcpdeck::base::ServerName;
-use mcpdeck::host::{HostView, PendingRequest, ServerState, Startup};
+use mcpdeck::host::{ApprovalRequest, HostView, ServerState, Startup};
 use mcpdeck::mcp::{Answer, Direction, RequestKind, StepKind, StoredToken, TokenStore};
 use serde_json::json;
 
@@ -31,7 +31,7 @@ async fn until(host: &Host, what: impl FnMut(&Arc<HostView>) -> bool) {
     seen.expect("it does not hang").unwrap();
 }
 
-async fn asked(host: &Host) -> Arc<PendingRequest> {
+async fn asked(host: &Host) -> Arc<ApprovalRequest> {
     until(host, |view| !view.pending.is_empty()).await;
     let view = host.view();
     let view = view.borrow();
@@ -44,7 +44,7 @@ async fn ready(host: &Host) {
     until(host, |view| is_ready(view) && view.pending.is_empty()).await;
 }
 
-async fn browse(asked: &PendingRequest) {
+async fn browse(asked: &ApprovalRequest) {
     reqwest::get(asked.params["url"].as_str().unwrap()).await.unwrap();
 }
 

@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcpdeck::chat::{
-    Agent, ChatEvent, Conversation, DoneReason, Message, Model, Provider as Format, Remote,
-    RemoteConfig, StatusKind, TurnLimits,
+    Agent, ChatEvent, ChatMessage, Conversation, DoneReason, LanguageModel, Provider as Format,
+    ProviderModel, RemoteConfig, StatusKind, TurnLimits,
 };
 use mcpdeck::deck::PolicyKeeper;
 use mcpdeck::host::{Host, Origin, Principal};
@@ -62,13 +62,18 @@ impl Scene {
     }
 
     /// One turn with a model.
-    async fn turn(&self, model: Arc<dyn Model>, talk: &mut Conversation, text: &str) -> DoneReason {
+    async fn turn(
+        &self,
+        model: Arc<dyn LanguageModel>,
+        talk: &mut Conversation,
+        text: &str,
+    ) -> DoneReason {
         self.turn_until(model, talk, text, &CancellationToken::new()).await
     }
 
     async fn turn_until(
         &self,
-        model: Arc<dyn Model>,
+        model: Arc<dyn LanguageModel>,
         talk: &mut Conversation,
         text: &str,
         cancel: &CancellationToken,
@@ -119,8 +124,8 @@ fn remote(format: Format, provider: &Provider) -> RemoteConfig {
     config
 }
 
-fn model(format: Format, provider: &Provider) -> Arc<dyn Model> {
-    Arc::new(Remote::new(remote(format, provider)).unwrap())
+fn model(format: Format, provider: &Provider) -> Arc<dyn LanguageModel> {
+    Arc::new(ProviderModel::new(remote(format, provider)).unwrap())
 }
 
 fn text(text: &'static str) -> Answer {
@@ -188,7 +193,7 @@ async fn a_turn_is_aborted_while_its_history_is_summarised() {
     let provider = Provider::new(vec![text("Fine."), Answer::Stalled(vec![])]);
     let mut config = remote(Format::OpenAi, &provider);
     config.context = 4_000;
-    let model: Arc<dyn Model> = Arc::new(Remote::new(config).unwrap());
+    let model: Arc<dyn LanguageModel> = Arc::new(ProviderModel::new(config).unwrap());
     let (scene, mut talk) = (Scene::new().await, Conversation::default());
     scene.turn(Arc::clone(&model), &mut talk, &"Listen to this. ".repeat(500)).await;
     let cancel = CancellationToken::new();
@@ -243,7 +248,7 @@ async fn fenced_blocks_call_tools_where_the_model_has_no_calls() {
     config.fenced = true;
     let scene = Scene::new().await;
     let mut talk = Conversation::default();
-    let model = Arc::new(Remote::new(config).unwrap());
+    let model = Arc::new(ProviderModel::new(config).unwrap());
     assert_eq!(scene.turn(model, &mut talk, "go").await, DoneReason::End);
     assert_eq!(scene.text(), "Look:\nDone.");
     let results = scene.results();
@@ -273,7 +278,10 @@ async fn what_passes_is_tried_again_and_nothing_is_tried_five_times() {
         let reason = scene.turn(model(format, &provider), &mut talk, "go").await;
         assert_eq!(reason, DoneReason::End, "{:?}", scene.events());
         let last = talk.messages.last().unwrap();
-        assert!(matches!(last, Message::Assistant(r) if r.text == "A whole answer."), "{last:?}");
+        assert!(
+            matches!(last, ChatMessage::Assistant(r) if r.text == "A whole answer."),
+            "{last:?}"
+        );
         let retries = scene.events().into_iter().filter(|event| {
             matches!(event, ChatEvent::Status { status: StatusKind::Retrying, .. })
         });
@@ -386,10 +394,10 @@ async fn a_turn_stops_by_itself_with_every_call_answered() {
         assert!(scene.text().contains("I could not complete this"), "{:?}", scene.events());
         // Every call has its result.
         let wanted = talk.messages.iter().map(|message| match message {
-            Message::Assistant(reply) => reply.calls.len(),
+            ChatMessage::Assistant(reply) => reply.calls.len(),
             _ => 0,
         });
-        let given = talk.messages.iter().filter(|m| matches!(m, Message::Tool { .. })).count();
+        let given = talk.messages.iter().filter(|m| matches!(m, ChatMessage::Tool { .. })).count();
         assert_eq!(wanted.sum::<usize>(), given);
     };
     let usual = TurnLimits::default();
@@ -426,7 +434,10 @@ async fn a_generation_and_a_running_tool_can_be_aborted() {
     let (reason, ()) = tokio::join!(scene.turn_until(model_, &mut talk, "go", &cancel), stop);
     assert_eq!(reason, DoneReason::Aborted);
     let kept = talk.messages.last().unwrap();
-    assert!(matches!(kept, Message::Assistant(r) if r.text.starts_with("I begin and")), "{kept:?}");
+    assert!(
+        matches!(kept, ChatMessage::Assistant(r) if r.text.starts_with("I begin and")),
+        "{kept:?}"
+    );
 
     // One call is cancelled, the turn goes on.
     let provider = Provider::new(vec![call("a__write", "{}"), text("Then not.")]);
@@ -465,7 +476,7 @@ async fn the_context_is_checked_before_every_answer() {
     ]);
     let mut config = remote(Format::OpenAi, &provider);
     config.context = 6_000;
-    let model: Arc<dyn Model> = Arc::new(Remote::new(config.clone()).unwrap());
+    let model: Arc<dyn LanguageModel> = Arc::new(ProviderModel::new(config.clone()).unwrap());
     let mut talk = Conversation::default();
     assert_eq!(scene.turn(Arc::clone(&model), &mut talk, "go").await, DoneReason::End);
     assert!(scene.has(StatusKind::Shortened), "{:?}", scene.events());
@@ -479,13 +490,13 @@ async fn the_context_is_checked_before_every_answer() {
     assert!(scene.has(StatusKind::Summarised), "{:?}", scene.events());
     let first = &talk.messages[0];
     assert!(
-        matches!(first, Message::User { text } if text.contains("They spoke of words.")),
+        matches!(first, ChatMessage::User { text } if text.contains("They spoke of words.")),
         "{first:?}"
     );
 
     let sent = provider.requests().len();
     config.context = 150;
-    let model = Arc::new(Remote::new(config).unwrap());
+    let model = Arc::new(ProviderModel::new(config).unwrap());
     let reason = scene.turn(model, &mut Conversation::default(), "hi").await;
     assert_eq!(reason, DoneReason::Failed);
     let told = serde_json::to_string(&scene.events()).unwrap();
@@ -557,7 +568,7 @@ async fn what_a_tool_says_is_marked_as_data_and_approves_nothing() {
     let waited = |event: &ChatEvent| matches!(event, ChatEvent::ToolResult { name, duration_ms: 0, .. } if name == "b__write");
     assert!(scene.events().iter().any(waited), "the time of the person is not the tool's");
     for message in &talk.messages {
-        let Message::Tool { text, .. } = message else { continue };
+        let ChatMessage::Tool { text, .. } = message else { continue };
         assert!(!text.contains('\u{1b}'), "{text:?}");
         let mark = text.split_once(">\n").map(|(mark, _)| mark.trim_start_matches('<')).unwrap();
         assert!(mark.starts_with("result-") && text.ends_with(&format!("</{mark}>")), "{text}");
@@ -578,7 +589,7 @@ async fn a_model_drafts_the_answer_to_a_sampling_request_and_sends_nothing() {
     ]}));
     let request = |kind| {
         let now = mcpdeck::base::Timestamp(0);
-        Arc::new(mcpdeck::host::PendingRequest {
+        Arc::new(mcpdeck::host::ApprovalRequest {
             id: ApprovalId(1),
             server: fake::name("a"),
             kind,

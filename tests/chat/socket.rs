@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use axum::serve::ListenerExt as _;
 use futures::{SinkExt as _, StreamExt as _};
-use mcpdeck::chat::session::{SessionLimits, Sessions};
+use mcpdeck::chat::session::{ChatSessions, SessionLimits};
 use mcpdeck::chat::socket::{SocketLimits, routes};
-use mcpdeck::chat::store::Store;
-use mcpdeck::chat::{Provider as Format, Remote, RemoteConfig};
+use mcpdeck::chat::store::SessionFile;
+use mcpdeck::chat::{Provider as Format, ProviderModel, RemoteConfig};
 use mcpdeck::deck::ChatStore;
 use mcpdeck::host::{Host, Origin, Principal};
 use mcpdeck::mcp::ListKind;
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Service {
     world: World,
     _host: Host,
-    sessions: Arc<Sessions>,
+    sessions: Arc<ChatSessions>,
     provider: Provider,
     address: String,
     /// Ends the tokens.
@@ -65,8 +65,8 @@ impl Service {
         let mut model = RemoteConfig::new(Format::OpenAi, url, "test-model");
         model.backoff = Duration::from_millis(1);
         (model.context, model.fenced) = (options.context, options.fenced);
-        let model = Arc::new(Remote::new(model).unwrap());
-        let sessions = Sessions::new(host.clone(), model, options.sessions, options.store);
+        let model = Arc::new(ProviderModel::new(model).unwrap());
+        let sessions = ChatSessions::new(host.clone(), model, options.sessions, options.store);
         let revoke = CancellationToken::new();
         let cut = revoke.clone();
         let who = Arc::new(move |token: &str| {
@@ -302,7 +302,7 @@ async fn a_session_goes_on_after_the_program_was_started_again() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("chats.sqlite");
     let with_file =
-        |answers| Options { store: Some(Store::open(&file).unwrap()), ..usual(answers) };
+        |answers| Options { store: Some(SessionFile::open(&file).unwrap()), ..usual(answers) };
     let service = Service::new(with_file(vec![
         call("a__read"),
         text("It is 42."),

@@ -24,9 +24,11 @@ fn is_whole(talk: &Conversation) -> bool {
     let (mut wanted, mut given) = (Vec::new(), Vec::new());
     for message in &talk.messages {
         match message {
-            Message::Assistant(reply) => wanted.extend(reply.calls.iter().map(|c| c.id.clone())),
-            Message::Tool { id, .. } => given.push(id.clone()),
-            Message::User { .. } => {}
+            ChatMessage::Assistant(reply) => {
+                wanted.extend(reply.calls.iter().map(|c| c.id.clone()));
+            }
+            ChatMessage::Tool { id, .. } => given.push(id.clone()),
+            ChatMessage::User { .. } => {}
         }
     }
     wanted == given

@@ -178,7 +178,7 @@ async fn what_is_denied_is_as_if_it_were_not_there() {
             .host
             .check(
                 &client().principal(),
-                Action::Connect,
+                PolicyAction::Connect,
                 &ServerName::new(server),
                 (TargetKind::Server, ""),
             )
@@ -255,9 +255,9 @@ async fn a_tool_that_changes_is_held_alone_until_it_is_reviewed_also_over_a_rest
     let servers = config(&[("a", &[])]);
     let offline = Offline::open(&[scene.config()], &scene.env, servers, now).unwrap();
     let decide = |tool: &str| {
-        offline.decide(&client().principal(), Action::Call, TargetKind::Tool, tool).reason
+        offline.decide(&client().principal(), PolicyAction::Call, TargetKind::Tool, tool).reason
     };
-    assert_eq!(decide("a.read"), Reason::Held(Held::Changed));
+    assert_eq!(decide("a.read"), Reason::Held(HeldReason::Changed));
     assert_eq!(decide("a.fetch"), Reason::Rule);
     std::fs::write(&policy, "{}").unwrap();
 
@@ -268,7 +268,7 @@ async fn a_tool_that_changes_is_held_alone_until_it_is_reviewed_also_over_a_rest
     let digest = keeper.held()[0].digest;
     keeper.refuse(&name("a"), Some("read"), digest).unwrap();
     assert_eq!(scene.code("a.read").await, "ERR_TOOL_NOT_FOUND");
-    assert_eq!(keeper.view().held[0].held, Held::Refused, "not asked about again");
+    assert_eq!(keeper.view().held[0].held, HeldReason::Refused, "not asked about again");
     keeper.accept(&name("a"), Some("read"), digest).unwrap();
     assert_eq!(scene.code("a.read").await, "ok");
     assert_eq!(keeper.held(), []);

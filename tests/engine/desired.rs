@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use mcpdeck::base::LogLevel;
 use mcpdeck::config::{RootConfig, TransportConfig};
-use mcpdeck::host::{Decider, PendingRequest, RequestHandler, ServerState, Settlement};
+use mcpdeck::host::{ApprovalRequest, Decider, RequestHandler, ServerState, Settlement};
 use mcpdeck::mcp::{Answer, ListKind, Request, RequestKind, ServerRequest, SessionEvent};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -81,7 +81,7 @@ struct Always(Value);
 impl RequestHandler for Always {
     fn handle(
         &self,
-        _request: Arc<PendingRequest>,
+        _request: Arc<ApprovalRequest>,
         _withdrawn: CancellationToken,
     ) -> BoxFuture<'static, Option<Answer>> {
         let answer = Answer::Result(self.0.clone());

@@ -11,8 +11,8 @@ use mcpdeck::base::ServerName;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::config::{McpConfig, ServerConfig, StdioConfig, TransportConfig};
 use mcpdeck::host::{
-    Connector, ExitReport, Host, HostBuilder, OpenError, OpenRequest, Opened, Process, ServerState,
-    StopPlan,
+    Connector, ExitReport, Host, HostBuilder, OpenError, OpenRequest, Opened, ProcessHandle,
+    ServerState, StopPlan,
 };
 use mcpdeck::mcp::{
     Era, FetchedList, ListKind, Payload, PendingRequest, Request, SessionContext, SessionEvent,
@@ -220,7 +220,7 @@ struct FakeProcess {
     exit: watch::Sender<Option<ExitView>>,
 }
 
-impl Process for FakeProcess {
+impl ProcessHandle for FakeProcess {
     fn is_suspended(&self) -> bool {
         self.server.suspended.load(Ordering::SeqCst)
     }

@@ -25,7 +25,7 @@ fn policy(config: Value, grants: Vec<Grant>) -> Policy {
     Policy { rules: Arc::new(rules), grants: Arc::new(Grants::new(grants)), ..Policy::default() }
 }
 
-fn grant(id: u64, scopes: &[Scope], tools: &[&str], effect: GrantKind) -> Grant {
+fn grant(id: u64, scopes: &[AccessScope], tools: &[&str], effect: GrantKind) -> Grant {
     Grant {
         id: GrantId(id),
         origin: "gateway:t1".to_owned(),
@@ -47,11 +47,11 @@ const fn once(until: Option<u64>) -> GrantKind {
 }
 
 fn list(policy: &Policy, who: &Principal, tool: &str) -> Decision {
-    policy.decide(who, Action::List, &Target::tool("s", tool), NOW)
+    policy.decide(who, PolicyAction::List, &PolicyTarget::tool("s", tool), NOW)
 }
 
 fn call(policy: &Policy, who: &Principal, tool: &str) -> Decision {
-    policy.decide(who, Action::Call, &Target::tool("s", tool), NOW)
+    policy.decide(who, PolicyAction::Call, &PolicyTarget::tool("s", tool), NOW)
 }
 
 fn code(decision: &Decision) -> &'static str {
@@ -62,12 +62,12 @@ fn code(decision: &Decision) -> &'static str {
 fn the_person_may_do_everything_and_everybody_else_nothing() {
     let policy = policy(json!({}), vec![]);
     for person in [Origin::Dashboard, Origin::Cli, Origin::Library, Origin::Check] {
-        assert_eq!(call(&policy, &Principal::new(person), "t").effect, Effect::Allow);
+        assert_eq!(call(&policy, &Principal::new(person), "t").effect, PolicyEffect::Allow);
     }
     for other in ["gateway:t1", "browser:https://x.test", "chat:7"] {
         let other = Principal::new(Origin::parse(other).expect("an origin"));
         for decision in [list(&policy, &other, "t"), call(&policy, &other, "t")] {
-            assert_eq!(decision.effect, Effect::Deny);
+            assert_eq!(decision.effect, PolicyEffect::Deny);
             assert_eq!(code(&decision), "ERR_PERMISSION_DENIED");
         }
     }
@@ -77,30 +77,31 @@ fn the_person_may_do_everything_and_everybody_else_nothing() {
 fn a_grant_holds_for_its_origin_its_profile_its_scopes_its_tools_and_its_time() {
     let of = |grants: Vec<Grant>| policy(json!({}), grants);
     let all = of(vec![grant(1, &[], &[], once(None))]);
-    assert_eq!(call(&all, &client(), "t").effect, Effect::Allow);
+    assert_eq!(call(&all, &client(), "t").effect, PolicyEffect::Allow);
     let other = Principal::new(Origin::Gateway("t2".to_owned()));
-    assert_eq!(call(&all, &other, "t").effect, Effect::Deny);
-    assert_eq!(call(&all, &client().with_profile("other"), "t").effect, Effect::Deny);
+    assert_eq!(call(&all, &other, "t").effect, PolicyEffect::Deny);
+    assert_eq!(call(&all, &client().with_profile("other"), "t").effect, PolicyEffect::Deny);
 
-    let listing = of(vec![grant(1, &[Scope::ToolsList], &[], once(None))]);
-    assert_eq!(list(&listing, &client(), "t").effect, Effect::Allow);
+    let listing = of(vec![grant(1, &[AccessScope::ToolsList], &[], once(None))]);
+    assert_eq!(list(&listing, &client(), "t").effect, PolicyEffect::Allow);
     assert_eq!(code(&call(&listing, &client(), "t")), "ERR_SCOPE_REQUIRED");
-    let read = listing.decide(&client(), Action::Read, &Target::resource("s", "x:y"), NOW);
+    let read =
+        listing.decide(&client(), PolicyAction::Read, &PolicyTarget::resource("s", "x:y"), NOW);
     assert_eq!(code(&read), "ERR_SCOPE_REQUIRED");
 
     let some = of(vec![grant(1, &[], &["s.read_*"], once(None))]);
-    assert_eq!(call(&some, &client(), "read_a").effect, Effect::Allow);
+    assert_eq!(call(&some, &client(), "read_a").effect, PolicyEffect::Allow);
     assert_eq!(code(&call(&some, &client(), "write")), "ERR_TOOL_NOT_ALLOWED");
 
     let over = of(vec![grant(1, &[], &[], once(Some(NOW.0)))]);
     assert_eq!(code(&call(&over, &client(), "t")), "ERR_PERMISSION_DENIED");
     let tab = GrantKind::Once { until: None, session: Some("tab 3".into()) };
     let tab = of(vec![grant(1, &[], &[], tab)]);
-    assert_eq!(call(&tab, &client(), "t").effect, Effect::Deny);
-    assert_eq!(call(&tab, &client().with_session("tab 3"), "t").effect, Effect::Allow);
+    assert_eq!(call(&tab, &client(), "t").effect, PolicyEffect::Deny);
+    assert_eq!(call(&tab, &client().with_session("tab 3"), "t").effect, PolicyEffect::Allow);
 
     let kind = Grant { origin: "gateway:*".to_owned(), ..grant(1, &[], &[], once(None)) };
-    assert_eq!(call(&of(vec![kind]), &other, "t").effect, Effect::Allow);
+    assert_eq!(call(&of(vec![kind]), &other, "t").effect, PolicyEffect::Allow);
 }
 
 #[test]
@@ -108,14 +109,14 @@ fn a_deny_wins_over_every_grant_and_rule() {
     let rules = json!({"profiles": {"default": {"allow": ["s.*"]}}});
     let grants = vec![
         grant(1, &[], &[], once(None)),
-        grant(2, &[Scope::ToolsCall], &["s.rm_*"], GrantKind::Deny),
+        grant(2, &[AccessScope::ToolsCall], &["s.rm_*"], GrantKind::Deny),
         grant(3, &[], &["s.rm_*"], once(None)),
     ];
     let policy = policy(rules, grants);
     let decision = call(&policy, &client(), "rm_all");
-    assert_eq!((decision.effect, code(&decision)), (Effect::Deny, "ERR_TOOL_NOT_FOUND"));
-    assert_eq!(list(&policy, &client(), "rm_all").effect, Effect::Deny);
-    assert_eq!(call(&policy, &client(), "ls").effect, Effect::Allow);
+    assert_eq!((decision.effect, code(&decision)), (PolicyEffect::Deny, "ERR_TOOL_NOT_FOUND"));
+    assert_eq!(list(&policy, &client(), "rm_all").effect, PolicyEffect::Deny);
+    assert_eq!(call(&policy, &client(), "ls").effect, PolicyEffect::Allow);
 }
 
 #[test]
@@ -125,16 +126,19 @@ fn allowed_always_holds_for_what_it_was_given_for() {
     let about =
         ServerDigests { command: Digest::of_text("run s"), instructions: Digest::of_text("") };
     let decide = |grant: &Grant, tool: &str, now: Digest, about: &ServerDigests| {
-        let target =
-            Target { definition: Some(&now), about: Some(about), ..Target::tool("s", tool) };
-        policy(json!({}), vec![grant.clone()]).decide(&client(), Action::Call, &target, NOW)
+        let target = PolicyTarget {
+            definition: Some(&now),
+            about: Some(about),
+            ..PolicyTarget::tool("s", tool)
+        };
+        policy(json!({}), vec![grant.clone()]).decide(&client(), PolicyAction::Call, &target, NOW)
     };
     let unbound = decide(&always, "t", digest("a"), &about);
     assert_eq!(unbound.reason, Reason::Changed, "nothing has been seen since it was given");
     let tools = BTreeMap::from([("t".to_owned(), digest("a"))]);
     assert!(always.bind("s", about.command, &tools));
     assert!(!always.bind("s", Digest::of_text("other"), &tools), "once");
-    assert_eq!(decide(&always, "t", digest("a"), &about).effect, Effect::Allow);
+    assert_eq!(decide(&always, "t", digest("a"), &about).effect, PolicyEffect::Allow);
     assert_eq!(decide(&always, "t", digest("b"), &about).reason, Reason::Changed);
     assert_eq!(decide(&always, "new", digest("a"), &about).reason, Reason::Changed, "a wildcard");
     let moved = ServerDigests { command: Digest::of_text("run evil"), ..about.clone() };
@@ -159,14 +163,21 @@ fn rules_filter_by_glob_annotation_and_address() {
         all,
     );
     let who = client();
-    let says = |target: Target<'_>, action| policy.decide(&who, action, &target, NOW).effect;
+    let says = |target: PolicyTarget<'_>, action| policy.decide(&who, action, &target, NOW).effect;
     let safe = ToolHints { destructive: Some(false), ..ToolHints::default() };
-    assert_eq!(says(Target::tool("s", "rm"), Action::Call), Effect::Deny);
-    assert_eq!(says(Target::tool("s", "t"), Action::Call), Effect::Ask, "it may destroy");
-    assert_eq!(says(Target::tool("s", "t"), Action::List), Effect::Allow);
-    assert_eq!(says(Target { hints: safe, ..Target::tool("s", "t") }, Action::Call), Effect::Allow);
-    assert_eq!(says(Target::tool("github", "push"), Action::Call), Effect::Deny);
-    assert_eq!(says(Target::tool("github", "pull"), Action::Call), Effect::Allow);
+    assert_eq!(says(PolicyTarget::tool("s", "rm"), PolicyAction::Call), PolicyEffect::Deny);
+    assert_eq!(
+        says(PolicyTarget::tool("s", "t"), PolicyAction::Call),
+        PolicyEffect::Ask,
+        "it may destroy"
+    );
+    assert_eq!(says(PolicyTarget::tool("s", "t"), PolicyAction::List), PolicyEffect::Allow);
+    assert_eq!(
+        says(PolicyTarget { hints: safe, ..PolicyTarget::tool("s", "t") }, PolicyAction::Call),
+        PolicyEffect::Allow
+    );
+    assert_eq!(says(PolicyTarget::tool("github", "push"), PolicyAction::Call), PolicyEffect::Deny);
+    assert_eq!(says(PolicyTarget::tool("github", "pull"), PolicyAction::Call), PolicyEffect::Allow);
     for uri in [
         "file:///etc/passwd",
         "file://localhost/etc/passwd",
@@ -175,18 +186,33 @@ fn rules_filter_by_glob_annotation_and_address() {
         "FILE:/etc/x",
         "file:///home/user/.ssh/id",
     ] {
-        assert_eq!(says(Target::resource("s", uri), Action::Read), Effect::Deny, "{uri}");
-        assert_eq!(says(Target::resource("s", uri), Action::List), Effect::Deny, "{uri}");
-        assert_eq!(says(Target::resource("s", uri), Action::Subscribe), Effect::Deny, "{uri}");
+        assert_eq!(
+            says(PolicyTarget::resource("s", uri), PolicyAction::Read),
+            PolicyEffect::Deny,
+            "{uri}"
+        );
+        assert_eq!(
+            says(PolicyTarget::resource("s", uri), PolicyAction::List),
+            PolicyEffect::Deny,
+            "{uri}"
+        );
+        assert_eq!(
+            says(PolicyTarget::resource("s", uri), PolicyAction::Subscribe),
+            PolicyEffect::Deny,
+            "{uri}"
+        );
     }
-    assert_eq!(says(Target::resource("s", "file:///srv/x"), Action::Read), Effect::Allow);
+    assert_eq!(
+        says(PolicyTarget::resource("s", "file:///srv/x"), PolicyAction::Read),
+        PolicyEffect::Allow
+    );
     for target in [
-        Target::server("secret"),
-        Target::tool("secret", "t"),
-        Target::prompt("secret", "p"),
-        Target::resource("secret", "x:y"),
+        PolicyTarget::server("secret"),
+        PolicyTarget::tool("secret", "t"),
+        PolicyTarget::prompt("secret", "p"),
+        PolicyTarget::resource("secret", "x:y"),
     ] {
-        assert_eq!(says(target, Action::List), Effect::Deny);
+        assert_eq!(says(target, PolicyAction::List), PolicyEffect::Deny);
     }
 }
 
@@ -235,13 +261,13 @@ fn definition(name: &str, description: &str) -> Definition {
     Definition { name: name.to_owned(), digest: Digest::of_value(&value), value: Arc::new(value) }
 }
 
-fn held(pins: &Pins, tool: &Definition, instructions: &str) -> Option<Held> {
+fn held(pins: &Pins, tool: &Definition, instructions: &str) -> Option<HeldReason> {
     let about =
         ServerDigests { command: Digest::default(), instructions: Digest::of_text(instructions) };
-    let target = Target {
+    let target = PolicyTarget {
         definition: Some(&tool.digest),
         about: Some(&about),
-        ..Target::tool("s", &tool.name)
+        ..PolicyTarget::tool("s", &tool.name)
     };
     pins.held(&target)
 }
@@ -250,7 +276,7 @@ fn held(pins: &Pins, tool: &Definition, instructions: &str) -> Option<Held> {
 fn a_changed_or_new_tool_is_held_alone_until_it_is_accepted() {
     let mut pins = Pins { enforced: true, ..Pins::default() };
     let (a, b) = (definition("a", "Reads a file."), definition("b", "Writes."));
-    assert_eq!(held(&pins, &a, ""), Some(Held::Unseen));
+    assert_eq!(held(&pins, &a, ""), Some(HeldReason::Unseen));
     assert!(pins.observe("s", Digest::default(), "", &[a.clone(), b.clone()]));
     assert_eq!((held(&pins, &a, ""), held(&pins, &b, "")), (None, None));
 
@@ -264,10 +290,10 @@ fn a_changed_or_new_tool_is_held_alone_until_it_is_accepted() {
     let mut moved = pins.clone();
     assert!(moved.observe("s", Digest::of_text("another"), "", &now));
     assert_eq!(moved.review("s", "", &now), []);
-    assert_eq!(held(&pins, &evil, ""), Some(Held::Changed));
-    assert_eq!(held(&pins, &new, ""), Some(Held::New));
+    assert_eq!(held(&pins, &evil, ""), Some(HeldReason::Changed));
+    assert_eq!(held(&pins, &new, ""), Some(HeldReason::New));
     assert_eq!(held(&pins, &b, ""), None, "the others go on");
-    assert_eq!(held(&pins, &b, "Be evil."), Some(Held::Instructions), "that is all of them");
+    assert_eq!(held(&pins, &b, "Be evil."), Some(HeldReason::Instructions), "that is all of them");
 
     let review = pins.review("s", "", &now);
     let names: Vec<_> = review.iter().map(|held| held.tool.as_deref()).collect();
@@ -278,7 +304,7 @@ fn a_changed_or_new_tool_is_held_alone_until_it_is_accepted() {
     assert!(risks.contains("http://evil.test") && risks.contains("disregard"), "{risks}");
 
     pins.accept("s", &evil);
-    assert_eq!((held(&pins, &evil, ""), held(&pins, &new, "")), (None, Some(Held::New)));
+    assert_eq!((held(&pins, &evil, ""), held(&pins, &new, "")), (None, Some(HeldReason::New)));
     pins.accept_instructions("s", "Be evil.");
     assert_eq!(held(&pins, &b, "Be evil."), None);
 }
@@ -299,8 +325,8 @@ fn a_definition_that_comes_and_goes_is_one_state_and_a_renamed_tool_is_known_aga
     for step in [&a, &b, &a, &b, &a, &b] {
         pins.observe("s", Digest::default(), "", std::slice::from_ref(step));
     }
-    assert_eq!(held(&pins, &a, ""), Some(Held::Unstable), "also as what was reviewed");
-    assert_eq!(held(&pins, &b, ""), Some(Held::Unstable));
+    assert_eq!(held(&pins, &a, ""), Some(HeldReason::Unstable), "also as what was reviewed");
+    assert_eq!(held(&pins, &b, ""), Some(HeldReason::Unstable));
     assert_eq!(pins.review("s", "", std::slice::from_ref(&a)).len(), 1);
     pins.accept("s", &b);
     assert_eq!(held(&pins, &b, ""), None);
@@ -311,7 +337,7 @@ fn a_definition_that_comes_and_goes_is_one_state_and_a_renamed_tool_is_known_aga
     pins.observe("s", Digest::default(), "", std::slice::from_ref(&before));
     let review = pins.review("s", "", std::slice::from_ref(&after));
     assert_eq!(review[0].renamed_from.as_deref(), Some("read_file"));
-    assert_eq!(review[0].held, Held::New);
+    assert_eq!(review[0].held, HeldReason::New);
 }
 
 #[tokio::test(start_paused = true)]
@@ -441,7 +467,8 @@ fn grants() -> impl Strategy<Value = Vec<Grant>> {
     let globs = prop::collection::vec(prop::sample::select(GLOBS.to_vec()), 0..3);
     let one = (globs, any::<bool>(), any::<bool>()).prop_map(|(globs, deny, scoped)| {
         let effect = if deny { GrantKind::Deny } else { once(None) };
-        let scopes: &[Scope] = if scoped { &[Scope::ToolsList, Scope::ToolsCall] } else { &[] };
+        let scopes: &[AccessScope] =
+            if scoped { &[AccessScope::ToolsList, AccessScope::ToolsCall] } else { &[] };
         grant(1, scopes, &globs, effect)
     });
     prop::collection::vec(one, 0..4)
@@ -473,11 +500,11 @@ proptest! {
         config["appliesToPerson"] = true.into();
         let policy = policy(config, grants);
         let who = if person { Principal::new(Origin::Cli) } else { client() };
-        let target = Target { hints, ..Target::tool("s", name) };
-        let list = policy.decide(&who, Action::List, &target, NOW);
-        let call = policy.decide(&who, Action::Call, &target, NOW);
-        prop_assert_eq!(list.effect == Effect::Deny, call.effect == Effect::Deny);
-        prop_assert_ne!(list.effect, Effect::Ask);
+        let target = PolicyTarget { hints, ..PolicyTarget::tool("s", name) };
+        let list = policy.decide(&who, PolicyAction::List, &target, NOW);
+        let call = policy.decide(&who, PolicyAction::Call, &target, NOW);
+        prop_assert_eq!(list.effect == PolicyEffect::Deny, call.effect == PolicyEffect::Deny);
+        prop_assert_ne!(list.effect, PolicyEffect::Ask);
     }
 
     #[test]
@@ -486,9 +513,9 @@ proptest! {
         key in prop::sample::select(vec!["ask", "deny"]),
         grants in grants(), hints in hints(), name in prop::sample::select(NAMES.to_vec()),
     ) {
-        let target = Target { hints, ..Target::tool("s", name) };
+        let target = PolicyTarget { hints, ..PolicyTarget::tool("s", name) };
         let decide = |config: Value, grants: &[Grant], who: &Principal| {
-            policy(config, grants.to_vec()).decide(who, Action::Call, &target, NOW).effect
+            policy(config, grants.to_vec()).decide(who, PolicyAction::Call, &target, NOW).effect
         };
         let before = decide(with_profile(all.clone(), &profile), &grants, &client());
         // One more rule that asks or denies, anywhere, narrows or changes nothing.
@@ -507,16 +534,16 @@ proptest! {
         // A grant that denies is never outvoted.
         let mut denied = grants.clone();
         denied.insert(0, grant(9, &[], &[], GrantKind::Deny));
-        prop_assert_eq!(decide(with_profile(all, &profile), &denied, &client()), Effect::Deny);
+        prop_assert_eq!(decide(with_profile(all, &profile), &denied, &client()), PolicyEffect::Deny);
     }
 }
 
 #[test]
 fn scopes_and_origins_are_spelled_one_way() {
-    let all: BTreeSet<_> = Scope::ALL.iter().map(|scope| scope.as_str()).collect();
+    let all: BTreeSet<_> = AccessScope::ALL.iter().map(|scope| scope.as_str()).collect();
     assert_eq!(all.len(), 6);
-    for scope in Scope::ALL.iter().copied() {
-        assert_eq!(Scope::parse(scope.as_str()), Some(scope));
+    for scope in AccessScope::ALL.iter().copied() {
+        assert_eq!(AccessScope::parse(scope.as_str()), Some(scope));
         assert_eq!(serde_json::to_value(scope).expect("JSON"), scope.as_str());
     }
     for origin in ["cli", "dashboard", "library", "gateway:a:b", "browser:https://x", "chat:1"] {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use mcpdeck::mock::script::Script;
+use mcpdeck::mock::script::ServerScript;
 use serde_json::{Value, json};
 
 use super::disk::Disk;
@@ -222,7 +222,8 @@ fn entry(name: &str, plan: &ServerPlan, bench: &Bench, http: &mut Vec<HttpPeer>)
                 }
             }
             // Checked before it is played, so that a slip in a row is not taken for a fault.
-            Script::parse(&script.to_string(), name).unwrap_or_else(|error| panic!("{error}"));
+            ServerScript::parse(&script.to_string(), name)
+                .unwrap_or_else(|error| panic!("{error}"));
             bench.mock(name, script, &more)
         }
         (None, _) => {

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use mcpdeck::check::expect::ExpectTarget;
 use mcpdeck::check::expect::Expectations;
-use mcpdeck::check::expect::Target;
 use mcpdeck::check::rules::{Measure, assess};
-use mcpdeck::check::subject::Subject;
-use mcpdeck::check::{Finding, rule};
+use mcpdeck::check::subject::CheckSubject;
+use mcpdeck::check::{CheckFinding, rule};
 use mcpdeck::deck::Lock;
 use mcpdeck::mcp::ListKind;
 use serde::Deserialize;
@@ -38,7 +38,7 @@ struct Sampled {
 }
 
 /// What is not said in a fixture: a stdio server that became ready and stopped well.
-fn subject(given: &Value) -> Subject {
+fn subject(given: &Value) -> CheckSubject {
     let mut value = serde_json::json!({
         "name": "s", "transport": "stdio", "state": "ready",
         "protocolVersion": "2025-11-25", "era": "legacy",
@@ -55,8 +55,8 @@ fn subject(given: &Value) -> Subject {
     serde_json::from_value(value).expect("a server")
 }
 
-fn run(fixture: &Fixture) -> Vec<(String, Finding)> {
-    let subjects: Vec<Subject> = fixture.servers.iter().map(subject).collect();
+fn run(fixture: &Fixture) -> Vec<(String, CheckFinding)> {
+    let subjects: Vec<CheckSubject> = fixture.servers.iter().map(subject).collect();
     let expectations =
         fixture.expectations.as_ref().map(|v| Expectations::parse(&v.to_string()).expect("valid"));
     let known: Vec<String> = subjects.iter().map(|s| s.name.clone()).collect();
@@ -66,7 +66,7 @@ fn run(fixture: &Fixture) -> Vec<(String, Finding)> {
         let call = &expectations.servers[&subjects[0].name].calls[0];
         let took = Duration::from_millis(sampled.duration_ms);
         let name = call.tool.clone().expect("a tool");
-        let target = Target { kind: ListKind::Tools, name };
+        let target = ExpectTarget { kind: ListKind::Tools, name };
         extra[0].extend(call.expect.judge(&target, &sampled.result, took));
     }
     let measure = Measure {
@@ -190,7 +190,7 @@ fn what_to_do_fits_what_was_found() {
     assert!(signs.iter().all(|(_, f)| f.rule != "name/look-alike"), "{signs:#?}");
     for (server, rule, help) in rows {
         let found = found(&server);
-        let fits = |f: &Finding| f.rule == rule && f.help.contains(help);
+        let fits = |f: &CheckFinding| f.rule == rule && f.help.contains(help);
         assert!(found.iter().any(|(_, f)| fits(f)), "{server}: {found:#?}");
     }
 }

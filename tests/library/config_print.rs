@@ -4,7 +4,8 @@ use std::path::Path;
 
 use mcpdeck::base::secret::{Redactor, Secret};
 use mcpdeck::config::{
-    Detail, Environment, Loaded, Sources, changed_settings, effective, effective_text, load_text,
+    Environment, Loaded, PrintDetail, Sources, changed_settings, effective, effective_text,
+    load_text,
 };
 
 fn environment() -> Environment {
@@ -39,7 +40,7 @@ const TEXT: &str = r#"{
 
 #[test]
 fn every_value_has_its_origin_and_no_secret_is_shown() {
-    let text = effective_text(&load(TEXT), Detail::All);
+    let text = effective_text(&load(TEXT), PrintDetail::All);
     assert!(!text.contains("canary"), "{text}");
     for line in [
         r#""command": "x", // mcp.json:5:18"#,
@@ -64,7 +65,7 @@ fn what_is_printed_loads_again_to_the_same_servers() {
             let full = &effective(&first)["servers"]["full"];
             assert_eq!(full["approvals"]["outsideCalls"], "allow", "{full}");
         }
-        for detail in [Detail::All, Detail::Set] {
+        for detail in [PrintDetail::All, PrintDetail::Set] {
             let printed = effective_text(&first, detail).replace("${", "$${");
             let second = load(&printed);
             assert_eq!(second.diagnostics, [], "{name}\n{printed}");
@@ -81,7 +82,7 @@ fn what_is_printed_loads_again_to_the_same_servers() {
 
 #[test]
 fn what_nobody_set_is_left_out_unless_it_is_asked_for() {
-    let text = effective_text(&load(TEXT), Detail::Set);
+    let text = effective_text(&load(TEXT), PrintDetail::Set);
     let expected = r#"{
   "servers": {
     "a": {
@@ -112,7 +113,7 @@ fn what_nobody_set_is_left_out_unless_it_is_asked_for() {
 fn one_word_for_a_whole_object_shows_what_it_changes() {
     let text = r#"{"reload": "ask", "servers": {"a": {"command": "x", "cache": false, "disabled": false,
         "restart": {"policy": "on-failure"}, "roots": ["."]}}}"#;
-    let shown = effective_text(&load(text), Detail::Set);
+    let shown = effective_text(&load(text), PrintDetail::Set);
     for (part, there) in [
         (r#""enabled": false"#, true),
         (r#""policy": "on-failure""#, true),
@@ -134,7 +135,7 @@ fn a_setting_that_is_given_in_part_loads_again() {
         "a": {"command": "x", "start": "onDemand", "stop": {"stdin": 1}, "limits": {"cpu": 2}},
         "b": {"url": "https://h/", "tls": {"ca": "/ca.pem"}, "stop": {"term": 2}}}}"#;
     let first = load(text);
-    for detail in [Detail::All, Detail::Set] {
+    for detail in [PrintDetail::All, PrintDetail::Set] {
         let printed = effective_text(&first, detail);
         let second = load(&printed);
         assert_eq!(second.diagnostics, [], "{printed}");

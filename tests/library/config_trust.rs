@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use mcpdeck::base::ServerName;
 use mcpdeck::base::secret::Secret;
 use mcpdeck::config::{Environment, Loaded, Pairs, load_text};
-use mcpdeck::deck::{TrustStore, Verdict};
+use mcpdeck::deck::{TrustStore, TrustVerdict};
 use tempfile::TempDir;
 
 struct Setup {
@@ -34,7 +34,7 @@ impl Setup {
         load_text(Path::new("mcp.json"), &text, &self.env).expect("loads")
     }
 
-    fn verdict(&self, entry: &str) -> Verdict {
+    fn verdict(&self, entry: &str) -> TrustVerdict {
         self.store.review(&self.load(entry)).remove(0).verdict
     }
 
@@ -45,7 +45,7 @@ impl Setup {
     /// The fields that differ from what was approved, with both sides.
     fn changes(&self, entry: &str) -> Vec<String> {
         match self.verdict(entry) {
-            Verdict::Changed(fields) => fields
+            TrustVerdict::Changed(fields) => fields
                 .into_iter()
                 .map(|f| {
                     let side = |s: Option<String>| s.unwrap_or_else(|| "-".into());
@@ -70,9 +70,9 @@ const ENTRY: &str = r#"{"command":"x","args":["1","2"],"env":{"A":"v"}}"#;
 #[test]
 fn what_was_approved_stays_approved_and_nothing_else_is() {
     let setup = Setup::new();
-    assert_eq!(setup.verdict(ENTRY), Verdict::New);
+    assert_eq!(setup.verdict(ENTRY), TrustVerdict::New);
     setup.approve(ENTRY);
-    assert_eq!(setup.verdict(ENTRY), Verdict::Approved);
+    assert_eq!(setup.verdict(ENTRY), TrustVerdict::Approved);
     let again = TrustStore::of(&setup.env).expect("a store");
     assert!(again.unapproved(&setup.load(ENTRY)).is_empty(), "remembered beyond the process");
     let other = Path::new("elsewhere/mcp.json");
@@ -131,7 +131,7 @@ fn a_renewed_variable_is_no_new_command_but_another_variable_is() {
     let entry = r#"{"command":"x","args":["${TOKEN}"],"env":{"T":"${TOKEN}"}}"#;
     setup.approve(entry);
     setup.env.vars.insert("TOKEN".into(), Secret::new("renewed"));
-    assert_eq!(setup.verdict(entry), Verdict::Approved);
+    assert_eq!(setup.verdict(entry), TrustVerdict::Approved);
     let swapped = r#"{"command":"x","args":["${TOKEN}"],"env":{"T":"${OTHER}"}}"#;
     assert_eq!(setup.changes(swapped), ["env.T: a value > another value"]);
     let literal = r#"{"command":"x","args":["${TOKEN}"],"env":{"T":"renewed"}}"#;
@@ -164,10 +164,10 @@ fn a_damaged_or_foreign_store_approves_nothing_and_can_be_written_anew() {
         &text.replace("\"version\": 3", "\"version\": 2"),
     ] {
         std::fs::write(&path, damaged).expect("written");
-        assert_eq!(setup.verdict(ENTRY), Verdict::New, "{damaged}");
+        assert_eq!(setup.verdict(ENTRY), TrustVerdict::New, "{damaged}");
     }
     setup.approve(ENTRY);
-    assert_eq!(setup.verdict(ENTRY), Verdict::Approved);
+    assert_eq!(setup.verdict(ENTRY), TrustVerdict::Approved);
 }
 
 #[test]
@@ -186,8 +186,8 @@ fn words_that_move_from_one_list_to_another_are_another_command() {
     ] {
         let setup = Setup::new();
         setup.approve(&before);
-        assert_eq!(setup.verdict(&before), Verdict::Approved);
-        assert!(matches!(setup.verdict(&after), Verdict::Changed(_)), "{before} {after}");
+        assert_eq!(setup.verdict(&before), TrustVerdict::Approved);
+        assert!(matches!(setup.verdict(&after), TrustVerdict::Changed(_)), "{before} {after}");
     }
 }
 
@@ -216,7 +216,7 @@ fn an_approval_can_be_taken_back_at_once() {
     assert_eq!(setup.store.approved(file), std::slice::from_ref(&name));
     assert!(setup.store.revoke(file, &name).expect("revoked"));
     assert!(!setup.store.revoke(file, &name).expect("nothing to do"));
-    assert_eq!(setup.verdict(ENTRY), Verdict::New);
+    assert_eq!(setup.verdict(ENTRY), TrustVerdict::New);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn the_whole_command_line_is_shown_with_everything_hidden_made_visible() {
             "env":{{"LD_PRELOAD":"x","NODE_OPTIONS":"y"}},"trust":true}}"#
     );
     let review = setup.store.review(&setup.load(&entry)).remove(0);
-    assert_eq!(review.verdict, Verdict::New, "a flag in the file is no trust");
+    assert_eq!(review.verdict, TrustVerdict::New, "a flag in the file is no trust");
     let value = |label: &str| {
         review.shown.iter().find(|(l, _)| l == label).map(|(_, v)| v.clone()).unwrap_or_default()
     };

@@ -11,10 +11,10 @@ use mcpdeck::base::Timestamp;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::deck::History;
 use mcpdeck::tui::action::Action;
-use mcpdeck::tui::call::{CallScreen, Subject, SubjectKind};
+use mcpdeck::tui::call::{CallScreen, CallSubject, SubjectKind};
 use mcpdeck::tui::form::{FormState, JsonView};
 use mcpdeck::tui::keymap::Keymap;
-use mcpdeck::tui::look::Look;
+use mcpdeck::tui::look::Styles;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::Value;
@@ -35,7 +35,7 @@ fn folder(name: &str) -> Vec<(String, Value)> {
 }
 
 fn screen(schema: &Value) -> CallScreen {
-    let subject = Subject {
+    let subject = CallSubject {
         server: ServerName::new("corpus"),
         kind: SubjectKind::Tool,
         wire: "tool".into(),
@@ -87,9 +87,9 @@ fn draw_small(screen: &mut CallScreen) {
     let (area, keymap) = (Rect::new(0, 0, 60, 20), Keymap::builtin());
     for row in 0..=screen.form.rows().len().min(60) {
         screen.form.select(row);
-        screen.lay_out(area, &Look::default());
+        screen.lay_out(area, &Styles::default());
         let mut buf = Buffer::empty(area);
-        screen.draw(&keymap, &Look::default(), Timestamp(2), area, &mut buf);
+        screen.draw(&keymap, &Styles::default(), Timestamp(2), area, &mut buf);
     }
 }
 

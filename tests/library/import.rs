@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use mcpdeck::base::secret::Secret;
-use mcpdeck::config::import::{self, Conflict, Host, Imported};
+use mcpdeck::config::import::{self, Conflict, ImportHost, Imported};
 use mcpdeck::config::{Environment, load_text};
 use serde_json::{Value, json};
 
@@ -23,24 +23,24 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/configs/import").join(name)
 }
 
-const FILES: [(Host, &str); 9] = [
-    (Host::ClaudeDesktop, "claude_desktop_config.json"),
-    (Host::ClaudeCode, "claude.json"),
-    (Host::Cursor, "cursor.json"),
-    (Host::VsCode, "vscode.json"),
-    (Host::Windsurf, "mcp_config.json"),
-    (Host::Cline, "cline_mcp_settings.json"),
-    (Host::GeminiCli, "gemini-settings.json"),
-    (Host::Codex, "codex.toml"),
-    (Host::Zed, "zed-settings.json"),
+const FILES: [(ImportHost, &str); 9] = [
+    (ImportHost::ClaudeDesktop, "claude_desktop_config.json"),
+    (ImportHost::ClaudeCode, "claude.json"),
+    (ImportHost::Cursor, "cursor.json"),
+    (ImportHost::VsCode, "vscode.json"),
+    (ImportHost::Windsurf, "mcp_config.json"),
+    (ImportHost::Cline, "cline_mcp_settings.json"),
+    (ImportHost::GeminiCli, "gemini-settings.json"),
+    (ImportHost::Codex, "codex.toml"),
+    (ImportHost::Zed, "zed-settings.json"),
 ];
 
-fn imported(host: Host) -> Imported {
+fn imported(host: ImportHost) -> Imported {
     let (_, file) = FILES.iter().find(|(h, _)| *h == host).expect("a fixture");
     import::read(host, &fixture(file), &environment()).expect("read")
 }
 
-fn servers(host: Host) -> Value {
+fn servers(host: ImportHost) -> Value {
     let all = imported(host).servers;
     all.into_iter().map(|(name, entry)| (name.to_string(), entry)).collect()
 }
@@ -49,7 +49,7 @@ fn servers(host: Host) -> Value {
 fn each_program_s_entries_keep_their_meaning() {
     for (host, expected) in [
         (
-            Host::ClaudeDesktop,
+            ImportHost::ClaudeDesktop,
             json!({
                 "filesystem": { "command": "npx", "args":
                     ["-y", "@modelcontextprotocol/server-filesystem", "/home/user/Documents"] },
@@ -58,7 +58,7 @@ fn each_program_s_entries_keep_their_meaning() {
             }),
         ),
         (
-            Host::ClaudeCode,
+            ImportHost::ClaudeCode,
             json!({
                 "everywhere": { "command": "uvx", "args": ["mcp-server-git"] },
                 "shadowed": { "type": "http", "url": "${BASE:-https://example.com}/project",
@@ -66,7 +66,7 @@ fn each_program_s_entries_keep_their_meaning() {
             }),
         ),
         (
-            Host::Cursor,
+            ImportHost::Cursor,
             json!({
                 "local": { "command": "python", "args": ["${workspaceFolder}/server.py"],
                     "env": { "KEY": "${env:KEY}" }, "envFile": "${workspaceFolder}/.env" },
@@ -75,7 +75,7 @@ fn each_program_s_entries_keep_their_meaning() {
             }),
         ),
         (
-            Host::VsCode,
+            ImportHost::VsCode,
             json!({
                 "perplexity": { "command": "npx", "args": ["-y", "server-perplexity-ask"],
                     "env": { "API_KEY": "${input:key}" },
@@ -84,7 +84,7 @@ fn each_program_s_entries_keep_their_meaning() {
             }),
         ),
         (
-            Host::Windsurf,
+            ImportHost::Windsurf,
             json!({
                 "figma": { "type": "http", "url": "https://example.com/mcp",
                     "headers": { "API_KEY": "${env:FIGMA_KEY}" } },
@@ -93,7 +93,7 @@ fn each_program_s_entries_keep_their_meaning() {
             }),
         ),
         (
-            Host::Cline,
+            ImportHost::Cline,
             json!({
                 "weather": { "command": "node", "args": ["/srv/weather/build/index.js"],
                     "timeout": 60 },
@@ -102,7 +102,7 @@ fn each_program_s_entries_keep_their_meaning() {
             }),
         ),
         (
-            Host::GeminiCli,
+            ImportHost::GeminiCli,
             json!({
                 "python": { "command": "python", "args": ["-m", "server", "--port", "8080"],
                     "cwd": "./tools", "timeoutMs": 15000,
@@ -113,7 +113,7 @@ fn each_program_s_entries_keep_their_meaning() {
             }),
         ),
         (
-            Host::Codex,
+            ImportHost::Codex,
             json!({
                 "context": { "command": "npx", "args": ["-y", "context-server"],
                     "env": { "MODE": "$${literal}", "LOCAL_TOKEN": "${LOCAL_TOKEN}" },
@@ -124,7 +124,7 @@ fn each_program_s_entries_keep_their_meaning() {
             }),
         ),
         (
-            Host::Zed,
+            ImportHost::Zed,
             json!({
                 "custom": { "command": "some-command", "args": ["arg-1", "arg-2"] },
                 "older": { "command": "npx", "args": ["-y", "x"], "env": { "A": "canary-zed" } },
@@ -141,12 +141,12 @@ fn each_program_s_entries_keep_their_meaning() {
 #[test]
 fn what_has_no_counterpart_is_named_and_no_value_is() {
     for (host, words) in [
-        (Host::Cursor, "auth"),
-        (Host::VsCode, "gallery"),
-        (Host::Cline, "autoApprove"),
-        (Host::GeminiCli, "trust"),
-        (Host::Zed, "`extension` names neither"),
-        (Host::Codex, "forwarded variables"),
+        (ImportHost::Cursor, "auth"),
+        (ImportHost::VsCode, "gallery"),
+        (ImportHost::Cline, "autoApprove"),
+        (ImportHost::GeminiCli, "trust"),
+        (ImportHost::Zed, "`extension` names neither"),
+        (ImportHost::Codex, "forwarded variables"),
     ] {
         let notes = imported(host).notes.join("\n");
         assert!(notes.contains(words), "{}: {notes}", host.name());
@@ -156,7 +156,7 @@ fn what_has_no_counterpart_is_named_and_no_value_is() {
 
 #[test]
 fn what_is_imported_loads_here_without_a_problem() {
-    for &host in Host::ALL {
+    for &host in ImportHost::ALL {
         let (text, notes) = import::merged("", &imported(host), Conflict::Keep).expect("merged");
         assert!(notes.is_empty());
         let loaded = load_text(Path::new("mcp.json"), &text, &environment()).expect("loads");
@@ -181,7 +181,7 @@ const OURS: &str = "\
 
 #[test]
 fn our_file_keeps_every_byte_and_only_grows() {
-    for &host in Host::ALL {
+    for &host in ImportHost::ALL {
         let (text, _) = import::merged(OURS, &imported(host), Conflict::Keep).expect("merged");
         let diff = similar::TextDiff::from_lines(OURS, &text);
         let gone: Vec<_> = diff
@@ -194,7 +194,7 @@ fn our_file_keeps_every_byte_and_only_grows() {
 
 #[test]
 fn a_taken_name_is_kept_or_replaced_as_asked() {
-    let from = imported(Host::ClaudeDesktop);
+    let from = imported(ImportHost::ClaudeDesktop);
     let (kept, notes) = import::merged(OURS, &from, Conflict::Keep).expect("merged");
     assert!(kept.contains("\"ours\" }, /* ours */"));
     assert_eq!(notes, ["`filesystem` is there already and stays as it is"]);
@@ -206,7 +206,7 @@ fn a_taken_name_is_kept_or_replaced_as_asked() {
 
 #[test]
 fn the_preview_is_a_patch_without_secrets() {
-    let from = imported(Host::ClaudeDesktop);
+    let from = imported(ImportHost::ClaudeDesktop);
     let (text, _) = import::merged(OURS, &from, Conflict::Keep).expect("merged");
     let patch = import::preview(Path::new("mcp.json"), OURS, &text);
     assert!(patch.contains("+    \"brave-search\": {"), "{patch}");
@@ -220,11 +220,11 @@ fn files_are_known_by_their_place_and_listed() {
     env.home = Some("/home/user".into());
     env.config_dir = Some("/home/user/.config".into());
     let places = import::places(&env);
-    for &host in Host::ALL {
+    for &host in ImportHost::ALL {
         assert!(places.iter().any(|place| place.host == host), "{}", host.name());
     }
     for place in places {
-        let known = Host::of_path(&env.absolute(&place.path));
+        let known = ImportHost::of_path(&env.absolute(&place.path));
         assert!(
             known.is_some_and(|known| known == place.host)
                 || place.path.ends_with(".zed/settings.json"),
@@ -237,10 +237,10 @@ fn files_are_known_by_their_place_and_listed() {
 fn a_file_that_cannot_be_used_says_why() {
     let read = |host, text| import::read_text(host, Path::new("f"), text, &environment());
     for (host, text, rule) in [
-        (Host::Cursor, "{", "config/syntax"),
-        (Host::Cursor, "{}", "import/nothing"),
-        (Host::Codex, "[mcp_servers", "config/syntax"),
-        (Host::Codex, "a = 1", "import/nothing"),
+        (ImportHost::Cursor, "{", "config/syntax"),
+        (ImportHost::Cursor, "{}", "import/nothing"),
+        (ImportHost::Codex, "[mcp_servers", "config/syntax"),
+        (ImportHost::Codex, "a = 1", "import/nothing"),
     ] {
         let problems = read(host, text).expect_err("unusable");
         assert_eq!(problems[0].rule, rule);

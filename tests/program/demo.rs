@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use mcpdeck::ErrorCode;
 use mcpdeck::base::ServerName;
-use mcpdeck::host::{CallOptions, Host, PendingRequest, RequestHandler, ServerState, Startup};
+use mcpdeck::host::{ApprovalRequest, CallOptions, Host, RequestHandler, ServerState, Startup};
 use mcpdeck::mcp::{Answer, RequestKind};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +19,7 @@ struct Agreeable;
 impl RequestHandler for Agreeable {
     fn handle(
         &self,
-        request: Arc<PendingRequest>,
+        request: Arc<ApprovalRequest>,
         _: CancellationToken,
     ) -> BoxFuture<'static, Option<Answer>> {
         let result = match request.kind {

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use mcpdeck::mock::script::Script;
+use mcpdeck::mock::script::ServerScript;
 use serde_json::{Value, json};
 
 use crate::support::{Guarded, HttpMock, bin, finish, repo, wait_for};
@@ -160,7 +160,7 @@ fn a_mistake_in_a_script_is_told_with_its_place() {
 
 #[test]
 fn every_shipped_script_can_be_played_and_fits_the_schema() {
-    let schema = Script::json_schema();
+    let schema = ServerScript::json_schema();
     let validator = jsonschema::validator_for(&schema).expect("a schema");
     let mut count = 0;
     for entry in std::fs::read_dir(repo("fixtures/servers")).expect("the folder") {
@@ -169,7 +169,7 @@ fn every_shipped_script_can_be_played_and_fits_the_schema() {
         if path.extension().is_none_or(|extension| extension != "json" && extension != "jsonc") {
             continue;
         }
-        Script::read(&path).unwrap_or_else(|error| panic!("{error}"));
+        ServerScript::read(&path).unwrap_or_else(|error| panic!("{error}"));
         let text = std::fs::read_to_string(&path).expect("a file");
         let options = jsonc_parser::ParseOptions::default();
         let root = jsonc_parser::cst::CstRootNode::parse(&text, &options).expect("JSON");

@@ -2,7 +2,7 @@
 
 use mcpdeck::base::ServerName;
 use mcpdeck::config::Environment;
-use mcpdeck::deck::{ConfigCommand, Gate, TrustStore};
+use mcpdeck::deck::{ConfigCommand, TrustGate, TrustStore};
 use mcpdeck::{Deck, DeckEvent, ErrorCode, Host, Startup};
 use serde_json::{Value, json};
 
@@ -82,7 +82,7 @@ async fn a_guarded_deck_asks_for_trust_and_for_inputs_before_anything_runs() {
     environment.state_dir = Some(bench.path().join("state"));
     let mut deck = Deck::builder()
         .files(vec![path])
-        .trust(Gate::Guarded(TrustStore::or_session(&environment)))
+        .trust(TrustGate::Guarded(TrustStore::or_session(&environment)))
         .environment(environment)
         .host(Host::builder().startup(Startup::Background))
         .open()
@@ -119,7 +119,7 @@ async fn a_guarded_deck_asks_for_trust_and_for_inputs_before_anything_runs() {
     });
     assert_eq!(needed.await, ["key"]);
     assert!(bench.processes().is_empty(), "still nothing runs");
-    let keep = mcpdeck::deck::Keep::Memory;
+    let keep = mcpdeck::deck::KeepInput::Memory;
     let answer = ConfigCommand::Answer { id: "key".into(), value: "sesame".into(), keep };
     deck.ask(answer).expect("taken");
     let mut view = deck.host().view();

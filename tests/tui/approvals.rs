@@ -4,7 +4,7 @@
 use crossterm::event::{KeyCode, KeyModifiers};
 use mcpdeck::base::text::SafeText;
 use mcpdeck::config::{ApprovalRule, RootConfig};
-use mcpdeck::deck::{Answers, AskedKind, Reply, ScriptedAnswer};
+use mcpdeck::deck::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
 use mcpdeck::host::{Decider, Drafted, Fact, RuleKind, SessionRule, Settlement};
 use mcpdeck::mcp::{ApprovalId, Finding, FindingKind, RequestKind};
 use mcpdeck::tui::effect::Effect;
@@ -286,8 +286,10 @@ fn rules_kept_answers_and_roots_read_as_recorded() {
         times: None,
         reply,
     };
-    let answers =
-        Answers { schema: None, answers: vec![kept("polite", Reply::Text("Certainly.".into()))] };
+    let answers = Answers {
+        schema: None,
+        answers: vec![kept("polite", AnswerReply::Text("Certainly.".into()))],
+    };
     at_every_size("kept_answers", |driver| {
         driver.app.update(Message::KeptAnswers(answers.clone()));
         driver.ask(RequestKind::Sampling, plain());

@@ -7,7 +7,7 @@ use crossterm::event::{KeyCode, KeyModifiers};
 use mcpdeck::base::Timestamp;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::deck::News;
-use mcpdeck::host::{Fact, HostView, PendingRequest, Record, Settlement};
+use mcpdeck::host::{ApprovalRequest, Fact, HostView, Record, Settlement};
 use mcpdeck::mcp::{ApprovalId, RequestKind};
 use mcpdeck::tui::app::App;
 use mcpdeck::tui::effect::Effect;
@@ -60,7 +60,7 @@ impl Driver {
 
     pub fn ask_as(&mut self, server: &str, kind: RequestKind, params: Value, deferred: bool) {
         self.asked += 1;
-        let request = PendingRequest {
+        let request = ApprovalRequest {
             id: ApprovalId(100 + self.asked),
             server: server.into(),
             kind,

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use mcpdeck::deck::{ClientView, Lock, News, Place, PolicyView};
+use mcpdeck::deck::{ClientView, DriftPlace, Lock, News, PolicyView};
 use mcpdeck::host::{
-    Action, Blocked, Definition, Digest, Grant, GrantId, GrantKind, Limits, Origin, Pins, Principal,
+    Blocked, Definition, Digest, Grant, GrantId, GrantKind, Limits, Origin, Pins, PolicyAction,
+    Principal,
 };
 use mcpdeck::mcp::ListKind;
 use mcpdeck::tui::effect::{Baseline, LockChange, Order, PolicyOrder};
@@ -77,7 +78,7 @@ fn screen() -> App {
     let blocked = Blocked {
         at: now,
         principal,
-        action: Action::Call,
+        action: PolicyAction::Call,
         target: SafeText::line("filesystem.write_file"),
         why: SafeText::line("denied by grant 2 (DENY)"),
     };
@@ -178,7 +179,7 @@ fn definitions_are_compared_with_the_lock_file_and_with_a_recording() {
     let [Effect::Lock(LockChange::Accept(server, place, now))] = &accepted[..] else {
         panic!("{accepted:?}")
     };
-    assert_eq!((server.as_str(), place), ("filesystem", &Place::Entry(ListKind::Tools, name)));
+    assert_eq!((server.as_str(), place), ("filesystem", &DriftPlace::Entry(ListKind::Tools, name)));
     lock.servers.get_mut(server).unwrap().accept(place, now);
     assert_eq!(lock, Lock::of(&app.model.view));
     app.update(Message::Baseline(Baseline::Lock, Ok(lock)));

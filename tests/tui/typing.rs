@@ -12,7 +12,7 @@ use mcpdeck::deck::{DeckEvent, News};
 use mcpdeck::host::{CallView, HostView};
 use mcpdeck::mcp::{CallId, RequestKind};
 use mcpdeck::tui::app::App;
-use mcpdeck::tui::effect::{CallTarget, Change, ConfigCommand, Effect, Order, ServerCommand};
+use mcpdeck::tui::effect::{CallTarget, ConfigCommand, Effect, FileChange, Order, ServerCommand};
 use mcpdeck::tui::message::Message;
 use serde_json::json;
 
@@ -47,7 +47,7 @@ fn ends_something(effect: &Effect) -> bool {
             command,
             ConfigCommand::Approve { .. }
                 | ConfigCommand::Apply
-                | ConfigCommand::Change(Change::Remove(_) | Change::Disable(_))
+                | ConfigCommand::Change(FileChange::Remove(_) | FileChange::Disable(_))
         ),
         _ => false,
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcpdeck::deck::{Lock, News, Operations, Outcome, Scan};
+use mcpdeck::deck::{Lock, News, RecordedOperations, RecordedOutcome, Scan};
 use mcpdeck::mcp::CallId;
 use mcpdeck::tui::player::{PlayCommand, Played, play};
 use ratatui::style::Color;
@@ -264,7 +264,7 @@ fn a_recording_is_shown_at_any_moment_without_an_engine() {
 }
 
 /// Another moment of a recording, as a whole.
-fn moment(view: HostView, operations: Operations) -> Message {
+fn moment(view: HostView, operations: RecordedOperations) -> Message {
     let uri = r#"{"params": {"uri": "file:///a"}}"#;
     let of = |direction, kind, method: &str| {
         let record = frame(0, direction, kind, &format!("memory - {method} - -"));
@@ -288,14 +288,14 @@ fn another_moment_of_a_recording_counts_nothing_twice_and_ends_no_operation() {
     for server in before.servers.values_mut() {
         Arc::make_mut(server).exit = None;
     }
-    let mut operations = Operations::default();
+    let mut operations = RecordedOperations::default();
     let text = "filesystem 1 tools/call read_file 1";
     operations.frame(&frame(0, Direction::Out, MessageKind::Request, text));
     let mut app = App::new(Setup::default(), Timestamp(BEGAN));
     app.update(moment(before, operations.clone()));
     app.update(moment(after, operations));
     let kept = &app.model.operations;
-    assert_eq!(kept.get(0).unwrap().outcome, Outcome::Open, "as it was recorded");
+    assert_eq!(kept.get(0).unwrap().outcome, RecordedOutcome::Open, "as it was recorded");
     press(&mut app, KeyCode::Char('t'), KeyModifiers::NONE);
     let list = draw(&mut app, 120, 40);
     assert!(list.contains(" 1 update,"), "{list}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mcpdeck::config::{ApprovalRule, McpConfig, ServerConfig};
 use mcpdeck::error::ErrorCode;
 use mcpdeck::host::{
-    CallOptions, Decider, Fact, Host, HostView, Origin, PendingRequest, RuleKind, SessionRule,
+    ApprovalRequest, CallOptions, Decider, Fact, Host, HostView, Origin, RuleKind, SessionRule,
     Settlement,
 };
 use mcpdeck::mcp::{Answer, ApprovalId};
@@ -155,7 +155,7 @@ impl Stage {
                 self.tell(Do::Send(result)).await;
             }
             Op::DenyAll => {
-                let number = |request: &PendingRequest| request.params["n"].as_u64().unwrap();
+                let number = |request: &ApprovalRequest| request.params["n"].as_u64().unwrap();
                 let now =
                     self.view.borrow().pending.iter().map(|(id, r)| (*id, number(r))).collect();
                 // What is denied is what was seen then: some of it may be over.

@@ -9,7 +9,7 @@ use mcpdeck::error::ErrorCode;
 use mcpdeck::host::{Connector, OpenError, OpenRequest, Opened};
 use mcpdeck::mcp::{Attempt, FindingKind, Payload, connect};
 use mcpdeck::tui::action::Action;
-use mcpdeck::tui::form::draw::Look;
+use mcpdeck::tui::form::draw::Styles;
 use mcpdeck::tui::result::ResultView;
 use mcpdeck::{Host, Startup};
 use ratatui::buffer::Buffer;
@@ -109,7 +109,7 @@ async fn answer(host: Host) -> Payload {
 /// What a person does with a result.
 fn looked_at(result: &Payload) {
     let area = Rect::new(0, 0, 80, 24);
-    let (look, mut buf) = (Look::default(), Buffer::empty(area));
+    let (look, mut buf) = (Styles::default(), Buffer::empty(area));
     let mut view = ResultView::new(result.clone(), Vec::new());
     for command in [
         Action::Right,

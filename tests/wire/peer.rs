@@ -17,8 +17,8 @@ use mcpdeck::config::{HttpConfig, OutsideCalls, WireLimits};
 use mcpdeck::error::Error;
 use mcpdeck::mcp::{
     Answer, Attempt, ByteCount, CallId, ConnectError, Connected, Endpoint, Finding, FindingKind,
-    Payload, PendingRequest, Progress, Request, Responder, Seen, ServerRequest, SessionContext,
-    SessionEvent, TrafficRecord, connect,
+    Payload, PendingRequest, Progress, ReceivedSoFar, Request, Responder, ServerRequest,
+    SessionContext, SessionEvent, TrafficRecord, connect,
 };
 use serde_json::{Value, json};
 use tokio::io::{
@@ -176,7 +176,7 @@ fn rig_of(
         approvals: Arc::new(TestDesk { asked: asked_in, script, outside_calls }),
         auth: None,
         bytes: Arc::new(ByteCount::default()),
-        seen: Arc::new(Seen::default()),
+        seen: Arc::new(ReceivedSoFar::default()),
     };
     Rig { context, events, asked }
 }

@@ -42,7 +42,7 @@ pub enum HiddenKind {
 
 /// A piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Piece<'a> {
+pub(super) enum TextPiece<'a> {
     /// Drawn as it is.
     Plain(&'a str),
     /// A line break: LF or CR LF.
@@ -57,11 +57,11 @@ pub(super) enum Piece<'a> {
 }
 
 /// What stands before the next character in the output, if a mark may sit on it.
-type Before = Option<Base>;
+type Before = Option<BaseCharacter>;
 
 /// A base with this many marks, in a cluster of this many joined letters.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Base {
+struct BaseCharacter {
     marks: usize,
     joined: usize,
     emoji: bool,
@@ -69,10 +69,11 @@ struct Base {
     jamo: bool,
 }
 
-const BASE: Base = Base { marks: 0, joined: 1, emoji: false, linked: false, jamo: false };
+const BASE: BaseCharacter =
+    BaseCharacter { marks: 0, joined: 1, emoji: false, linked: false, jamo: false };
 
 /// A base that may be an emoji: `©`, `1` and `#` count, as the standard has it.
-const EMOJI: Base = Base { emoji: true, ..BASE };
+const EMOJI: BaseCharacter = BaseCharacter { emoji: true, ..BASE };
 
 /// Iterates over the pieces of a text.
 pub(super) struct Scanner<'a> {
@@ -82,7 +83,7 @@ pub(super) struct Scanner<'a> {
 }
 
 /// The verdict on one character.
-enum Verdict {
+enum CharClass {
     Keep(Before),
     Break(usize),
     Tab,
@@ -95,31 +96,34 @@ impl<'a> Scanner<'a> {
         Self { raw, at: 0, before: None }
     }
 
-    fn judge(&self, c: char, rest: &str) -> Verdict {
+    fn judge(&self, c: char, rest: &str) -> CharClass {
         match c {
-            '0'..='9' | '#' | '*' => return Verdict::Keep(Some(EMOJI)),
+            '0'..='9' | '#' | '*' => return CharClass::Keep(Some(EMOJI)),
             // Our own markers end in these; a mark must not sit on them.
-            ' ' | '⟩' => return Verdict::Keep(None),
-            '!'..='~' => return Verdict::Keep(Some(BASE)),
-            '\n' => return Verdict::Break(1),
-            '\r' if rest.starts_with("\r\n") => return Verdict::Break(2),
-            '\t' => return Verdict::Tab,
+            ' ' | '⟩' => return CharClass::Keep(None),
+            '!'..='~' => return CharClass::Keep(Some(BASE)),
+            '\n' => return CharClass::Break(1),
+            '\r' if rest.starts_with("\r\n") => return CharClass::Break(2),
+            '\t' => return CharClass::Tab,
             _ => {}
         }
         if let Some(kind) = hidden(c) {
-            return Verdict::Hide(kind);
+            return CharClass::Hide(kind);
         }
         if matches!(c, '\u{fe0e}' | '\u{fe0f}') {
             // One selector after an emoji chooses how it is drawn; that one is meant to be there.
             return match self.before {
-                Some(base) if base.emoji => {
-                    Verdict::Keep(Some(Base { emoji: false, linked: false, jamo: false, ..base }))
-                }
-                _ => Verdict::Hide(HiddenKind::VariationSelector),
+                Some(base) if base.emoji => CharClass::Keep(Some(BaseCharacter {
+                    emoji: false,
+                    linked: false,
+                    jamo: false,
+                    ..base
+                })),
+                _ => CharClass::Hide(HiddenKind::VariationSelector),
             };
         }
         if c < '\u{300}' {
-            return Verdict::Keep((!c.is_whitespace()).then_some(EMOJI));
+            return CharClass::Keep((!c.is_whitespace()).then_some(EMOJI));
         }
         if tables().marks.has(c) || extends(c) {
             return self.judge_mark(c);
@@ -127,58 +131,62 @@ impl<'a> Scanner<'a> {
         self.judge_letter(c)
     }
 
-    fn judge_mark(&self, c: char) -> Verdict {
+    fn judge_mark(&self, c: char) -> CharClass {
         match self.before {
             // These are drawn when they stand alone.
-            None if extends(c) => Verdict::Keep(Some(BASE)),
-            None => Verdict::Dot,
-            Some(base) if base.marks >= MARKS => Verdict::Hide(HiddenKind::Marks),
-            Some(Base { marks, joined, .. }) => {
+            None if extends(c) => CharClass::Keep(Some(BASE)),
+            None => CharClass::Dot,
+            Some(base) if base.marks >= MARKS => CharClass::Hide(HiddenKind::Marks),
+            Some(BaseCharacter { marks, joined, .. }) => {
                 let linked = tables().linkers.has(c);
-                Verdict::Keep(Some(Base { marks: marks + 1, joined, linked, ..BASE }))
+                CharClass::Keep(Some(BaseCharacter { marks: marks + 1, joined, linked, ..BASE }))
             }
         }
     }
 
-    fn judge_letter(&self, c: char) -> Verdict {
+    fn judge_letter(&self, c: char) -> CharClass {
         let jamo = matches!(c, '\u{1100}'..='\u{115e}' | '\u{a960}'..='\u{a97c}')
             || matches!(c, '\u{1161}'..='\u{11ff}' | '\u{d7b0}'..='\u{d7fb}' | '\u{16d63}' | '\u{16d67}'..='\u{16d6a}');
         let joins = match self.before {
-            Some(Base { joined, linked, jamo: after, .. }) if linked || (after && jamo) => joined,
+            Some(BaseCharacter { joined, linked, jamo: after, .. })
+                if linked || (after && jamo) =>
+            {
+                joined
+            }
             _ => 0,
         };
         if joins >= JOINED && c != '◌' {
-            return Verdict::Dot;
+            return CharClass::Dot;
         }
         if c.is_whitespace() || ('\u{2400}'..='\u{2426}').contains(&c) {
-            return Verdict::Keep(None);
+            return CharClass::Keep(None);
         }
         let emoji = tables().emoji.has(c);
         let linked = tables().prepended.has(c);
-        Verdict::Keep(Some(Base { marks: 0, joined: joins + 1, emoji, linked, jamo }))
+        CharClass::Keep(Some(BaseCharacter { marks: 0, joined: joins + 1, emoji, linked, jamo }))
     }
 
     /// Extends a hidden run over everything of the same kind.
-    fn run(&mut self, kind: HiddenKind, start: usize) -> Piece<'a> {
+    fn run(&mut self, kind: HiddenKind, start: usize) -> TextPiece<'a> {
         while let Some(c) = self.raw[self.at..].chars().next() {
             match self.judge(c, &self.raw[self.at..]) {
-                Verdict::Hide(next) if next == kind => self.at += c.len_utf8(),
+                CharClass::Hide(next) if next == kind => self.at += c.len_utf8(),
                 _ => break,
             }
         }
         self.before = None;
-        Piece::Hidden { kind, at: start, text: &self.raw[start..self.at] }
+        TextPiece::Hidden { kind, at: start, text: &self.raw[start..self.at] }
     }
 }
 
 impl<'a> Iterator for Scanner<'a> {
-    type Item = Piece<'a>;
+    type Item = TextPiece<'a>;
 
-    fn next(&mut self) -> Option<Piece<'a>> {
+    fn next(&mut self) -> Option<TextPiece<'a>> {
         let start = self.at;
         while let Some(c) = self.raw[self.at..].chars().next() {
             let verdict = self.judge(c, &self.raw[self.at..]);
-            if let Verdict::Keep(before) = verdict {
+            if let CharClass::Keep(before) = verdict {
                 self.before = before;
                 self.at += c.len_utf8();
                 continue;
@@ -187,29 +195,29 @@ impl<'a> Iterator for Scanner<'a> {
                 break;
             }
             return Some(match verdict {
-                Verdict::Break(bytes) => {
+                CharClass::Break(bytes) => {
                     self.at += bytes;
                     self.before = None;
-                    Piece::Break
+                    TextPiece::Break
                 }
-                Verdict::Tab => {
+                CharClass::Tab => {
                     self.at += 1;
                     self.before = None;
-                    Piece::Tab
+                    TextPiece::Tab
                 }
-                Verdict::Dot => {
+                CharClass::Dot => {
                     // What was judged follows as plain text, on the base that is put there.
                     self.before = Some(BASE);
-                    Piece::Dotted
+                    TextPiece::Dotted
                 }
-                Verdict::Hide(kind) => {
+                CharClass::Hide(kind) => {
                     self.at += c.len_utf8();
                     self.run(kind, start)
                 }
-                Verdict::Keep(_) => continue,
+                CharClass::Keep(_) => continue,
             });
         }
-        (self.at > start).then(|| Piece::Plain(&self.raw[start..self.at]))
+        (self.at > start).then(|| TextPiece::Plain(&self.raw[start..self.at]))
     }
 }
 

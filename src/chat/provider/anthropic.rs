@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::chat::llm::{Delta, Message, OnDelta, Prompt, Reply, Stop, ToolCall};
-use crate::chat::provider::wire::{Outgoing, Reader, RemoteConfig, tools, turns};
+use crate::chat::llm::{ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall};
+use crate::chat::provider::wire::{ProviderRequest, RemoteConfig, ReplyReader, tools, turns};
 
 /// The version of the interface.
 const VERSION: &str = "2023-06-01";
 
-pub(super) fn request(config: &RemoteConfig, prompt: &Prompt) -> Outgoing {
+pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRequest {
     let messages = prompt.messages.iter().map(|message| match message {
-        Message::User { text } => ("user", vec![json!({"type": "text", "text": text})]),
-        Message::Assistant(reply) => ("assistant", said(reply)),
-        Message::Tool { id, text, is_error, .. } => (
+        ChatMessage::User { text } => ("user", vec![json!({"type": "text", "text": text})]),
+        ChatMessage::Assistant(reply) => ("assistant", said(reply)),
+        ChatMessage::Tool { id, text, is_error, .. } => (
             "user",
             vec![json!({
                 "type": "tool_result", "tool_use_id": id, "content": text, "is_error": is_error,
@@ -33,11 +33,11 @@ pub(super) fn request(config: &RemoteConfig, prompt: &Prompt) -> Outgoing {
     }
     let mut headers = vec![("anthropic-version", VERSION.to_owned())];
     headers.extend(config.key.as_ref().map(|key| ("x-api-key", key.expose().to_owned())));
-    Outgoing { path: "/messages".to_owned(), headers, body }
+    ProviderRequest { path: "/messages".to_owned(), headers, body }
 }
 
 /// What the model said, signed reasoning first, as it must be sent back.
-fn said(reply: &Reply) -> Vec<Value> {
+fn said(reply: &ModelReply) -> Vec<Value> {
     let mut content = reply.carried.clone();
     if !reply.text.is_empty() {
         content.push(json!({"type": "text", "text": reply.text}));
@@ -50,7 +50,7 @@ fn said(reply: &Reply) -> Vec<Value> {
 }
 
 /// A block that is not complete.
-enum Block {
+enum PartialBlock {
     Call {
         id: String,
         name: String,
@@ -62,13 +62,13 @@ enum Block {
 
 /// Reads an answer.
 #[derive(Default)]
-pub(super) struct Answer {
-    open: BTreeMap<u64, Block>,
+pub(super) struct AnthropicReader {
+    open: BTreeMap<u64, PartialBlock>,
     is_done: bool,
 }
 
-impl Reader for Answer {
-    fn event(&mut self, data: &Value, reply: &mut Reply, on: OnDelta<'_>) {
+impl ReplyReader for AnthropicReader {
+    fn event(&mut self, data: &Value, reply: &mut ModelReply, on: OnDelta<'_>) {
         let text = |pointer: &str| data.pointer(pointer).and_then(Value::as_str);
         let number = |pointer: &str| data.pointer(pointer).and_then(Value::as_u64);
         let index = number("/index").unwrap_or_default();
@@ -84,11 +84,11 @@ impl Reader for Answer {
                 "tool_use" => {
                     let word = |key| text(key).unwrap_or_default().to_owned();
                     let (id, name) = (word("/content_block/id"), word("/content_block/name"));
-                    self.open.insert(index, Block::Call { id, name, input: String::new() });
+                    self.open.insert(index, PartialBlock::Call { id, name, input: String::new() });
                 }
                 "thinking" | "redacted_thinking" => {
                     let block = data["content_block"].clone();
-                    self.open.insert(index, Block::Carried(block));
+                    self.open.insert(index, PartialBlock::Carried(block));
                 }
                 _ => {}
             },
@@ -98,10 +98,10 @@ impl Reader for Answer {
                     on(Delta::Text(more.to_owned()));
                 }
                 match self.open.get_mut(&index) {
-                    Some(Block::Call { input, .. }) => {
+                    Some(PartialBlock::Call { input, .. }) => {
                         input.push_str(text("/delta/partial_json").unwrap_or_default());
                     }
-                    Some(Block::Carried(block)) => {
+                    Some(PartialBlock::Carried(block)) => {
                         for key in ["thinking", "signature"] {
                             let Some(more) = text(&format!("/delta/{key}")) else { continue };
                             let so_far = block[key].as_str().unwrap_or_default();
@@ -115,10 +115,10 @@ impl Reader for Answer {
                 }
             }
             "content_block_stop" => match self.open.remove(&index) {
-                Some(Block::Call { id, name, input }) => {
+                Some(PartialBlock::Call { id, name, input }) => {
                     reply.calls.push(ToolCall::new(id, name, &input));
                 }
-                Some(Block::Carried(block)) => reply.carried.push(block),
+                Some(PartialBlock::Carried(block)) => reply.carried.push(block),
                 None => {}
             },
             "message_delta" => {
@@ -134,9 +134,9 @@ impl Reader for Answer {
         }
     }
 
-    fn finish(&mut self, reply: &mut Reply) -> bool {
+    fn finish(&mut self, reply: &mut ModelReply) -> bool {
         for block in std::mem::take(&mut self.open).into_values() {
-            if let Block::Call { id, name, input } = block {
+            if let PartialBlock::Call { id, name, input } = block {
                 reply.calls.push(ToolCall::new(id, name, &input).unfinished());
             }
         }

@@ -2,14 +2,16 @@
 
 use serde_json::{Value, json};
 
-use crate::chat::llm::{Delta, Message, OnDelta, Prompt, Reply, Stop, ToolCall, call_id};
-use crate::chat::provider::wire::{Outgoing, Reader, RemoteConfig, tools, turns};
+use crate::chat::llm::{
+    ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall, call_id,
+};
+use crate::chat::provider::wire::{ProviderRequest, RemoteConfig, ReplyReader, tools, turns};
 
-pub(super) fn request(config: &RemoteConfig, prompt: &Prompt) -> Outgoing {
+pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRequest {
     let contents = prompt.messages.iter().map(|message| match message {
-        Message::User { text } => ("user", vec![json!({"text": text})]),
-        Message::Assistant(reply) => ("model", said(reply)),
-        Message::Tool { name, text, is_error, .. } => {
+        ChatMessage::User { text } => ("user", vec![json!({"text": text})]),
+        ChatMessage::Assistant(reply) => ("model", said(reply)),
+        ChatMessage::Tool { name, text, is_error, .. } => {
             let key = if *is_error { "error" } else { "result" };
             let response = json!({"name": name, "response": {key: text}});
             ("user", vec![json!({"functionResponse": response})])
@@ -26,14 +28,14 @@ pub(super) fn request(config: &RemoteConfig, prompt: &Prompt) -> Outgoing {
         body["tools"] = json!([{"functionDeclarations": tools}]);
     }
     let key = config.key.as_ref().map(|key| ("x-goog-api-key", key.expose().to_owned()));
-    Outgoing {
+    ProviderRequest {
         path: format!("/models/{}:streamGenerateContent?alt=sse", config.model),
         headers: key.into_iter().collect(),
         body,
     }
 }
 
-fn said(reply: &Reply) -> Vec<Value> {
+fn said(reply: &ModelReply) -> Vec<Value> {
     let mut parts = Vec::new();
     if !reply.text.is_empty() {
         parts.push(json!({"text": reply.text}));
@@ -51,12 +53,12 @@ fn said(reply: &Reply) -> Vec<Value> {
 
 /// Reads an answer.
 #[derive(Default)]
-pub(super) struct Answer {
+pub(super) struct GeminiReader {
     is_done: bool,
 }
 
-impl Reader for Answer {
-    fn event(&mut self, data: &Value, reply: &mut Reply, on: OnDelta<'_>) {
+impl ReplyReader for GeminiReader {
+    fn event(&mut self, data: &Value, reply: &mut ModelReply, on: OnDelta<'_>) {
         let number = |key: &str| data.pointer(&format!("/usageMetadata/{key}"))?.as_u64();
         if let Some(input) = number("promptTokenCount") {
             reply.usage.input = input;
@@ -100,7 +102,7 @@ impl Reader for Answer {
         self.is_done = true;
     }
 
-    fn finish(&mut self, _: &mut Reply) -> bool {
+    fn finish(&mut self, _: &mut ModelReply) -> bool {
         self.is_done
     }
 }

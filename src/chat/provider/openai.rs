@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::chat::llm::{Delta, Message, OnDelta, Prompt, Reply, Stop, ToolCall, call_id};
-use crate::chat::provider::wire::{Outgoing, Provider, Reader, RemoteConfig, tools};
+use crate::chat::llm::{
+    ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall, call_id,
+};
+use crate::chat::provider::wire::{Provider, ProviderRequest, RemoteConfig, ReplyReader, tools};
 
-pub(super) fn request(config: &RemoteConfig, prompt: &Prompt) -> Outgoing {
+pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRequest {
     let mut messages = vec![json!({"role": "system", "content": prompt.system})];
     messages.extend(prompt.messages.iter().map(|message| match message {
-        Message::User { text } => json!({"role": "user", "content": text}),
-        Message::Assistant(reply) => said(reply),
-        Message::Tool { id, text, .. } => {
+        ChatMessage::User { text } => json!({"role": "user", "content": text}),
+        ChatMessage::Assistant(reply) => said(reply),
+        ChatMessage::Tool { id, text, .. } => {
             json!({"role": "tool", "tool_call_id": id, "content": text})
         }
     }));
@@ -33,10 +35,14 @@ pub(super) fn request(config: &RemoteConfig, prompt: &Prompt) -> Outgoing {
     }
     let key = config.key.as_ref();
     let key = key.map(|key| ("authorization", format!("Bearer {}", key.expose())));
-    Outgoing { path: "/chat/completions".to_owned(), headers: key.into_iter().collect(), body }
+    ProviderRequest {
+        path: "/chat/completions".to_owned(),
+        headers: key.into_iter().collect(),
+        body,
+    }
 }
 
-fn said(reply: &Reply) -> Value {
+fn said(reply: &ModelReply) -> Value {
     let mut message = json!({"role": "assistant", "content": reply.text});
     if !reply.calls.is_empty() {
         let calls = reply.calls.iter().map(|call| {
@@ -54,14 +60,14 @@ fn said(reply: &Reply) -> Value {
 
 /// Reads an answer.
 #[derive(Default)]
-pub(super) struct Answer {
+pub(super) struct OpenAiReader {
     /// Id, name and arguments so far, by index.
     open: BTreeMap<u64, (String, String, String)>,
     is_done: bool,
 }
 
-impl Reader for Answer {
-    fn event(&mut self, data: &Value, reply: &mut Reply, on: OnDelta<'_>) {
+impl ReplyReader for OpenAiReader {
+    fn event(&mut self, data: &Value, reply: &mut ModelReply, on: OnDelta<'_>) {
         if let Some(usage) = data.get("usage").filter(|usage| usage.is_object()) {
             reply.usage.input = usage["prompt_tokens"].as_u64().unwrap_or_default();
             reply.usage.output = usage["completion_tokens"].as_u64().unwrap_or_default();
@@ -96,7 +102,7 @@ impl Reader for Answer {
         self.is_done = true;
     }
 
-    fn finish(&mut self, reply: &mut Reply) -> bool {
+    fn finish(&mut self, reply: &mut ModelReply) -> bool {
         for (id, name, arguments) in std::mem::take(&mut self.open).into_values() {
             let id = if id.is_empty() { call_id() } else { id };
             let call = ToolCall::new(id, name, &arguments);

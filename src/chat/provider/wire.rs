@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::base::secret::Secret;
-use crate::chat::llm::{LlmErrorKind, OnDelta, Prompt, Reply};
+use crate::chat::llm::{LlmErrorKind, ModelPrompt, ModelReply, OnDelta};
 
 /// Whose wire format is spoken.
 #[derive(
@@ -107,7 +107,7 @@ impl RemoteConfig {
 }
 
 /// A request as a wire format makes it.
-pub(super) struct Outgoing {
+pub(super) struct ProviderRequest {
     /// What follows the base address.
     pub(super) path: String,
     /// Headers, the key among them.
@@ -116,7 +116,7 @@ pub(super) struct Outgoing {
 }
 
 /// The tools as a list of name, description and schema, under the name that a format has for it.
-pub(super) fn tools(prompt: &Prompt, schema: &str) -> Option<Vec<Value>> {
+pub(super) fn tools(prompt: &ModelPrompt, schema: &str) -> Option<Vec<Value>> {
     let tools = prompt.tools.iter().map(
         |tool| json!({"name": tool.name, "description": tool.description, schema: tool.schema}),
     );
@@ -137,12 +137,12 @@ pub(super) fn turns(all: impl Iterator<Item = (&'static str, Vec<Value>)>, key: 
 }
 
 /// Reads the stream of one answer.
-pub(super) trait Reader: Send {
+pub(super) trait ReplyReader: Send {
     /// Takes one event.
-    fn event(&mut self, data: &Value, reply: &mut Reply, on: OnDelta<'_>);
+    fn event(&mut self, data: &Value, reply: &mut ModelReply, on: OnDelta<'_>);
 
     /// The stream is over: completes the calls; gives whether the answer was complete.
-    fn finish(&mut self, reply: &mut Reply) -> bool;
+    fn finish(&mut self, reply: &mut ModelReply) -> bool;
 }
 
 /// Why one attempt failed.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::base::human::{Dur, count};
-use crate::check::model::{Finding, Report, ServerReport, StepStatus, Verdict};
+use crate::check::model::{CheckFinding, CheckVerdict, DoctorStatus, Report, ServerReport};
 use crate::check::subject::brief;
 use crate::config::Severity;
 use crate::config::diagnostics::summary;
@@ -14,12 +14,12 @@ pub struct Style {
     /// Whether escape sequences for colour are wanted.
     pub colour: bool,
     /// How much is shown.
-    pub detail: Detail,
+    pub detail: ReportDetail,
 }
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Detail {
+pub enum ReportDetail {
     /// What weighs, and no table; nothing at all when all is well.
     Quiet,
     /// What weighs; notes are counted.
@@ -41,22 +41,22 @@ impl Style {
         if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    fn shows(self, finding: &Finding) -> bool {
+    fn shows(self, finding: &CheckFinding) -> bool {
         // What was denied explains the rest: a server without its answer was not fully looked at.
-        let denied = self.detail == Detail::Brief && finding.rule == "answers/denied";
-        self.detail == Detail::Full || finding.severity > Severity::Note || denied
+        let denied = self.detail == ReportDetail::Brief && finding.rule == "answers/denied";
+        self.detail == ReportDetail::Full || finding.severity > Severity::Note || denied
     }
 
-    fn verdict(self, verdict: Verdict) -> String {
+    fn verdict(self, verdict: CheckVerdict) -> String {
         self.paint(colour_of(verdict), verdict.as_str())
     }
 }
 
-const fn colour_of(verdict: Verdict) -> &'static str {
+const fn colour_of(verdict: CheckVerdict) -> &'static str {
     match verdict {
-        Verdict::Ok => GREEN,
-        Verdict::Violated | Verdict::Usage => RED,
-        Verdict::Incomplete => YELLOW,
+        CheckVerdict::Ok => GREEN,
+        CheckVerdict::Violated | CheckVerdict::Usage => RED,
+        CheckVerdict::Incomplete => YELLOW,
     }
 }
 
@@ -68,8 +68,8 @@ pub(super) fn render(report: &Report, style: Style) -> String {
         write_server(&mut out, style, server);
     }
     section(&mut out, style, "across servers", &report.findings);
-    if style.detail == Detail::Quiet {
-        if report.verdict == Verdict::Ok {
+    if style.detail == ReportDetail::Quiet {
+        if report.verdict == CheckVerdict::Ok {
             return String::new();
         }
     } else {
@@ -79,7 +79,7 @@ pub(super) fn render(report: &Report, style: Style) -> String {
     out
 }
 
-fn section(out: &mut String, style: Style, title: &str, findings: &[Finding]) {
+fn section(out: &mut String, style: Style, title: &str, findings: &[CheckFinding]) {
     if findings.iter().any(|f| style.shows(f)) {
         let _ = writeln!(out, "{}", style.paint(BOLD, title));
         write_findings(out, style, findings);
@@ -89,13 +89,13 @@ fn section(out: &mut String, style: Style, title: &str, findings: &[Finding]) {
 
 fn write_server(out: &mut String, style: Style, server: &ServerReport) {
     let has_findings = server.findings.iter().any(|f| style.shows(f));
-    if !has_findings && server.verdict == Verdict::Ok && style.detail != Detail::Full {
+    if !has_findings && server.verdict == CheckVerdict::Ok && style.detail != ReportDetail::Full {
         return;
     }
     let name = style.paint(BOLD, &brief(&server.name, 60));
     let _ = writeln!(out, "{name}  {}", style.verdict(server.verdict));
     write_findings(out, style, &server.findings);
-    if server.verdict == Verdict::Incomplete || style.detail == Detail::Full {
+    if server.verdict == CheckVerdict::Incomplete || style.detail == ReportDetail::Full {
         write_steps(out, style, server);
     }
     for line in &server.stderr_tail {
@@ -104,7 +104,7 @@ fn write_server(out: &mut String, style: Style, server: &ServerReport) {
     out.push('\n');
 }
 
-fn write_findings(out: &mut String, style: Style, findings: &[Finding]) {
+fn write_findings(out: &mut String, style: Style, findings: &[CheckFinding]) {
     for finding in findings.iter().filter(|f| style.shows(f)) {
         let word = format!("{:7}", finding.severity.to_string());
         let word = match finding.severity {
@@ -128,11 +128,11 @@ fn write_steps(out: &mut String, style: Style, server: &ServerReport) {
     for step in &server.steps {
         let (word, colour) = match step.status {
             // A step that is worth only a note is not a failure.
-            StepStatus::Failed if server.verdict == Verdict::Ok => ("noted", YELLOW),
-            StepStatus::Ok => ("ok", GREEN),
-            StepStatus::Failed => ("FAILED", RED),
-            StepStatus::Skipped => ("-", DIM),
-            StepStatus::Pending => ("not reached", DIM),
+            DoctorStatus::Failed if server.verdict == CheckVerdict::Ok => ("noted", YELLOW),
+            DoctorStatus::Ok => ("ok", GREEN),
+            DoctorStatus::Failed => ("FAILED", RED),
+            DoctorStatus::Skipped => ("-", DIM),
+            DoctorStatus::Pending => ("not reached", DIM),
         };
         let took = step.took.map(|took| Dur(took).to_string()).unwrap_or_default();
         let word = style.paint(colour, &format!("{word:11}"));
@@ -190,7 +190,7 @@ fn closing(out: &mut String, style: Style, report: &Report) {
         Dur(report.took)
     );
     let hidden = report.all().any(|(_, finding)| !style.shows(finding));
-    if hidden && style.detail == Detail::Brief {
+    if hidden && style.detail == ReportDetail::Brief {
         out.push_str("; --verbose shows the notes");
     }
     out.push('\n');

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 use crate::base::file::hex;
 use crate::base::text::json as safe;
-use crate::check::model::{Finding, Report, ServerReport, Step, StepStatus, Verdict};
+use crate::check::model::{
+    CheckFinding, CheckVerdict, DoctorStatus, DoctorStep, Report, ServerReport,
+};
 use crate::check::rule;
 use crate::config::Position;
 
@@ -65,13 +67,13 @@ struct Case {
     #[serde(skip_serializing_if = "Option::is_none")]
     skipped: Option<()>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    failure: Option<Failure>,
+    failure: Option<JunitFailure>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Failure>,
+    error: Option<JunitFailure>,
 }
 
 #[derive(Serialize)]
-struct Failure {
+struct JunitFailure {
     #[serde(rename = "@type")]
     kind: String,
     #[serde(rename = "@message")]
@@ -136,28 +138,33 @@ fn case(class: &str, name: &str, took: Duration) -> Case {
     Case { class: clean(class), name: clean(name), time: seconds(took), ..Case::default() }
 }
 
-fn failure(kind: &str, message: &str, text: &str) -> Failure {
-    Failure { kind: clean(kind), message: clean(message), text: clean(text) }
+fn failure(kind: &str, message: &str, text: &str) -> JunitFailure {
+    JunitFailure { kind: clean(kind), message: clean(message), text: clean(text) }
 }
 
-fn step_case(class: &str, server: &ServerReport, step: &Step) -> Case {
+fn step_case(class: &str, server: &ServerReport, step: &DoctorStep) -> Case {
     let case = case(class, &format!("step {}", step.name), step.took.unwrap_or_default());
     match step.status {
-        StepStatus::Ok => case,
+        DoctorStatus::Ok => case,
         // The finding that explains a failed step carries the failure; the step is counted apart
         // only when nothing else does.
-        StepStatus::Failed if server.findings.is_empty() => {
+        DoctorStatus::Failed if server.findings.is_empty() => {
             Case { error: Some(failure(&step.name, &step.detail, "")), ..case }
         }
         _ => Case { skipped: Some(()), ..case },
     }
 }
 
-fn case_of(report: &Report, class: &str, server: Option<&ServerReport>, finding: &Finding) -> Case {
+fn case_of(
+    report: &Report,
+    class: &str,
+    server: Option<&ServerReport>,
+    finding: &CheckFinding,
+) -> Case {
     let name = format!("{} {}", finding.rule, finding.place);
     let case = case(class, name.trim_end(), Duration::ZERO);
     let mut text = format!("{}: {}\nhelp: {}\n", finding.severity, finding.message, finding.help);
-    let broken = server.is_some_and(|s| s.verdict == Verdict::Incomplete)
+    let broken = server.is_some_and(|s| s.verdict == CheckVerdict::Incomplete)
         && finding.rule.starts_with("start/");
     if let Some(server) = server.filter(|_| broken) {
         text.extend(server.stderr_tail.iter().map(|line| format!("stderr: {line}\n")));
@@ -212,7 +219,7 @@ pub(super) fn sarif(report: &Report) -> String {
                 "rules": rules.iter().map(|id| describe(id)).collect::<Vec<_>>(),
             }},
             "invocations": [{
-                "executionSuccessful": report.verdict <= Verdict::Violated,
+                "executionSuccessful": report.verdict <= CheckVerdict::Violated,
                 "exitCode": report.exit_code,
             }],
             "columnKind": "unicodeCodePoints",
@@ -238,7 +245,7 @@ fn describe(id: &str) -> Value {
 fn result(
     report: &Report,
     server: Option<&ServerReport>,
-    finding: &Finding,
+    finding: &CheckFinding,
     rules: &[&str],
 ) -> Value {
     let id: &str = &finding.rule;
@@ -273,7 +280,7 @@ fn result(
 }
 
 /// The same finding has the same print in every run: no times, no counts.
-fn fingerprint(server: Option<&ServerReport>, finding: &Finding) -> String {
+fn fingerprint(server: Option<&ServerReport>, finding: &CheckFinding) -> String {
     use sha2::{Digest, Sha256};
     let mut hash = Sha256::new();
     for part in [server.map_or("", |s| &s.name), &finding.rule, &finding.place] {

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::check::rule::finding;
-use crate::check::subject::{Subject, brief};
-use crate::check::{Finding, Severity};
+use crate::check::subject::{CheckSubject, brief};
+use crate::check::{CheckFinding, Severity};
 use crate::config::schema::VERSIONS;
 use crate::host::{ServerState, StartStep, StepStatus};
 use crate::mcp::{Era, FindingKind, ListKind};
 
 /// Checks the conduct of one server.
-pub(super) fn check(subject: &Subject) -> Vec<Finding> {
+pub(super) fn check(subject: &CheckSubject) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
     if let Some(at) = &subject.interrupted {
         let message = format!("the check was interrupted {at}");
@@ -33,8 +33,8 @@ pub(super) fn check(subject: &Subject) -> Vec<Finding> {
 }
 
 /// A gate that looks at nothing must not look like one that found nothing.
-pub(super) fn nothing(subjects: &[Subject]) -> Option<Finding> {
-    let off = |subject: &Subject| subject.state == ServerState::Disabled;
+pub(super) fn nothing(subjects: &[CheckSubject]) -> Option<CheckFinding> {
+    let off = |subject: &CheckSubject| subject.state == ServerState::Disabled;
     let message = match subjects.len() {
         0 => "there is no server to check",
         _ if subjects.iter().all(off) => "every server is disabled: nothing was checked",
@@ -44,7 +44,7 @@ pub(super) fn nothing(subjects: &[Subject]) -> Option<Finding> {
 }
 
 /// The rule that says best why a server did not become ready.
-fn start(subject: &Subject) -> Option<Finding> {
+fn start(subject: &CheckSubject) -> Option<CheckFinding> {
     if matches!(subject.state, ServerState::Ready | ServerState::Disabled) {
         return None;
     }
@@ -95,7 +95,7 @@ fn is_timeout(reason: &str, detail: Option<&str>) -> bool {
 }
 
 /// One finding per rule, with the count and the first case.
-fn protocol(subject: &Subject, findings: &mut Vec<Finding>) {
+fn protocol(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
     let mut by_rule: BTreeMap<&'static str, (u64, String, bool)> = BTreeMap::new();
     for (kind, times) in &subject.protocol_counts {
         let Some(mut rule) = rule_of(*kind) else { continue };
@@ -151,7 +151,7 @@ const fn rule_of(kind: FindingKind) -> Option<&'static str> {
     })
 }
 
-fn lists(subject: &Subject, findings: &mut Vec<Finding>) {
+fn lists(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
     // `name/duplicate` reports a name that is taken.
     for entry in subject.rejected.iter().filter(|entry| !entry.is_repeated()) {
         let name = entry.raw.get("name").or_else(|| entry.raw.get("uri")).and_then(Value::as_str);
@@ -200,7 +200,7 @@ fn whole(list: ListKind, reason: &str) -> Option<String> {
     (!cursor).then(|| format!("answer `{}` with a list, or do not declare it", list.method()))
 }
 
-fn version(subject: &Subject, findings: &mut Vec<Finding>) {
+fn version(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
     let Some(version) = subject.protocol_version.as_deref() else { return };
     let earlier = subject.protocol.iter().find(|f| f.kind == FindingKind::Version);
     if let Some(earlier) = earlier {
@@ -228,7 +228,7 @@ fn version(subject: &Subject, findings: &mut Vec<Finding>) {
     }
 }
 
-fn stop(subject: &Subject, findings: &mut Vec<Finding>) {
+fn stop(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
     let seen = |kind| subject.protocol.iter().find(|f| f.kind == kind);
     let exit = subject.exit.as_ref();
     if subject.was_ready()

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::check::expect::Budgets;
 use crate::check::rule::finding;
-use crate::check::subject::{Entry, Subject, brief};
-use crate::check::{Finding, Severity};
+use crate::check::subject::{CheckSubject, ListedEntry, brief};
+use crate::check::{CheckFinding, Severity};
 use crate::config::names::look;
 use crate::mcp::ListKind;
 
@@ -18,7 +18,7 @@ const LONGEST: usize = 128;
 const LONGEST_FOR_PROVIDERS: usize = 64;
 
 /// Checks the names of one server.
-pub(super) fn names(subject: &Subject) -> Vec<Finding> {
+pub(super) fn names(subject: &CheckSubject) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
     for entry in subject.tools() {
         spelling(&entry, &mut findings);
@@ -27,7 +27,7 @@ pub(super) fn names(subject: &Subject) -> Vec<Finding> {
     findings
 }
 
-fn spelling(entry: &Entry<'_>, findings: &mut Vec<Finding>) {
+fn spelling(entry: &ListedEntry<'_>, findings: &mut Vec<CheckFinding>) {
     let name = entry.id();
     let length = name.chars().count();
     if length > LONGEST {
@@ -62,9 +62,10 @@ fn show(c: char) -> String {
     }
 }
 
-fn doubled(subject: &Subject, findings: &mut Vec<Finding>) {
+fn doubled(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
     let mut seen: BTreeMap<(ListKind, &str), usize> = BTreeMap::new();
-    let rejected = subject.rejected.iter().map(|r| Entry { list: r.list, raw: r.raw.as_ref() });
+    let rejected =
+        subject.rejected.iter().map(|r| ListedEntry { list: r.list, raw: r.raw.as_ref() });
     for entry in subject.entries().chain(rejected) {
         if !entry.id().is_empty() {
             *seen.entry((entry.list, entry.id())).or_default() += 1;
@@ -109,11 +110,11 @@ const WRITING: [&str; 10] =
     ["write", "create", "update", "insert", "edit", "send", "move", "rename", "upload", "set"];
 
 /// Checks the annotations of every tool.
-pub(super) fn hints(subject: &Subject) -> Vec<Finding> {
+pub(super) fn hints(subject: &CheckSubject) -> Vec<CheckFinding> {
     subject.tools().filter_map(|tool| contradiction(&tool)).collect()
 }
 
-fn contradiction(tool: &Entry<'_>) -> Option<Finding> {
+fn contradiction(tool: &ListedEntry<'_>) -> Option<CheckFinding> {
     let hints = tool.raw.get("annotations")?;
     let hint = |key: &str| hints.get(key).and_then(Value::as_bool);
     let verb = first_word(tool.id());
@@ -153,7 +154,7 @@ fn first_word(name: &str) -> String {
 pub const BYTES_PER_TOKEN: u64 = 4;
 
 /// Bytes of what a host puts in front of a model: the tools and the instructions.
-pub fn bytes(subject: &Subject) -> u64 {
+pub fn bytes(subject: &CheckSubject) -> u64 {
     let tools: usize = subject
         .tools()
         .map(|tool| {
@@ -165,18 +166,18 @@ pub fn bytes(subject: &Subject) -> u64 {
 }
 
 /// Compares one server with its budget.
-pub(super) fn context(subject: &Subject, budgets: &Budgets) -> Option<Finding> {
+pub(super) fn context(subject: &CheckSubject, budgets: &Budgets) -> Option<CheckFinding> {
     let what = format!("{} tools take", subject.tools.len());
     over(&what, bytes(subject), budgets.context_tokens, "tools")
 }
 
 /// Compares all servers with the budget of the whole.
-pub(super) fn total(subjects: &[Subject], budgets: &Budgets) -> Option<Finding> {
+pub(super) fn total(subjects: &[CheckSubject], budgets: &Budgets) -> Option<CheckFinding> {
     let bytes = subjects.iter().map(bytes).sum();
     over("all servers together take", bytes, budgets.total_context_tokens, "")
 }
 
-fn over(what: &str, bytes: u64, budget: u64, place: &str) -> Option<Finding> {
+fn over(what: &str, bytes: u64, budget: u64, place: &str) -> Option<CheckFinding> {
     let tokens = bytes / BYTES_PER_TOKEN;
     let message = format!(
         "{what} {bytes} bytes of context, about {tokens} tokens (estimated); the budget is {budget}"

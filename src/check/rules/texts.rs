@@ -4,10 +4,10 @@
 use serde_json::Value;
 
 use crate::base::text::inspect;
-use crate::check::Finding;
+use crate::check::CheckFinding;
 use crate::check::expect::Budgets;
 use crate::check::rule::{capped, finding};
-use crate::check::subject::{Entry, Subject, brief};
+use crate::check::subject::{CheckSubject, ListedEntry, brief};
 use crate::config::diagnostics::child;
 use crate::host::{SchemaProblem, SchemaProblemKind, schema_problems};
 use crate::mcp::{Era, ListKind};
@@ -18,7 +18,7 @@ const MOST: usize = 5;
 const DEEPEST: usize = 128;
 
 /// Checks every text of one server.
-pub(super) fn texts(subject: &Subject, budgets: &Budgets) -> Vec<Finding> {
+pub(super) fn texts(subject: &CheckSubject, budgets: &Budgets) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
     let longest = budgets.description_bytes.unwrap_or(subject.limits.description_bytes);
     for entry in subject.entries() {
@@ -26,7 +26,7 @@ pub(super) fn texts(subject: &Subject, budgets: &Budgets) -> Vec<Finding> {
         descriptions(&entry, longest, &mut findings);
     }
     for rejected in &subject.rejected {
-        of_entry(&Entry { list: rejected.list, raw: rejected.raw.as_ref() }, &mut findings);
+        of_entry(&ListedEntry { list: rejected.list, raw: rejected.raw.as_ref() }, &mut findings);
     }
     if let Some(text) = &subject.instructions {
         judge("instructions", text, true, &mut findings);
@@ -39,12 +39,12 @@ pub(super) fn texts(subject: &Subject, budgets: &Budgets) -> Vec<Finding> {
     findings
 }
 
-fn of_entry(entry: &Entry<'_>, findings: &mut Vec<Finding>) {
+fn of_entry(entry: &ListedEntry<'_>, findings: &mut Vec<CheckFinding>) {
     let mut own = Vec::new();
     walk(entry.raw, "", 0, &mut |pointer, text| {
         judge(&entry.place_of(pointer), text, speaks(pointer), &mut own);
     });
-    own.sort_by(Finding::order);
+    own.sort_by(CheckFinding::order);
     findings.extend(capped(own, MOST, &format!("in {}", entry.place())));
 }
 
@@ -55,7 +55,7 @@ fn speaks(pointer: &str) -> bool {
         || pointer.ends_with("/default")
 }
 
-fn judge(place: &str, text: &str, prose: bool, findings: &mut Vec<Finding>) {
+fn judge(place: &str, text: &str, prose: bool, findings: &mut Vec<CheckFinding>) {
     let hidden = inspect::hidden(text);
     let list = |codes: &std::collections::BTreeSet<String>| {
         let shown: Vec<&str> = codes.iter().take(6).map(String::as_str).collect();
@@ -105,7 +105,7 @@ fn walk(value: &Value, pointer: &str, depth: usize, see: &mut dyn FnMut(&str, &s
     }
 }
 
-fn descriptions(entry: &Entry<'_>, longest: u64, findings: &mut Vec<Finding>) {
+fn descriptions(entry: &ListedEntry<'_>, longest: u64, findings: &mut Vec<CheckFinding>) {
     let text = entry.text("description").map(str::trim).unwrap_or_default();
     if matches!(entry.list, ListKind::Tools | ListKind::Prompts) {
         if text.is_empty() {
@@ -125,7 +125,7 @@ fn descriptions(entry: &Entry<'_>, longest: u64, findings: &mut Vec<Finding>) {
     }
 }
 
-fn parameters(entry: &Entry<'_>, findings: &mut Vec<Finding>) {
+fn parameters(entry: &ListedEntry<'_>, findings: &mut Vec<CheckFinding>) {
     let Some(all) = entry.raw.pointer("/inputSchema/properties").and_then(Value::as_object) else {
         return;
     };
@@ -159,7 +159,7 @@ fn parameters(entry: &Entry<'_>, findings: &mut Vec<Finding>) {
 // Schemas of tools: valid, self-contained, with an object at the root, within the budgets.
 
 /// Checks the input and output schema of every tool.
-pub(super) fn schemas(subject: &Subject) -> Vec<Finding> {
+pub(super) fn schemas(subject: &CheckSubject) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
     for tool in subject.tools() {
         for key in ["inputSchema", "outputSchema"] {
@@ -171,7 +171,13 @@ pub(super) fn schemas(subject: &Subject) -> Vec<Finding> {
     findings
 }
 
-fn one(subject: &Subject, tool: &Entry<'_>, key: &str, schema: &Value, out: &mut Vec<Finding>) {
+fn one(
+    subject: &CheckSubject,
+    tool: &ListedEntry<'_>,
+    key: &str,
+    schema: &Value,
+    out: &mut Vec<CheckFinding>,
+) {
     // Since 2026-07-28 structured content may be any JSON value.
     let free = key == "outputSchema" && subject.era == Some(Era::Modern);
     let is_object = schema.get("type").and_then(Value::as_str) == Some("object");
@@ -214,7 +220,7 @@ fn locate(schema: &Value, problem: SchemaProblem) -> Vec<SchemaProblem> {
     if places.is_empty() { vec![problem] } else { places }
 }
 
-fn describe(tool: &Entry<'_>, key: &str, problem: &SchemaProblem) -> Finding {
+fn describe(tool: &ListedEntry<'_>, key: &str, problem: &SchemaProblem) -> CheckFinding {
     let rule = match problem.kind {
         SchemaProblemKind::RemoteRef => "schema/remote-ref",
         SchemaProblemKind::UnresolvedRef => "schema/unresolved-ref",

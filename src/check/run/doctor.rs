@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::check::calls::Called;
-use crate::check::model::{Step, StepStatus};
-use crate::check::subject::{Subject, brief};
+use crate::check::model::{DoctorStatus, DoctorStep};
+use crate::check::subject::{CheckSubject, brief};
 use crate::config::TransportKind;
 use crate::host::{ServerState, ServerView, StartStep, StepStatus as Seen, StepView};
 use crate::mcp::{AuthStep, FindingKind, StepKind};
@@ -26,26 +26,26 @@ const ENGINE: [(StartStep, &str); 9] = [
 pub(super) fn steps(
     settled: &ServerView,
     last: &ServerView,
-    subject: &Subject,
+    subject: &CheckSubject,
     (calls, stop): (&[Called], Option<Duration>),
-) -> Vec<Step> {
+) -> Vec<DoctorStep> {
     let disabled = settled.state == ServerState::Disabled;
-    let first = if disabled { StepStatus::Skipped } else { StepStatus::Ok };
-    let mut steps = vec![step("configuration", StepStatus::Ok), step("variables", first)];
+    let first = if disabled { DoctorStatus::Skipped } else { DoctorStatus::Ok };
+    let mut steps = vec![step("configuration", DoctorStatus::Ok), step("variables", first)];
     let mut failed = false;
     for (which, name) in ENGINE {
         let seen = settled.steps.iter().find(|s| s.step == which);
         steps.push(engine_step(name, seen, settled, failed, subject));
-        failed |= steps.last().is_some_and(|s| s.status == StepStatus::Failed);
+        failed |= steps.last().is_some_and(|s| s.status == DoctorStatus::Failed);
         match which {
             StartStep::FirstByte => steps.push(junk(subject, failed)),
             StartStep::Authorize => steps.extend(settled.auth_steps.iter().map(auth_step)),
             _ => {}
         }
     }
-    steps.extend(calls.iter().map(|call| Step {
+    steps.extend(calls.iter().map(|call| DoctorStep {
         name: format!("call {}", call.label).into(),
-        status: if call.findings.is_empty() { StepStatus::Ok } else { StepStatus::Failed },
+        status: if call.findings.is_empty() { DoctorStatus::Ok } else { DoctorStatus::Failed },
         took: Some(call.took),
         detail: call.findings.first().map(|f| brief(&f.message, 200)).unwrap_or_default(),
     }));
@@ -59,8 +59,8 @@ pub(super) fn name_of(step: StartStep) -> &'static str {
     ENGINE.iter().find(|(which, _)| *which == step).map_or("start", |(_, name)| name)
 }
 
-fn step(name: &'static str, status: StepStatus) -> Step {
-    Step { name: name.into(), status, took: None, detail: String::new() }
+fn step(name: &'static str, status: DoctorStatus) -> DoctorStep {
+    DoctorStep { name: name.into(), status, took: None, detail: String::new() }
 }
 
 fn engine_step(
@@ -68,68 +68,68 @@ fn engine_step(
     seen: Option<&StepView>,
     server: &ServerView,
     failed: bool,
-    subject: &Subject,
-) -> Step {
+    subject: &CheckSubject,
+) -> DoctorStep {
     let status = match seen.map(|s| s.status) {
-        Some(Seen::Ok) => StepStatus::Ok,
-        Some(Seen::Failed) => StepStatus::Failed,
+        Some(Seen::Ok) => DoctorStatus::Ok,
+        Some(Seen::Failed) => DoctorStatus::Failed,
         // Still running when the server was given up: that is where it failed.
         Some(Seen::Running)
             if !failed
                 && (server.state == ServerState::Unavailable || subject.interrupted.is_some()) =>
         {
-            StepStatus::Failed
+            DoctorStatus::Failed
         }
-        Some(Seen::Skipped) => StepStatus::Skipped,
+        Some(Seen::Skipped) => DoctorStatus::Skipped,
         None if matches!(server.state, ServerState::Ready | ServerState::Disabled) => {
-            StepStatus::Skipped
+            DoctorStatus::Skipped
         }
-        Some(Seen::Running) | None => StepStatus::Pending,
+        Some(Seen::Running) | None => DoctorStatus::Pending,
     };
     let detail = match (name, status) {
         // A process id differs from run to run and says nothing after it.
-        ("spawn", StepStatus::Ok) => String::new(),
-        ("handshake", StepStatus::Ok) => subject.protocol_version.clone().unwrap_or_default(),
-        (_, StepStatus::Failed) if subject.interrupted.is_some() => "interrupted".to_owned(),
+        ("spawn", DoctorStatus::Ok) => String::new(),
+        ("handshake", DoctorStatus::Ok) => subject.protocol_version.clone().unwrap_or_default(),
+        (_, DoctorStatus::Failed) if subject.interrupted.is_some() => "interrupted".to_owned(),
         // What the connection saw of a process that ended depends on who was faster; how the
         // process ended does not.
-        (_, StepStatus::Failed) if died(subject) => subject.reason.clone().unwrap_or_default(),
+        (_, DoctorStatus::Failed) if died(subject) => subject.reason.clone().unwrap_or_default(),
         _ => seen.and_then(|s| s.detail.as_ref()).map(|d| brief(d, 400)).unwrap_or_default(),
     };
-    Step { name: name.into(), status, took: seen.and_then(|s| s.took), detail }
+    DoctorStep { name: name.into(), status, took: seen.and_then(|s| s.took), detail }
 }
 
-fn died(subject: &Subject) -> bool {
+fn died(subject: &CheckSubject) -> bool {
     !subject.was_ready() && subject.exit.as_ref().is_some_and(|exit| !exit.expected)
 }
 
 /// A step of signing in: where, and how it ended. That the server asks, and that metadata is not at
 /// every place where it is looked for, is no failure.
-fn auth_step(step: &AuthStep) -> Step {
+fn auth_step(step: &AuthStep) -> DoctorStep {
     let expected = match step.kind {
-        StepKind::Challenge => StepStatus::Ok,
-        StepKind::ResourceMetadata | StepKind::ServerMetadata => StepStatus::Skipped,
-        _ => StepStatus::Failed,
+        StepKind::Challenge => DoctorStatus::Ok,
+        StepKind::ResourceMetadata | StepKind::ServerMetadata => DoctorStatus::Skipped,
+        _ => DoctorStatus::Failed,
     };
     let status = match step.status {
-        _ if step.refused.is_some() => StepStatus::Failed,
+        _ if step.refused.is_some() => DoctorStatus::Failed,
         Some(400..) => expected,
-        _ => StepStatus::Ok,
+        _ => DoctorStatus::Ok,
     };
     let name = format!("sign-in: {}", step.kind.as_str()).into();
-    Step { name, status, took: Some(step.took), detail: brief(&step.outcome(), 400) }
+    DoctorStep { name, status, took: Some(step.took), detail: brief(&step.outcome(), 400) }
 }
 
 /// Lines on stdout that are no protocol.
-fn junk(subject: &Subject, failed: bool) -> Step {
+fn junk(subject: &CheckSubject, failed: bool) -> DoctorStep {
     let count = subject.protocol_counts.get(&FindingKind::Junk).copied().unwrap_or(0);
     if count == 0 {
         let heard =
             subject.steps.iter().any(|s| s.step == StartStep::FirstByte && s.status == Seen::Ok);
         let status = match subject.transport.as_str() {
-            "stdio" if subject.was_ready() || (heard && !failed) => StepStatus::Ok,
-            "stdio" if subject.state != ServerState::Disabled => StepStatus::Pending,
-            _ => StepStatus::Skipped,
+            "stdio" if subject.was_ready() || (heard && !failed) => DoctorStatus::Ok,
+            "stdio" if subject.state != ServerState::Disabled => DoctorStatus::Pending,
+            _ => DoctorStatus::Skipped,
         };
         return step("junk", status);
     }
@@ -140,22 +140,22 @@ fn junk(subject: &Subject, failed: bool) -> Step {
         Some(line) => format!("{count} {lines}; the first: `{}`", brief(line, 200)),
         None => format!("{count} {lines}"),
     };
-    timed("junk", StepStatus::Failed, None, detail)
+    timed("junk", DoctorStatus::Failed, None, detail)
 }
 
-fn shutdown(settled: &ServerView, last: &ServerView, took: Option<Duration>) -> Step {
+fn shutdown(settled: &ServerView, last: &ServerView, took: Option<Duration>) -> DoctorStep {
     if settled.state != ServerState::Ready {
         let status = match settled.state {
-            ServerState::Disabled => StepStatus::Skipped,
-            _ => StepStatus::Pending,
+            ServerState::Disabled => DoctorStatus::Skipped,
+            _ => DoctorStatus::Pending,
         };
         return step("shutdown", status);
     }
     if last.transport != TransportKind::Stdio {
-        return timed("shutdown", StepStatus::Ok, took, "session closed".to_owned());
+        return timed("shutdown", DoctorStatus::Ok, took, "session closed".to_owned());
     }
     let Some(exit) = &last.exit else {
-        return timed("shutdown", StepStatus::Failed, took, "no end was seen".to_owned());
+        return timed("shutdown", DoctorStatus::Failed, took, "no end was seen".to_owned());
     };
     let rung = exit.ladder.as_deref().unwrap_or("stdin");
     let clean = exit.expected && !matches!(rung, "term" | "kill") && exit.code == Some(0);
@@ -165,21 +165,28 @@ fn shutdown(settled: &ServerView, last: &ServerView, took: Option<Duration>) -> 
         (true, "kill") => "stdin was closed, then SIGTERM, then SIGKILL".to_owned(),
         (true, _) => exit.describe(),
     };
-    let status = if clean { StepStatus::Ok } else { StepStatus::Failed };
+    let status = if clean { DoctorStatus::Ok } else { DoctorStatus::Failed };
     timed("shutdown", status, took, detail)
 }
 
-fn leftovers(settled: &ServerView, last: &ServerView) -> Step {
+fn leftovers(settled: &ServerView, last: &ServerView) -> DoctorStep {
     if last.transport != TransportKind::Stdio || settled.state == ServerState::Disabled {
-        return step("leftovers", StepStatus::Skipped);
+        return step("leftovers", DoctorStatus::Skipped);
     }
     match last.exit.as_ref().map(|exit| exit.swept) {
-        None => step("leftovers", StepStatus::Pending),
-        Some(0) => step("leftovers", StepStatus::Ok),
-        Some(n) => timed("leftovers", StepStatus::Failed, None, format!("{n} processes ended now")),
+        None => step("leftovers", DoctorStatus::Pending),
+        Some(0) => step("leftovers", DoctorStatus::Ok),
+        Some(n) => {
+            timed("leftovers", DoctorStatus::Failed, None, format!("{n} processes ended now"))
+        }
     }
 }
 
-fn timed(name: &'static str, status: StepStatus, took: Option<Duration>, detail: String) -> Step {
-    Step { name: name.into(), status, took, detail }
+fn timed(
+    name: &'static str,
+    status: DoctorStatus,
+    took: Option<Duration>,
+    detail: String,
+) -> DoctorStep {
+    DoctorStep { name: name.into(), status, took, detail }
 }

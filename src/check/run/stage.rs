@@ -13,11 +13,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::doctor::name_of;
-use super::{Plan, Signals, TICK};
+use super::{CheckSignals, Plan, TICK};
 use crate::base::ServerName;
-use crate::check::Finding;
+use crate::check::CheckFinding;
 use crate::check::calls::{Called, PlannedCall};
-use crate::check::expect::{Target, misfit, sample};
+use crate::check::expect::{ExpectTarget, misfit, sample};
 use crate::check::subject::brief;
 use crate::config::ServerConfig;
 use crate::error::Error;
@@ -60,7 +60,7 @@ pub(super) type Runs = IndexMap<ServerName, Run>;
 pub(super) async fn play(
     host: &Host,
     plan: &Plan,
-    signals: &Signals,
+    signals: &CheckSignals,
     show: &mut (dyn FnMut(&HostView) + Send),
 ) -> (Runs, Arc<HostView>) {
     let servers = &plan.config.servers;
@@ -186,7 +186,7 @@ async fn make(host: &Host, server: &ServerName, call: &PlannedCall) -> Called {
         ..CallOptions::default()
     };
     let arguments = Value::Object(call.arguments.clone());
-    let Target { kind, name } = &call.target;
+    let ExpectTarget { kind, name } = &call.target;
     let outcome = match kind {
         ListKind::Tools => {
             host.call_tool_with(&format!("{server}.{name}"), arguments, options).await
@@ -200,7 +200,7 @@ async fn make(host: &Host, server: &ServerName, call: &PlannedCall) -> Called {
     Called { label: call.label.clone(), took, findings: judge(call, outcome) }
 }
 
-fn judge(call: &PlannedCall, outcome: Result<CallOutcome, Error>) -> Vec<Finding> {
+fn judge(call: &PlannedCall, outcome: Result<CallOutcome, Error>) -> Vec<CheckFinding> {
     let named = |message: String| {
         // A saved call is named as well: its target alone does not say which one it was.
         let name = call.label.strip_prefix('@').map(|_| format!("{}: ", call.label));
@@ -221,7 +221,8 @@ fn judge(call: &PlannedCall, outcome: Result<CallOutcome, Error>) -> Vec<Finding
         }
     };
     let found = call.expect.judge(&call.target, &outcome.result, outcome.duration);
-    let mut findings: Vec<Finding> = found.into_iter().map(|found| named(found.message)).collect();
+    let mut findings: Vec<CheckFinding> =
+        found.into_iter().map(|found| named(found.message)).collect();
     findings.extend(outcome.output_violations.iter().take(3).map(|violation| {
         named(format!(
             "`structuredContent` does not fit `outputSchema`: {}",

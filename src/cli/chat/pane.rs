@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 use super::ModelArgs;
 use crate::base::SafeText;
 use crate::chat::files::with_files;
-use crate::chat::session::{Refusal, Session, SessionLimits, Sessions};
-use crate::chat::store::Store;
-use crate::chat::{ChatSettings, Model, ModelDrafter, Provider};
+use crate::chat::session::{ChatSession, ChatSessions, MessageRefusal, SessionLimits};
+use crate::chat::store::SessionFile;
+use crate::chat::{ChatSettings, LanguageModel, ModelDrafter, Provider};
 use crate::cli::args::Common;
 use crate::cli::load;
 use crate::config::Environment;
@@ -39,12 +39,12 @@ pub fn in_dashboard(common: &Common, is_demo: bool) -> Result<InDashboard, Strin
         }
     };
     let files = if is_demo { Vec::new() } else { load::files(common, &env) };
-    let source = Source { settings, env, files };
+    let source = ChatSource { settings, env, files };
     Ok(Some((ModelDrafter::new(Arc::clone(&model)), open(model, source))))
 }
 
 /// What the chat is made from.
-struct Source {
+struct ChatSource {
     /// The person's defaults.
     settings: ChatSettings,
     /// Where keys and files are.
@@ -54,15 +54,15 @@ struct Source {
 }
 
 /// A chat with this model.
-fn open(model: Arc<dyn Model>, source: Source) -> OpenChat {
+fn open(model: Arc<dyn LanguageModel>, source: ChatSource) -> OpenChat {
     let source = Arc::new(source);
     Arc::new(move |host, news| {
-        let store = source.settings.sessions.as_deref().map(Store::open).transpose();
+        let store = source.settings.sessions.as_deref().map(SessionFile::open).transpose();
         let store = store.unwrap_or_else(|problem| {
             tracing::error!(target: "mcpdeck::chat", "{problem}");
             None
         });
-        let sessions = Sessions::new(host, Arc::clone(&model), SessionLimits::default(), store);
+        let sessions = ChatSessions::new(host, Arc::clone(&model), SessionLimits::default(), store);
         let session = sessions.open(Principal::new(Origin::Dashboard))?;
         session.attach();
         let (commands, queue) = mpsc::channel(16);
@@ -81,9 +81,9 @@ fn open(model: Arc<dyn Model>, source: Source) -> OpenChat {
 
 /// The session on the screen.
 struct Talking {
-    source: Arc<Source>,
-    sessions: Arc<Sessions>,
-    session: Arc<Session>,
+    source: Arc<ChatSource>,
+    sessions: Arc<ChatSessions>,
+    session: Arc<ChatSession>,
     newest: watch::Receiver<u64>,
     /// The last event that was sent to the screen.
     seen: u64,
@@ -120,7 +120,7 @@ impl Talking {
     }
 
     /// Shows a session from its beginning.
-    async fn show(&mut self, session: Arc<Session>) {
+    async fn show(&mut self, session: Arc<ChatSession>) {
         session.attach();
         self.session.detach();
         self.sessions.close_unused(&self.session);
@@ -152,8 +152,8 @@ impl Talking {
                 let sent = sent.map_err(|error| error.to_string())??;
                 let cancel = CancellationToken::new();
                 self.session.begin(&text, sent, at, cancel).map_err(|refusal| match refusal {
-                    Refusal::Busy => "the answer is not complete",
-                    Refusal::NoSuchMessage => "there is no such message",
+                    MessageRefusal::Busy => "the answer is not complete",
+                    MessageRefusal::NoSuchMessage => "there is no such message",
                 })?;
             }
             ChatCommand::Abort => _ = self.session.abort(),
@@ -241,7 +241,7 @@ mod tests {
         let host = crate::Host::builder().config_text(none).initialize().await.expect("a host");
         let (settings, env) = (ChatSettings::default(), Environment::of_process());
         let (news, mut received) = mpsc::channel(64);
-        let source = Source { settings, env, files: Vec::new() };
+        let source = ChatSource { settings, env, files: Vec::new() };
         let chat = open(Arc::new(Embedded), source)(host.clone(), news).expect("a chat");
         let _ = chat.try_send(ChatCommand::Say("hello there".to_owned(), None));
         let choices = loop {

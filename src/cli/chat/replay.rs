@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 use crate::base::SafeText;
 use crate::base::human::count;
 use crate::chat::event::word;
-use crate::chat::replay::{Choice, Compared, Replay};
-use crate::chat::{Agent, ChatEvent, Conversation, Model, TurnLimits};
-use crate::cli::load::Source;
-use crate::cli::output::Exit;
+use crate::chat::replay::{Compared, Replay, ToolChoice};
+use crate::chat::{Agent, ChatEvent, Conversation, LanguageModel, TurnLimits};
+use crate::cli::load::LoadedConfig;
+use crate::cli::output::ExitStatus;
 use crate::cli::{deck, output};
 use crate::config::{McpConfig, ServerConfig};
 use crate::host::{Origin, Principal};
@@ -24,7 +24,7 @@ use crate::host::{Origin, Principal};
 ///
 /// # Errors
 /// Says what cannot be read.
-pub(super) fn read(file: &Path) -> Result<(Replay, Source), String> {
+pub(super) fn read(file: &Path) -> Result<(Replay, LoadedConfig), String> {
     let shown = crate::base::text::path::spelled(file);
     let replay = Replay::read(file).map_err(|error| format!("{shown}: {error}"))?;
     let exe = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -41,10 +41,10 @@ pub(super) fn read(file: &Path) -> Result<(Replay, Source), String> {
 pub(super) async fn ask(
     scene: &deck::Scene<'_>,
     replay: Replay,
-    model: Arc<dyn Model>,
+    model: Arc<dyn LanguageModel>,
     limits: TurnLimits,
     as_json: bool,
-) -> Exit {
+) -> ExitStatus {
     let who = Principal::new(Origin::Cli).with_session("replay");
     let agent = Agent::new(scene.host.clone(), who, model).limits(limits);
     let mut talk = Conversation::default();
@@ -54,7 +54,7 @@ pub(super) async fn ask(
         let tell = |event: ChatEvent| match event {
             ChatEvent::ToolCall { name, server, tool, arguments, .. } => {
                 let full = server.zip(tool).map(|(server, tool)| format!("{server}.{tool}"));
-                seen.lock().0.push(Choice { tool: full.unwrap_or(name), arguments });
+                seen.lock().0.push(ToolChoice { tool: full.unwrap_or(name), arguments });
             }
             ChatEvent::ToolResult { is_error: true, .. } => seen.lock().1 += 1,
             _ => {}
@@ -64,7 +64,7 @@ pub(super) async fn ask(
         rows.push(Compared::new(turn, now, failed, word(&reason)));
     }
     let differing = rows.iter().filter(|row| !row.same_tools).count();
-    let exit = if differing == 0 { Exit::Ok } else { Exit::Failed };
+    let exit = if differing == 0 { ExitStatus::Ok } else { ExitStatus::Failed };
     if as_json {
         let model = agent.model();
         let whole = json!({"model": model.name(), "differing": differing, "turns": rows});
@@ -74,7 +74,7 @@ pub(super) async fn ask(
 }
 
 fn table(rows: &[Compared], differing: usize) -> String {
-    let names = |calls: &[Choice]| {
+    let names = |calls: &[ToolChoice]| {
         let names: Vec<_> = calls.iter().map(|call| call.tool.as_str()).collect();
         if names.is_empty() { "no call".to_owned() } else { names.join(", ") }
     };

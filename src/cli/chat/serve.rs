@@ -6,13 +6,13 @@ use std::sync::Arc;
 use clap::{Args, ValueHint};
 
 use super::ModelArgs;
-use crate::chat::session::{SessionLimits, Sessions};
+use crate::chat::session::{ChatSessions, SessionLimits};
 use crate::chat::socket::{self, SocketLimits};
-use crate::chat::store::Store;
+use crate::chat::store::SessionFile;
 use crate::config::Environment;
 use crate::deck::ChatStore;
-use crate::gateway::Service;
-use crate::host::{Host, Scope};
+use crate::gateway::GatewayService;
+use crate::host::{AccessScope, Host};
 
 /// The chat of `mcpdeck serve`
 #[derive(Debug, Args)]
@@ -37,7 +37,7 @@ pub fn serve(
     args: &ServeChat,
     shared: Option<Arc<dyn ChatStore>>,
     host: Host,
-    service: &mut Service,
+    service: &mut GatewayService,
 ) -> Result<(), String> {
     if !args.chat {
         return Ok(());
@@ -51,13 +51,13 @@ pub fn serve(
             return Err(format!("leave --sessions out: {why} sessions there"));
         }
         (Some(shared), _) => Some(shared),
-        (None, file) => file.map(|file| Store::open(file)).transpose()?,
+        (None, file) => file.map(|file| SessionFile::open(file)).transpose()?,
     };
-    let sessions = Sessions::new(host, settings.model(&env)?, SessionLimits::default(), store);
+    let sessions = ChatSessions::new(host, settings.model(&env)?, SessionLimits::default(), store);
     let clients = service.clients();
     let who = move |token: &str| {
         let client = clients(token)?;
-        client.may(Scope::ToolsCall).then(|| (client.principal(), client.cut))
+        client.may(AccessScope::ToolsCall).then(|| (client.principal(), client.cut))
     };
     service.serve_beside(socket::routes(sessions, Arc::new(who), SocketLimits::default()));
     Ok(())

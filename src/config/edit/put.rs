@@ -4,13 +4,13 @@
 use serde_json::{Value, json};
 
 use super::parsed;
-use super::splice::{Doc, insert, replace_range};
-use crate::config::syntax::Node;
+use super::splice::{SplicedText, insert, replace_range};
+use crate::config::syntax::SyntaxNode;
 
 /// `text` with `value` under `key` of the object `of` at the top; one of the same name is replaced.
 /// `None` when that cannot be done without harm.
 pub fn member(text: &str, of: &str, key: &str, value: &Value) -> Option<String> {
-    let put = |doc: &Doc, all: &Node| match all.get(key) {
+    let put = |doc: &SplicedText, all: &SyntaxNode| match all.get(key) {
         Some(old) => Some(replace_range(doc, all, old.range.clone(), value)),
         None => all.is_object().then(|| insert(doc, all, (Some(key), value), None)),
     };
@@ -21,7 +21,7 @@ pub fn member(text: &str, of: &str, key: &str, value: &Value) -> Option<String> 
 /// `text` with `value` in the list `of` at the top: in place of the element with number `at`, or
 /// behind the last. `None` when that cannot be done without harm.
 pub fn element(text: &str, of: &str, at: Option<usize>, value: &Value) -> Option<String> {
-    let put = |doc: &Doc, all: &Node| match at {
+    let put = |doc: &SplicedText, all: &SyntaxNode| match at {
         Some(at) => Some(replace_range(doc, all, all.elements().get(at)?.range.clone(), value)),
         None => all.is_list().then(|| insert(doc, all, (None, value), None)),
     };
@@ -38,7 +38,7 @@ fn changed(
     text: &str,
     of: &str,
     first: &Value,
-    put: impl FnOnce(&Doc, &Node) -> Option<String>,
+    put: impl FnOnce(&SplicedText, &SyntaxNode) -> Option<String>,
     holds: impl FnOnce(&Value) -> bool,
 ) -> Option<String> {
     let doc = parsed(text).ok()?;

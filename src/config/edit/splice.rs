@@ -6,16 +6,16 @@ use jsonc_parser::tokens::Token;
 use jsonc_parser::{Scanner, ScannerOptions};
 use serde_json::Value;
 
-use crate::config::syntax::{Node, NodeKind, comma_in};
+use crate::config::syntax::{NodeKind, SyntaxNode, comma_in};
 
 /// A text with its tree.
 #[derive(Clone, Debug)]
-pub(super) struct Doc {
+pub(super) struct SplicedText {
     pub(super) text: String,
-    pub(super) root: Node,
+    pub(super) root: SyntaxNode,
 }
 
-impl Node {
+impl SyntaxNode {
     pub(super) const fn is_object(&self) -> bool {
         matches!(self.kind, NodeKind::Object(_))
     }
@@ -26,15 +26,15 @@ impl Node {
 }
 
 /// The children of an object or list, each from its first byte to the end of its value.
-fn children(parent: &Node) -> Vec<Range<usize>> {
+fn children(parent: &SyntaxNode) -> Vec<Range<usize>> {
     let members = parent.members().iter().map(|m| m.key_range.start..m.value.range.end);
     members.chain(parent.elements().iter().map(|e| e.range.clone())).collect()
 }
 
 /// Inserts a value behind the child `after`, or at the end; with a key in an object.
 pub(super) fn insert(
-    doc: &Doc,
-    parent: &Node,
+    doc: &SplicedText,
+    parent: &SyntaxNode,
     (key, value): (Option<&str>, &Value),
     after: Option<usize>,
 ) -> String {
@@ -82,8 +82,8 @@ pub(super) fn insert(
 
 /// Replaces a value.
 pub(super) fn replace_range(
-    doc: &Doc,
-    parent: &Node,
+    doc: &SplicedText,
+    parent: &SyntaxNode,
     range: Range<usize>,
     value: &Value,
 ) -> String {
@@ -95,7 +95,7 @@ pub(super) fn replace_range(
 }
 
 /// Removes a child with its comma and the comment behind it on its line; comments above stay.
-pub(super) fn remove_at(doc: &Doc, parent: &Node, index: usize) -> String {
+pub(super) fn remove_at(doc: &SplicedText, parent: &SyntaxNode, index: usize) -> String {
     let mut text = doc.text.clone();
     let children = children(parent);
     let Some(child) = children.get(index).cloned() else { return text };
@@ -142,7 +142,7 @@ pub(super) fn remove_at(doc: &Doc, parent: &Node, index: usize) -> String {
 }
 
 /// Whether an object or list stands in one line.
-fn is_flat(doc: &Doc, parent: &Node) -> bool {
+fn is_flat(doc: &SplicedText, parent: &SyntaxNode) -> bool {
     doc.text.get(parent.range.clone()).is_some_and(|t| !t.contains('\n'))
 }
 
@@ -173,7 +173,7 @@ fn indent_at(text: &str, offset: usize) -> String {
 }
 
 /// Line ends and indentation as the file has them; two spaces when it shows none.
-fn manner(doc: &Doc) -> Manner {
+fn manner(doc: &SplicedText) -> FileStyle {
     let newline = if doc.text.contains("\r\n") { "\r\n" } else { "\n" };
     let unit = doc
         .root
@@ -182,7 +182,7 @@ fn manner(doc: &Doc) -> Manner {
         .map(|m| indent_at(&doc.text, m.key_range.start))
         .find(|indent| !indent.is_empty())
         .unwrap_or_else(|| "  ".to_owned());
-    Manner { newline, unit }
+    FileStyle { newline, unit }
 }
 
 /// Longest list that is written in one line, in characters.
@@ -190,13 +190,13 @@ const LINE: usize = 90;
 
 /// The manner of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Manner {
+struct FileStyle {
     newline: &'static str,
     unit: String,
 }
 
 /// A value as text; lines after the first start with `indent`. `flat` writes one line.
-fn value_text(value: &Value, indent: &str, manner: &Manner, flat: bool) -> String {
+fn value_text(value: &Value, indent: &str, manner: &FileStyle, flat: bool) -> String {
     let inner = format!("{indent}{}", manner.unit);
     let (open, close, parts): (char, char, Vec<String>) = match value {
         Value::Object(map) => {

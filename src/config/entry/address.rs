@@ -6,15 +6,15 @@ use indexmap::IndexMap;
 use serde_json::Value;
 use url::Url;
 
-use super::reader::Reader;
+use super::reader::EntryReader;
 use crate::base::Secret;
 use crate::config::hazards::is_clear_text;
 use crate::config::keys::URLS;
-use crate::config::syntax::Node;
+use crate::config::syntax::SyntaxNode;
 use crate::config::{HttpConfig, OAuthConfig, Severity, TlsConfig, TransportKind};
 
 /// Reads the address, its headers, and how to sign in there. `None` without an address.
-pub(crate) fn read(reader: &mut Reader<'_, '_>, kind: TransportKind) -> Option<HttpConfig> {
+pub(crate) fn read(reader: &mut EntryReader<'_, '_>, kind: TransportKind) -> Option<HttpConfig> {
     let (headers, oauth, tls) = (headers(reader), oauth(reader), tls(reader));
     let key = URLS.iter().find(|key| reader.entry.node.get(key).is_some())?;
     let url = address(reader.set.get("url")?.as_str()?, kind);
@@ -30,7 +30,7 @@ pub(crate) fn read(reader: &mut Reader<'_, '_>, kind: TransportKind) -> Option<H
     Some(HttpConfig { url, headers, oauth, tls })
 }
 
-fn oauth(reader: &mut Reader<'_, '_>) -> OAuthConfig {
+fn oauth(reader: &mut EntryReader<'_, '_>) -> OAuthConfig {
     let value = match reader.set.get("oauth").cloned() {
         None | Some(Value::Bool(true)) => return OAuthConfig::default(),
         Some(Value::Bool(false)) => return OAuthConfig { off: true, ..OAuthConfig::default() },
@@ -45,7 +45,7 @@ fn oauth(reader: &mut Reader<'_, '_>) -> OAuthConfig {
     out
 }
 
-fn tls(reader: &mut Reader<'_, '_>) -> TlsConfig {
+fn tls(reader: &mut EntryReader<'_, '_>) -> TlsConfig {
     let Some(value) = reader.set.get("tls").cloned() else { return TlsConfig::default() };
     let mut tls: TlsConfig = reader.part(&value);
     for path in [&mut tls.ca, &mut tls.cert, &mut tls.key].into_iter().flatten() {
@@ -75,11 +75,11 @@ fn address(text: &str, kind: TransportKind) -> Result<Url, (String, String)> {
     Err((refused, format!("it starts with {}://", schemes.join("://, "))))
 }
 
-fn headers(reader: &mut Reader<'_, '_>) -> IndexMap<String, Secret> {
+fn headers(reader: &mut EntryReader<'_, '_>) -> IndexMap<String, Secret> {
     let mut headers: IndexMap<String, Secret> = IndexMap::new();
     let mut known = HashSet::new();
     let place = reader.entry.place().child("headers");
-    for m in reader.entry.node.get("headers").map(Node::members).unwrap_or_default() {
+    for m in reader.entry.node.get("headers").map(SyntaxNode::members).unwrap_or_default() {
         let place = place.child(&m.key);
         let wrong = match http::HeaderName::from_bytes(m.key.as_bytes()) {
             Err(_) => format!("`{}` is not the name of a header", m.key.escape_debug()),

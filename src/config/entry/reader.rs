@@ -8,20 +8,20 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::base::{Secret, ServerName};
-use crate::config::diagnostics::{Origin, Origins, Problems, child};
+use crate::config::diagnostics::{Origins, Problems, ValueOrigin, child};
 use crate::config::environment::clean;
-use crate::config::expand::{Expanded, Scope, expand};
-use crate::config::shape::{Key, Shape, parse_bytes};
-use crate::config::syntax::{Node, NodeKind};
+use crate::config::expand::{ExpandScope, Expanded, expand};
+use crate::config::shape::{KnownKey, Shape, parse_bytes};
+use crate::config::syntax::{NodeKind, SyntaxNode};
 use crate::config::{Diagnostic, Severity};
 
 /// What reading an entry needs, and what it leaves behind.
-pub(crate) struct Reader<'a, 'p> {
-    pub(crate) entry: &'p Entry<'p>,
+pub(crate) struct EntryReader<'a, 'p> {
+    pub(crate) entry: &'p ServerEntry<'p>,
     /// Its settings, as the table of keys has them.
     pub(crate) set: Map<String, Value>,
     pub(crate) problems: &'p mut Problems<'a>,
-    pub(crate) scope: &'p Scope<'p>,
+    pub(crate) scope: &'p ExpandScope<'p>,
     pub(crate) origins: &'p mut Origins,
     /// Inputs without an answer, with where they are used.
     pub(crate) unanswered: Vec<(String, Diagnostic)>,
@@ -34,22 +34,22 @@ pub(crate) struct Reader<'a, 'p> {
 }
 
 /// One server's entry.
-pub(crate) struct Entry<'n> {
+pub(crate) struct ServerEntry<'n> {
     pub(crate) name: ServerName,
     /// Where its name stands.
     pub(crate) key_range: Range<usize>,
-    pub(crate) node: &'n Node,
+    pub(crate) node: &'n SyntaxNode,
     pub(crate) pointer: String,
 }
 
 /// Where a value stands: in the file, and in the effective document.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct ValuePlace {
     pub(crate) pointer: String,
     pub(crate) effective: String,
 }
 
-impl Place {
+impl ValuePlace {
     pub(crate) fn child(&self, key: &str) -> Self {
         Self { pointer: child(&self.pointer, key), effective: child(&self.effective, key) }
     }
@@ -62,18 +62,18 @@ fn is_variable(name: &str) -> bool {
     starts && name.len() > 1 && all.all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-impl Entry<'_> {
-    pub(crate) fn place(&self) -> Place {
+impl ServerEntry<'_> {
+    pub(crate) fn place(&self) -> ValuePlace {
         let effective = child("/servers", self.name.as_str());
-        Place { pointer: self.pointer.clone(), effective }
+        ValuePlace { pointer: self.pointer.clone(), effective }
     }
 }
 
-impl<'a, 'p> Reader<'a, 'p> {
+impl<'a, 'p> EntryReader<'a, 'p> {
     pub(crate) fn new(
-        entry: &'p Entry<'p>,
+        entry: &'p ServerEntry<'p>,
         problems: &'p mut Problems<'a>,
-        scope: &'p Scope<'p>,
+        scope: &'p ExpandScope<'p>,
         origins: &'p mut Origins,
         folder: &Path,
     ) -> Self {
@@ -99,7 +99,7 @@ impl<'a, 'p> Reader<'a, 'p> {
     }
 
     /// Expands a text, reports what cannot be, and remembers where it came from.
-    pub(crate) fn expanded(&mut self, node: &Node, place: &Place) -> Option<String> {
+    pub(crate) fn expanded(&mut self, node: &SyntaxNode, place: &ValuePlace) -> Option<String> {
         let written = node.text()?;
         let Expanded { text, via, secrets } = match expand(written, self.scope) {
             Ok(expanded) => expanded,
@@ -138,7 +138,7 @@ impl<'a, 'p> Reader<'a, 'p> {
     }
 
     /// Warns of what a shell would expand and nobody does here.
-    fn unexpanded(&mut self, written: &str, node: &Node, pointer: &str) {
+    fn unexpanded(&mut self, written: &str, node: &SyntaxNode, pointer: &str) {
         if written.contains(char::is_whitespace) {
             // A script for a shell, perhaps.
             return;
@@ -155,15 +155,20 @@ impl<'a, 'p> Reader<'a, 'p> {
     }
 
     /// Remembers where a value stands; how it is written, where it was expanded.
-    pub(crate) fn trace(&mut self, effective: &str, node: &Node, via: Vec<String>) {
+    pub(crate) fn trace(&mut self, effective: &str, node: &SyntaxNode, via: Vec<String>) {
         let at = self.problems.source.position(node.range.start);
         let written = if via.is_empty() { None } else { node.text().map(Secret::new) };
-        self.origins.insert(effective.to_owned(), Origin { at, via, written });
+        self.origins.insert(effective.to_owned(), ValueOrigin { at, via, written });
     }
 
     /// A value as serde reads it: texts expanded, sizes in bytes, durations in seconds. `None` where
     /// it does not fit or a part of it cannot be expanded, which has been reported.
-    pub(crate) fn settled(&mut self, shape: &Shape, node: &Node, place: &Place) -> Option<Value> {
+    pub(crate) fn settled(
+        &mut self,
+        shape: &Shape,
+        node: &SyntaxNode,
+        place: &ValuePlace,
+    ) -> Option<Value> {
         let value = match (shape, &node.kind) {
             (Shape::Either(shapes), _) => {
                 let shape = shapes.iter().find(|shape| shape.takes(node))?;
@@ -223,16 +228,16 @@ impl<'a, 'p> Reader<'a, 'p> {
     /// The values of these keys, each under the name of the setting it spells.
     pub(crate) fn settled_keys<'k>(
         &mut self,
-        keys: impl Iterator<Item = &'k Key>,
-        node: &Node,
-        place: &Place,
+        keys: impl Iterator<Item = &'k KnownKey>,
+        node: &SyntaxNode,
+        place: &ValuePlace,
     ) -> Map<String, Value> {
         let values = keys.filter_map(|key| {
             let name = key.alias_of.unwrap_or(key.name);
             let (pointer, effective) =
                 (child(&place.pointer, key.name), child(&place.effective, name));
             let value =
-                self.settled(&key.shape, node.get(key.name)?, &Place { pointer, effective })?;
+                self.settled(&key.shape, node.get(key.name)?, &ValuePlace { pointer, effective })?;
             let millis = value.as_f64().filter(|_| key.alias_of.is_some());
             Some((name.to_owned(), millis.map_or(value, |millis| (millis / 1e3).into())))
         });
@@ -272,6 +277,6 @@ fn folder_uri(text: &str, base: &Path) -> Result<String, String> {
 }
 
 /// A number as written.
-fn number(node: &Node) -> Option<f64> {
+fn number(node: &SyntaxNode) -> Option<f64> {
     if let NodeKind::Number(written) = &node.kind { written.parse().ok() } else { None }
 }

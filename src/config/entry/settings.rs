@@ -4,7 +4,7 @@
 use indexmap::IndexSet;
 use serde_json::{Map, Value, json};
 
-use super::reader::Reader;
+use super::reader::EntryReader;
 use crate::base::ServerName;
 use crate::config::schema::VERSIONS;
 use crate::config::{ProtocolChoice, ServerConfig, Severity};
@@ -15,7 +15,7 @@ const SHORT: [(&str, &str); 4] =
 
 /// The server with all these settings, but for its transport: that stands for a process that is
 /// never run.
-pub(crate) fn read(reader: &mut Reader<'_, '_>) -> ServerConfig {
+pub(crate) fn read(reader: &mut EntryReader<'_, '_>) -> ServerConfig {
     let mut set = std::mem::take(&mut reader.set);
     if set.get("tools").is_some_and(|tools| *tools == json!([])) {
         set.insert("tools".to_owned(), json!({ "deny": ["*"] }));
@@ -59,7 +59,7 @@ pub(crate) fn read(reader: &mut Reader<'_, '_>) -> ServerConfig {
 }
 
 /// What may be written as one text is a list from here on: a glob, the words of a command.
-fn dev(reader: &mut Reader<'_, '_>, set: &mut Map<String, Value>) {
+fn dev(reader: &mut EntryReader<'_, '_>, set: &mut Map<String, Value>) {
     let Some(dev) = set.get_mut("dev").filter(|dev| dev.is_object()) else { return };
     if dev["watch"].is_string() {
         dev["watch"] = json!([dev["watch"].take()]);

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::address;
-use super::reader::Reader;
+use super::reader::EntryReader;
 use crate::base::Secret;
 use crate::base::file::file_key;
 use crate::config::diagnostics::child;
@@ -14,9 +14,9 @@ use crate::config::hazards::{is_hidden, is_hook};
 use crate::config::keys::{ADDRESS, PROCESS, SERVER, URLS};
 use crate::config::mask::masked_address;
 use crate::config::shape::{Shape, meant};
-use crate::config::source::Source;
-use crate::config::syntax::{Node, NodeKind};
-use crate::config::{Origin, Severity, StdioConfig, TransportConfig, TransportKind};
+use crate::config::source::SourceText;
+use crate::config::syntax::{NodeKind, SyntaxNode};
+use crate::config::{Severity, StdioConfig, TransportConfig, TransportKind, ValueOrigin};
 
 /// Stands in the arguments of a container engine for the file that it writes the container's id to.
 pub(crate) const ID_FILE: &str = "{cidfile}";
@@ -26,7 +26,10 @@ pub(crate) const HOST_LABEL: &str = "mcpdeck.host=";
 pub(crate) const ENTRY_LABEL: &str = "mcpdeck.entry=";
 
 /// Reads the transport from the settings. `None` when it cannot be used.
-pub(crate) fn read(reader: &mut Reader<'_, '_>, kind: TransportKind) -> Option<TransportConfig> {
+pub(crate) fn read(
+    reader: &mut EntryReader<'_, '_>,
+    kind: TransportKind,
+) -> Option<TransportConfig> {
     let unused = if kind == TransportKind::Stdio { ADDRESS.as_slice() } else { &PROCESS };
     // Keys of the other kind of transport: probably a mistake.
     for m in reader.entry.node.members().iter().filter(|m| unused.contains(&m.key.as_str())) {
@@ -54,7 +57,7 @@ fn transport_word(word: &str) -> Option<TransportKind> {
 }
 
 /// How the server is reached. `None` when the entry does not say it, which is reported.
-pub(crate) fn kind(reader: &mut Reader<'_, '_>) -> Option<TransportKind> {
+pub(crate) fn kind(reader: &mut EntryReader<'_, '_>) -> Option<TransportKind> {
     let node = reader.entry.node;
     let url = URLS.iter().find(|key| node.get(key).is_some());
     let command = node.get("command").or_else(|| node.get("launch"));
@@ -107,7 +110,7 @@ pub(crate) fn kind(reader: &mut Reader<'_, '_>) -> Option<TransportKind> {
     None
 }
 
-fn stdio(reader: &mut Reader<'_, '_>) -> Option<StdioConfig> {
+fn stdio(reader: &mut EntryReader<'_, '_>) -> Option<StdioConfig> {
     let mut stdio: StdioConfig = reader.part(&Value::Object(reader.set.clone()));
     if reader.set.contains_key("command") {
         check_command(&stdio.command, reader);
@@ -153,7 +156,7 @@ fn stdio(reader: &mut Reader<'_, '_>) -> Option<StdioConfig> {
 /// The arguments of `docker` up to the image.
 fn docker_run<'v>(
     docker: &Value,
-    reader: &Reader<'_, '_>,
+    reader: &EntryReader<'_, '_>,
     variables: impl Iterator<Item = &'v String>,
 ) -> Option<Vec<String>> {
     let key = file_key(format!("{}\0{}", reader.folder.display(), reader.entry.name));
@@ -182,7 +185,7 @@ fn docker_run<'v>(
     Some(args)
 }
 
-fn check_command(command: &str, reader: &mut Reader<'_, '_>) {
+fn check_command(command: &str, reader: &mut EntryReader<'_, '_>) {
     if command.trim().is_empty() {
         let message = "`command` is empty";
         reader.report(("config/empty", Severity::Error), "command", message);
@@ -201,13 +204,13 @@ fn check_command(command: &str, reader: &mut Reader<'_, '_>) {
 }
 
 /// `envFile` and `env` together.
-fn environment(reader: &mut Reader<'_, '_>) -> IndexMap<String, Secret> {
+fn environment(reader: &mut EntryReader<'_, '_>) -> IndexMap<String, Secret> {
     let mut env = IndexMap::new();
     if let Some(Value::String(named)) = reader.set.get("envFile").cloned() {
         env_file(&named, reader, &mut env);
     }
     let place = reader.entry.place().child("env");
-    for m in reader.entry.node.get("env").map(Node::members).unwrap_or_default() {
+    for m in reader.entry.node.get("env").map(SyntaxNode::members).unwrap_or_default() {
         let at = place.child(&m.key);
         if let Some(wrong) = bad_name(&m.key) {
             // What stands behind an `=` in the name may be the secret itself.
@@ -244,11 +247,11 @@ fn bad_name(name: &str) -> Option<String> {
 }
 
 /// Adds the variables of `envFile`.
-fn env_file(named: &str, reader: &mut Reader<'_, '_>, env: &mut IndexMap<String, Secret>) {
+fn env_file(named: &str, reader: &mut EntryReader<'_, '_>, env: &mut IndexMap<String, Secret>) {
     let place = reader.entry.place();
     let path = clean(&reader.folder.join(named));
     reader.reads.push(path.clone());
-    let source = match Source::read_env_file(&path) {
+    let source = match SourceText::read_env_file(&path) {
         Ok(source) => source,
         Err(problem) => {
             let message = format!("the env file cannot be used: {}", problem.message);
@@ -271,7 +274,7 @@ fn env_file(named: &str, reader: &mut Reader<'_, '_>, env: &mut IndexMap<String,
     for line in lines {
         let at = source.position(line.range.start);
         let effective = place.child("env").child(&line.name).effective;
-        reader.origins.insert(effective, Origin { at, via: line.via, written: line.written });
+        reader.origins.insert(effective, ValueOrigin { at, via: line.via, written: line.written });
         env.insert(line.name, Secret::new(line.value));
     }
 }

@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::import::{Host, insert};
+use crate::config::import::{ImportHost, insert};
 use crate::config::keys::SERVER;
 
 /// Converts one entry. `None` when it names neither a command nor an address.
 pub(super) fn convert(
-    host: Host,
+    host: ImportHost,
     name: &str,
     entry: &Map<String, Value>,
     notes: &mut Vec<String>,
@@ -24,9 +24,9 @@ pub(super) fn convert(
         }
     }
     match host {
-        Host::Codex => codex(&mut left, &mut out, (name, notes)),
-        Host::Zed => zed(&mut left),
-        Host::VsCode => own_keys(&mut left, &mut out),
+        ImportHost::Codex => codex(&mut left, &mut out, (name, notes)),
+        ImportHost::Zed => zed(&mut left),
+        ImportHost::VsCode => own_keys(&mut left, &mut out),
         _ => {}
     }
     if left.remove("disabled") == Some(Value::Bool(true))
@@ -45,11 +45,11 @@ pub(super) fn convert(
 
 /// Which key the address stands in, and what it means there.
 fn transport(
-    host: Host,
+    host: ImportHost,
     left: &mut Map<String, Value>,
     out: &mut Map<String, Value>,
 ) -> Option<()> {
-    if host == Host::Zed {
+    if host == ImportHost::Zed {
         flatten_command(left);
     }
     let declared = left
@@ -72,7 +72,7 @@ fn transport(
         (Some("ws" | "websocket"), _) => "websocket",
         (Some(_), _) | (None, "http") => "http",
         // Gemini CLI keeps `url` for the older transport.
-        (None, _) if host == Host::GeminiCli && key == "url" => "sse",
+        (None, _) if host == ImportHost::GeminiCli && key == "url" => "sse",
         (None, _) if address.trim_end_matches('/').ends_with("/sse") => "sse",
         (None, _) => "http",
     };
@@ -112,25 +112,25 @@ fn own_keys(left: &mut Map<String, Value>, out: &mut Map<String, Value>) {
 }
 
 /// What a program calls the settings there are here too. Lists of tools are rules of `tools`.
-const fn keys(host: Host) -> &'static [(&'static str, &'static str)] {
+const fn keys(host: ImportHost) -> &'static [(&'static str, &'static str)] {
     match host {
-        Host::Cline | Host::Zed => &[("timeout", "timeout")],
+        ImportHost::Cline | ImportHost::Zed => &[("timeout", "timeout")],
         // Milliseconds there, seconds here.
-        Host::ClaudeCode | Host::Cursor => &[("timeout", "timeoutMs")],
-        Host::GeminiCli => &[
+        ImportHost::ClaudeCode | ImportHost::Cursor => &[("timeout", "timeoutMs")],
+        ImportHost::GeminiCli => &[
             ("timeout", "timeoutMs"),
             ("includeTools", "tools.allow"),
             ("excludeTools", "tools.deny"),
         ],
-        Host::Windsurf => &[("disabledTools", "tools.deny")],
-        Host::Codex => &[
+        ImportHost::Windsurf => &[("disabledTools", "tools.deny")],
+        ImportHost::Codex => &[
             ("tool_timeout_sec", "timeout"),
             ("startup_timeout_sec", "startupTimeout"),
             ("startup_timeout_ms", "startupTimeoutMs"),
             ("enabled_tools", "tools.allow"),
             ("disabled_tools", "tools.deny"),
         ],
-        Host::ClaudeDesktop | Host::VsCode => &[],
+        ImportHost::ClaudeDesktop | ImportHost::VsCode => &[],
     }
 }
 
@@ -197,13 +197,15 @@ fn marked(variable: &str) -> String {
 }
 
 /// Makes references mean here what they mean there.
-fn references(host: Host, out: &mut Map<String, Value>) {
+fn references(host: ImportHost, out: &mut Map<String, Value>) {
     for value in out.values_mut() {
         rewrite(value, &|text| {
             let text = match host {
                 // These pass text on as it is.
-                Host::ClaudeDesktop | Host::Codex | Host::Zed => text.replace("${", "$${"),
-                Host::GeminiCli => dollar_names(text),
+                ImportHost::ClaudeDesktop | ImportHost::Codex | ImportHost::Zed => {
+                    text.replace("${", "$${")
+                }
+                ImportHost::GeminiCli => dollar_names(text),
                 _ => text.to_owned(),
             };
             text.replace(OURS, "$")

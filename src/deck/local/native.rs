@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::Local;
 use crate::base::ServerName;
 use crate::host::{
-    Action, CallOptions, DEFAULT_PROFILE, Grant, GrantId, GrantKind, Host, NewGrant, Origin,
-    OutsideCode, OutsideError, Principal, Scope, TargetKind, canonical_name,
+    AccessScope, CallOptions, DEFAULT_PROFILE, Grant, GrantId, GrantKind, Host, NewGrant, Origin,
+    OutsideCode, OutsideError, PolicyAction, Principal, TargetKind, canonical_name,
 };
 
 /// What an extension may say.
@@ -34,7 +34,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// What any of the messages says.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Message {
+struct NativeMessage {
     #[serde(rename = "type")]
     _kind: String,
     #[serde(rename = "request_id")]
@@ -42,8 +42,8 @@ struct Message {
     origin: String,
     profile: Option<String>,
     tab_id: Option<u64>,
-    scope: Option<Scope>,
-    scopes: Vec<Scope>,
+    scope: Option<AccessScope>,
+    scopes: Vec<AccessScope>,
     grant_type: String,
     expires_in: Option<f64>,
     allowed_tools: Vec<String>,
@@ -53,12 +53,12 @@ struct Message {
     timeout: Option<f64>,
 }
 
-type Reply = Result<Value, OutsideError>;
+type NativeReply = Result<Value, OutsideError>;
 
 /// Answers a message: `TYPE_result` with what was asked for, or `error` with its code. Both carry
 /// the `request_id`.
 pub(super) async fn reply(local: &Local, kind: &str, request: &Value) -> Value {
-    let done = match Message::deserialize(request) {
+    let done = match NativeMessage::deserialize(request) {
         Ok(message) => answer(local, kind, message).await,
         Err(error) => Err(refused(&error.to_string())),
     };
@@ -84,7 +84,7 @@ fn seconds(key: &str, value: Option<f64>) -> Result<Option<Duration>, String> {
     value.map(Duration::try_from_secs_f64).transpose().map_err(wrong)
 }
 
-async fn answer(local: &Local, kind: &str, message: Message) -> Reply {
+async fn answer(local: &Local, kind: &str, message: NativeMessage) -> NativeReply {
     let Local { host, policy, .. } = local;
     let failed = |why: String| OutsideError { code: OutsideCode::Internal, ..refused(&why) };
     let tab = message.tab_id.map(|tab| format!("tab:{tab}"));
@@ -135,7 +135,7 @@ async fn answer(local: &Local, kind: &str, message: Message) -> Reply {
                 "DENY" => GrantKind::Deny,
                 _ => return Err(refused("`grant_type` is ALLOW_ONCE, ALLOW_ALWAYS or DENY")),
             };
-            let scopes: std::collections::BTreeSet<Scope> = scopes.collect();
+            let scopes: std::collections::BTreeSet<AccessScope> = scopes.collect();
             if scopes.is_empty() {
                 return Err(refused("`scope` or `scopes` is missing"));
             }
@@ -148,7 +148,7 @@ async fn answer(local: &Local, kind: &str, message: Message) -> Reply {
             Ok(json!({ "grant": grant }))
         }
         "host_revoke_permission" => {
-            let asked: Vec<Scope> = scopes.collect();
+            let asked: Vec<AccessScope> = scopes.collect();
             let is_meant = |grant: &&Grant| {
                 own(grant)
                     && message.grant_id.is_none_or(|id| id == grant.id)
@@ -183,14 +183,14 @@ async fn answer(local: &Local, kind: &str, message: Message) -> Reply {
 }
 
 /// Whether a scope is granted for a tool; without one, for any of what there is.
-fn is_granted(host: &Host, principal: &Principal, scope: Scope, tool: &str) -> bool {
+fn is_granted(host: &Host, principal: &Principal, scope: AccessScope, tool: &str) -> bool {
     let (action, kind) = match scope {
-        Scope::ToolsList => (Action::List, TargetKind::Tool),
-        Scope::ToolsCall => (Action::Call, TargetKind::Tool),
-        Scope::ServerConnect => (Action::Connect, TargetKind::Server),
-        Scope::ResourcesRead => (Action::Read, TargetKind::Resource),
-        Scope::PromptsGet => (Action::Prompt, TargetKind::Prompt),
-        Scope::ActiveTabRead => (Action::ReadTab, TargetKind::Server),
+        AccessScope::ToolsList => (PolicyAction::List, TargetKind::Tool),
+        AccessScope::ToolsCall => (PolicyAction::Call, TargetKind::Tool),
+        AccessScope::ServerConnect => (PolicyAction::Connect, TargetKind::Server),
+        AccessScope::ResourcesRead => (PolicyAction::Read, TargetKind::Resource),
+        AccessScope::PromptsGet => (PolicyAction::Prompt, TargetKind::Prompt),
+        AccessScope::ActiveTabRead => (PolicyAction::ReadTab, TargetKind::Server),
     };
     let view = host.snapshot();
     view.servers.values().any(|server| {
@@ -204,7 +204,7 @@ fn is_granted(host: &Host, principal: &Principal, scope: Scope, tool: &str) -> b
     })
 }
 
-async fn call(local: &Local, principal: &Principal, message: Message) -> Reply {
+async fn call(local: &Local, principal: &Principal, message: NativeMessage) -> NativeReply {
     let Local { host, clients, .. } = local;
     let timeout = seconds("timeout", message.timeout).map_err(|why| refused(&why))?;
     let options = CallOptions {

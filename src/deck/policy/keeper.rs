@@ -28,13 +28,13 @@ const SESSION: u64 = 1 << 40;
 /// Follows the files of a host's policy until the last clone of it is dropped.
 #[derive(Clone)]
 pub struct PolicyKeeper {
-    inner: Arc<Inner>,
+    inner: Arc<KeeperInner>,
     _following: Arc<Following>,
 }
 
 /// Follows the files until it is dropped; what a thread is still reading then decides nothing.
 struct Following {
-    inner: Arc<Inner>,
+    inner: Arc<KeeperInner>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -57,16 +57,16 @@ pub struct PolicyView {
     pub warnings: Vec<String>,
 }
 
-struct Inner {
+struct KeeperInner {
     host: Host,
     configs: Vec<PathBuf>,
     grants: Option<GrantStore>,
     pins: Option<TrustedFile>,
-    state: Mutex<State>,
+    state: Mutex<KeeperState>,
 }
 
 #[derive(Default)]
-struct State {
+struct KeeperState {
     /// Grants that end with a session, or with the host.
     session: Vec<Grant>,
     given: u64,
@@ -81,7 +81,7 @@ impl PolicyKeeper {
     /// that are not the person are decided by it from when this returns.
     pub async fn open(host: &Host, configs: &[PathBuf], env: &Environment) -> Self {
         let main = configs.last().cloned().unwrap_or_else(|| PathBuf::from("mcp.json"));
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(KeeperInner {
             host: host.clone(),
             configs: configs.to_vec(),
             grants: GrantStore::of(&main, env),
@@ -258,7 +258,7 @@ impl PolicyKeeper {
     }
 }
 
-impl Inner {
+impl KeeperInner {
     /// Looks from a thread that may wait for a file.
     async fn look_async(self: &Arc<Self>) {
         let inner = Arc::clone(self);
@@ -363,10 +363,11 @@ fn change(file: &TrustedFile, change: impl FnOnce(&mut Pins) -> bool) -> Result<
     })
 }
 
-type Servers = [(ServerName, crate::host::ServerDigests, String, Vec<crate::host::Definition>)];
+type OfferedDefinitions =
+    [(ServerName, crate::host::ServerDigests, String, Vec<crate::host::Definition>)];
 
 /// Binds every `ALLOW_ALWAYS` to what the servers offer that it has not seen.
-fn bind(grants: &mut [Grant], servers: &Servers) -> bool {
+fn bind(grants: &mut [Grant], servers: &OfferedDefinitions) -> bool {
     let mut changed = false;
     for (server, about, _, tools) in servers {
         let tools: BTreeMap<String, Digest> =

@@ -9,8 +9,8 @@ use crate::config::{Environment, McpConfig};
 use crate::deck::policy::file::TrustedFile;
 use crate::deck::policy::{GrantStore, PolicyFile, load_policy, state_path};
 use crate::host::{
-    Action, Decision, Digest, Grants, Pins, Policy, Principal, ServerDigests, Target, TargetKind,
-    split_name,
+    Decision, Digest, Grants, Pins, Policy, PolicyAction, PolicyTarget, Principal, ServerDigests,
+    TargetKind, split_name,
 };
 use crate::mcp::ToolHints;
 
@@ -55,7 +55,7 @@ impl Offline {
     pub fn decide(
         &self,
         principal: &Principal,
-        action: Action,
+        action: PolicyAction,
         kind: TargetKind,
         asked: &str,
     ) -> Decision {
@@ -71,13 +71,13 @@ impl Offline {
             command: self.config.servers.get(server).map(Digest::of_command).unwrap_or_default(),
             instructions: Digest::of_text(&pinned.instructions),
         });
-        let target = Target {
+        let target = PolicyTarget {
             kind,
             hints: tool.map(|tool| ToolHints::of(&tool.definition)).unwrap_or_default(),
             // As it was seen last, which may be another than was reviewed.
             definition: tool.map(|tool| tool.seen.last().unwrap_or(&tool.digest)),
             about: about.as_ref(),
-            ..Target::tool(server, name)
+            ..PolicyTarget::tool(server, name)
         };
         self.policy.decide(principal, action, &target, self.now)
     }

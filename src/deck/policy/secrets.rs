@@ -41,7 +41,7 @@ pub fn own_name(kind: &str, name: &str) -> String {
 /// The file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Content {
+struct SecretsContent {
     version: u32,
     /// Salt of Argon2id; nothing where a key file is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -175,21 +175,21 @@ impl SecretStore {
         name.into()
     }
 
-    fn read(&self) -> Result<Content, String> {
+    fn read(&self) -> Result<SecretsContent, String> {
         Ok(self.file.read()?.unwrap_or_default())
     }
 
     fn change<R>(
         &self,
-        change: impl FnOnce(&mut Content) -> Result<R, String>,
+        change: impl FnOnce(&mut SecretsContent) -> Result<R, String>,
     ) -> Result<R, String> {
-        self.file.change(|content: &mut Content| {
+        self.file.change(|content: &mut SecretsContent| {
             let done = change(content);
             (done.is_ok(), done)
         })?
     }
 
-    fn cipher(&self, content: &Content) -> Result<XChaCha20Poly1305, String> {
+    fn cipher(&self, content: &SecretsContent) -> Result<XChaCha20Poly1305, String> {
         let is_right = |cipher: &XChaCha20Poly1305| {
             content.check.as_ref().is_some_and(|check| open(cipher, CHECK, check).is_some())
         };
@@ -217,8 +217,8 @@ impl SecretStore {
 fn fresh(
     passphrase: Option<&Secret>,
     key_file: &Path,
-) -> Result<(Content, XChaCha20Poly1305), String> {
-    let mut content = Content::default();
+) -> Result<(SecretsContent, XChaCha20Poly1305), String> {
+    let mut content = SecretsContent::default();
     let cipher = if let Some(passphrase) = passphrase {
         let salt = hex(&random::<16>()?);
         let cipher = derived(passphrase, &salt)?;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::base::Secret;
 use crate::config::{Environment, Sources};
 use crate::deck::files;
-use crate::deck::keyring::{Keyring, Place, spoken};
+use crate::deck::keyring::{Keyring, KeyringPlace, spoken};
 use crate::deck::policy::SecretStore;
 
 /// Name of the file of helpers in the user's configuration folder.
@@ -77,8 +77,8 @@ pub fn system_keyring(env: &Environment) -> Result<Keyring, String> {
 }
 
 /// Where the keyring holds a value that belongs to no file.
-pub fn keyring_place(name: &str) -> Place {
-    Place { file: String::new(), input: name.to_owned() }
+pub fn keyring_place(name: &str) -> KeyringPlace {
+    KeyringPlace { file: String::new(), input: name.to_owned() }
 }
 
 fn command(env: &Environment, helper: &str, argument: &str) -> Result<Vec<String>, String> {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::operations::{Operation, Operations, Outcome, Step};
-use super::{Header, Line, Recording};
+use super::operations::{OperationStep, RecordedOperation, RecordedOperations, RecordedOutcome};
+use super::{Header, Recording, RecordingLine};
 use crate::base::file::hex;
 use crate::base::{ServerName, Timestamp};
 use crate::host::{Fact, Record};
@@ -19,7 +19,7 @@ use crate::mcp::Direction;
 
 /// A form to export to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum ExportFormat {
     /// One page that needs nothing else, to attach to an issue.
     Html,
     /// HTTP Archive 1.2, for the viewers of browsers: one entry for each operation.
@@ -32,7 +32,7 @@ pub enum Format {
 
 /// Which part is exported.
 #[derive(Clone, Debug, Default)]
-pub struct Part {
+pub struct RecordingPart {
     /// Only these servers; all when empty.
     pub servers: Vec<String>,
     /// From this time after the beginning on.
@@ -41,11 +41,11 @@ pub struct Part {
     pub to: Option<Duration>,
 }
 
-impl Part {
+impl RecordingPart {
     /// Whether a line is exported. What servers are like is known from facts: none before the end
     /// is left out.
-    fn has(&self, line: &Line, began: Timestamp) -> bool {
-        let is_fact = matches!(line, Line::Fact(_));
+    fn has(&self, line: &RecordingLine, began: Timestamp) -> bool {
+        let is_fact = matches!(line, RecordingLine::Fact(_));
         let after = line.at().map_or(Duration::ZERO, |at| at.since(began));
         let in_time = self.to.is_none_or(|to| after <= to)
             && (is_fact || self.from.is_none_or(|from| after >= from || line.at().is_none()));
@@ -57,7 +57,7 @@ impl Part {
 /// The content of a recording, its messages put together.
 pub(super) struct Contents {
     pub(super) header: Header,
-    pub(super) operations: Operations,
+    pub(super) operations: RecordedOperations,
     /// Request and answer of each operation.
     pub(super) bodies: HashMap<u64, [String; 2]>,
     pub(super) facts: Vec<Arc<Record>>,
@@ -71,24 +71,25 @@ pub(super) struct Contents {
 /// When it cannot be read or written.
 pub fn export_recording(
     recording: Recording,
-    part: &Part,
-    format: Format,
+    part: &RecordingPart,
+    format: ExportFormat,
     to: &mut impl Write,
 ) -> io::Result<()> {
     let header = recording.header().clone();
     let lines =
         recording.filter(|line| line.as_ref().map_or(true, |line| part.has(line, header.began)));
-    if format == Format::Jsonl {
-        for line in std::iter::once(Ok(Line::Header(header.clone()))).chain(lines) {
+    if format == ExportFormat::Jsonl {
+        for line in std::iter::once(Ok(RecordingLine::Header(header.clone()))).chain(lines) {
             serde_json::to_writer(&mut *to, &line?)?;
             to.write_all(b"\n")?;
         }
         return to.flush();
     }
-    let contents = contents(&header, lines, matches!(format, Format::Html | Format::Har))?;
+    let contents =
+        contents(&header, lines, matches!(format, ExportFormat::Html | ExportFormat::Har))?;
     match format {
-        Format::Html => to.write_all(html(&contents).as_bytes())?,
-        Format::Har => serde_json::to_writer(&mut *to, &har(&contents))?,
+        ExportFormat::Html => to.write_all(html(&contents).as_bytes())?,
+        ExportFormat::Har => serde_json::to_writer(&mut *to, &har(&contents))?,
         _ => serde_json::to_writer(&mut *to, &otlp(&contents))?,
     }
     to.flush()
@@ -96,12 +97,12 @@ pub fn export_recording(
 
 fn contents(
     header: &Header,
-    lines: impl Iterator<Item = io::Result<Line>>,
+    lines: impl Iterator<Item = io::Result<RecordingLine>>,
     with_bodies: bool,
 ) -> io::Result<Contents> {
     let mut contents = Contents {
         header: header.clone(),
-        operations: Operations::new(usize::MAX),
+        operations: RecordedOperations::new(usize::MAX),
         bodies: HashMap::new(),
         facts: Vec::new(),
         frames: 0,
@@ -109,13 +110,13 @@ fn contents(
     };
     for line in lines {
         match line? {
-            Line::Frame(frame) => {
+            RecordingLine::Frame(frame) => {
                 contents.frames += 1;
                 match contents.operations.frame(&frame) {
-                    Step::Began(number) if with_bodies => {
+                    OperationStep::Began(number) if with_bodies => {
                         contents.bodies.insert(number, [frame.body.to_string(), String::new()]);
                     }
-                    Step::Ended(number) => {
+                    OperationStep::Ended(number) => {
                         if let Some([_, answer]) = contents.bodies.get_mut(&number) {
                             *answer = frame.body.to_string();
                         }
@@ -123,12 +124,15 @@ fn contents(
                     _ => {}
                 }
             }
-            Line::Fact(record) => {
+            RecordingLine::Fact(record) => {
                 contents.operations.fact(&record);
                 contents.facts.push(record);
             }
-            Line::Missed { frames, .. } => contents.missed += frames,
-            Line::Header(_) | Line::Log(_) | Line::Chat { .. } | Line::End { .. } => {}
+            RecordingLine::Missed { frames, .. } => contents.missed += frames,
+            RecordingLine::Header(_)
+            | RecordingLine::Log(_)
+            | RecordingLine::Chat { .. }
+            | RecordingLine::End { .. } => {}
         }
     }
     Ok(contents)
@@ -140,10 +144,10 @@ fn har(contents: &Contents) -> Value {
         let [request, answer] = contents.bodies.get(&number).cloned().unwrap_or_default();
         let ms = |span: Duration| span.as_secs_f64() * 1e3;
         let (status, text) = match operation.outcome {
-            Outcome::Ok => (200, "OK"),
-            Outcome::ToolError => (200, "Tool Error"),
-            Outcome::Error => (500, "Error"),
-            Outcome::Open | Outcome::Lost => (0, ""),
+            RecordedOutcome::Ok => (200, "OK"),
+            RecordedOutcome::ToolError => (200, "Tool Error"),
+            RecordedOutcome::Error => (500, "Error"),
+            RecordedOutcome::Open | RecordedOutcome::Lost => (0, ""),
         };
         let url =
             format!("mcp://{}/{}", operation.server.as_str(), operation.name().replace(' ', "/"));
@@ -238,7 +242,7 @@ fn nanos(at: Timestamp) -> String {
     format!("{}000", at.0)
 }
 
-fn attribute_of_target(operation: &Operation) -> Option<(&'static str, &str)> {
+fn attribute_of_target(operation: &RecordedOperation) -> Option<(&'static str, &str)> {
     let key = match operation.method.as_str() {
         "tools/call" => "gen_ai.tool.name",
         "prompts/get" => "gen_ai.prompt.name",
@@ -274,9 +278,9 @@ pub(super) fn html(contents: &Contents) -> String {
     let at = |moment: Timestamp| moment.since(header.began).as_secs_f64();
     for (number, row) in contents.operations.iter().take(ROWS) {
         let class = match row.outcome {
-            Outcome::Ok => "ok",
-            Outcome::Open => "open",
-            Outcome::ToolError | Outcome::Error | Outcome::Lost => "error",
+            RecordedOutcome::Ok => "ok",
+            RecordedOutcome::Open => "open",
+            RecordedOutcome::ToolError | RecordedOutcome::Error | RecordedOutcome::Lost => "error",
         };
         let ms =
             row.ended.map(|ended| format!("{:.1}", ended.since(row.asked).as_secs_f64() * 1e3));

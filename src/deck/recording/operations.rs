@@ -12,7 +12,7 @@ use crate::mcp::{CallId, Direction, MessageKind, TrafficRecord};
 
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RecordedOutcome {
     /// It has not.
     Open,
     /// With a result.
@@ -25,7 +25,7 @@ pub enum Outcome {
     Lost,
 }
 
-impl Outcome {
+impl RecordedOutcome {
     /// Whether something went wrong.
     pub const fn is_bad(self) -> bool {
         matches!(self, Self::ToolError | Self::Error | Self::Lost)
@@ -45,7 +45,7 @@ impl Outcome {
 
 /// One request and what became of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Operation {
+pub struct RecordedOperation {
     /// The server.
     pub server: ServerName,
     /// Its method.
@@ -63,7 +63,7 @@ pub struct Operation {
     /// When the answer came, or it was known that none will.
     pub ended: Option<Timestamp>,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: RecordedOutcome,
     /// The operation during which it was asked for.
     pub parent: Option<u64>,
     /// How many operations it stands below.
@@ -76,7 +76,7 @@ pub struct Operation {
     pub waiting: Vec<(Timestamp, Timestamp)>,
 }
 
-impl Operation {
+impl RecordedOperation {
     /// `tools/call echo`
     pub fn name(&self) -> String {
         match &self.target {
@@ -93,7 +93,7 @@ impl Operation {
 
 /// What a message meant for the operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum OperationStep {
     /// It began this one.
     Began(u64),
     /// It ended this one.
@@ -105,8 +105,8 @@ pub enum Step {
 /// Operations by number, in the order in which they were sent. Overflow policy: of more than the
 /// limit the oldest are dropped and counted.
 #[derive(Clone, Debug)]
-pub struct Operations {
-    items: VecDeque<Operation>,
+pub struct RecordedOperations {
+    items: VecDeque<RecordedOperation>,
     first: u64,
     most: usize,
     open: HashMap<(ServerName, Direction, SafeText), u64>,
@@ -119,13 +119,13 @@ pub struct Operations {
     version: u64,
 }
 
-impl Default for Operations {
+impl Default for RecordedOperations {
     fn default() -> Self {
         Self::new(Self::LIVE)
     }
 }
 
-impl Operations {
+impl RecordedOperations {
     /// Most that are kept of servers that run.
     const LIVE: usize = 100_000;
     /// Most targets whose text is shared.
@@ -170,12 +170,12 @@ impl Operations {
     }
 
     /// The operation of a number, when it is still there.
-    pub fn get(&self, number: u64) -> Option<&Operation> {
+    pub fn get(&self, number: u64) -> Option<&RecordedOperation> {
         self.items.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
     /// All of them with their numbers, oldest first.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &Operation)> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &RecordedOperation)> {
         self.items.iter().enumerate().map(|(at, item)| (self.first + at as u64, item))
     }
 
@@ -193,7 +193,7 @@ impl Operations {
 
     fn depended(&self, number: u64, mut until: Timestamp, path: &mut Vec<(u64, Duration)>) {
         let Some(operation) = self.get(number) else { return };
-        let end = |of: &Operation| of.ended.unwrap_or(self.latest);
+        let end = |of: &RecordedOperation| of.ended.unwrap_or(self.latest);
         let children = operation.children.iter().filter(|_| operation.depth < Self::DEPTH);
         let children = children.filter_map(|child| Some((*child, self.get(*child)?)));
         let mut children: Vec<_> =
@@ -210,28 +210,28 @@ impl Operations {
         path.push((number, own + until.since(operation.asked)));
     }
 
-    fn get_mut(&mut self, number: u64) -> Option<&mut Operation> {
+    fn get_mut(&mut self, number: u64) -> Option<&mut RecordedOperation> {
         self.items.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
     /// Takes a message, in the order in which they passed.
-    pub fn frame(&mut self, record: &TrafficRecord) -> Step {
+    pub fn frame(&mut self, record: &TrafficRecord) -> OperationStep {
         self.latest = self.latest.max(record.at);
         match record.kind {
             MessageKind::Request => self.request(record),
             MessageKind::Response | MessageKind::Error => {
-                let Some(number) = self.take_open(record) else { return Step::Other };
+                let Some(number) = self.take_open(record) else { return OperationStep::Other };
                 let is_error = record.kind == MessageKind::Error;
                 let outcome = match is_error {
-                    true => Outcome::Error,
-                    false if says_error(&record.body) => Outcome::ToolError,
-                    false => Outcome::Ok,
+                    true => RecordedOutcome::Error,
+                    false if says_error(&record.body) => RecordedOutcome::ToolError,
+                    false => RecordedOutcome::Ok,
                 };
                 self.end_of(number, record.at, outcome);
-                Step::Ended(number)
+                OperationStep::Ended(number)
             }
             MessageKind::Notification => self.notification(record),
-            MessageKind::Junk => Step::Other,
+            MessageKind::Junk => OperationStep::Other,
         }
     }
 
@@ -249,11 +249,11 @@ impl Operations {
         let lost: Vec<u64> =
             self.open.extract_if(|(of, ..), _| of == server).map(|(_, number)| number).collect();
         for number in lost {
-            self.end_of(number, at, Outcome::Lost);
+            self.end_of(number, at, RecordedOutcome::Lost);
         }
     }
 
-    fn request(&mut self, record: &TrafficRecord) -> Step {
+    fn request(&mut self, record: &TrafficRecord) -> OperationStep {
         let number = self.end();
         let of_call = record.call.and_then(|call| self.calls.get(&call)).copied();
         let parent = of_call.or_else(|| self.cause(record)).filter(|number| *number >= self.first);
@@ -264,7 +264,7 @@ impl Operations {
             self.servers.insert(record.server.clone());
             record.server.clone()
         });
-        let operation = Operation {
+        let operation = RecordedOperation {
             server,
             method: self.shared(record.method.clone().unwrap_or_default()),
             target,
@@ -273,7 +273,7 @@ impl Operations {
             sent: record.at,
             progress: None,
             ended: None,
-            outcome: Outcome::Open,
+            outcome: RecordedOutcome::Open,
             parent: parent.filter(|_| depth <= Self::DEPTH),
             depth: depth.min(Self::DEPTH),
             is_round: of_call.is_some() && record.direction == Direction::Out,
@@ -286,10 +286,12 @@ impl Operations {
         {
             if let (Some(ended), true) = (parent.ended, is_round) {
                 // The answer was a question for a person, who has answered.
-                if parent.outcome == Outcome::Ok && Some(&parent.method) == record.method.as_ref() {
+                if parent.outcome == RecordedOutcome::Ok
+                    && Some(&parent.method) == record.method.as_ref()
+                {
                     parent.waiting.push((ended, record.at));
                 }
-                (parent.ended, parent.outcome) = (None, Outcome::Open);
+                (parent.ended, parent.outcome) = (None, RecordedOutcome::Open);
             }
             parent.children.push(number);
         }
@@ -310,7 +312,7 @@ impl Operations {
                 self.calls.retain(|_, number| *number >= first);
             }
         }
-        Step::Began(number)
+        OperationStep::Began(number)
     }
 
     /// What made for a request that belongs to no call: the call during which the lists changed, or
@@ -336,7 +338,7 @@ impl Operations {
         open.next().is_none().then_some(only)
     }
 
-    fn notification(&mut self, record: &TrafficRecord) -> Step {
+    fn notification(&mut self, record: &TrafficRecord) -> OperationStep {
         let method = record.method.as_ref().map_or("", |method| method.as_str());
         match (method, record.direction) {
             ("notifications/progress", Direction::In) => {
@@ -352,8 +354,8 @@ impl Operations {
                     id => SafeText::line(&id.to_string()),
                 };
                 if let Some(number) = self.open.remove(&(record.server.clone(), direction, id)) {
-                    self.end_of(number, record.at, Outcome::Lost);
-                    return Step::Ended(number);
+                    self.end_of(number, record.at, RecordedOutcome::Lost);
+                    return OperationStep::Ended(number);
                 }
             }
             (changed, Direction::In) if changed.ends_with("/list_changed") => {
@@ -364,7 +366,7 @@ impl Operations {
             }
             _ => {}
         }
-        Step::Other
+        OperationStep::Other
     }
 
     fn take_open(&mut self, record: &TrafficRecord) -> Option<u64> {
@@ -375,7 +377,7 @@ impl Operations {
         self.open.remove(&(record.server.clone(), asked, record.id.clone()?))
     }
 
-    fn end_of(&mut self, number: u64, at: Timestamp, outcome: Outcome) {
+    fn end_of(&mut self, number: u64, at: Timestamp, outcome: RecordedOutcome) {
         self.version += 1;
         let Some(operation) = self.get_mut(number) else { return };
         (operation.ended, operation.outcome) = (Some(at), outcome);
@@ -439,8 +441,8 @@ mod tests {
     }
 
     /// `id method call`
-    fn fold(frames: &[(u64, Direction, MessageKind, &str)]) -> Operations {
-        let mut operations = Operations::new(100);
+    fn fold(frames: &[(u64, Direction, MessageKind, &str)]) -> RecordedOperations {
+        let mut operations = RecordedOperations::new(100);
         for (at, direction, kind, text) in frames {
             operations.frame(&frame(*at, *direction, *kind, text));
         }
@@ -479,7 +481,7 @@ mod tests {
             (90, In, Error, "2 - -"),
         ]);
         let call = all.get(0).unwrap();
-        assert_eq!((call.ended, call.outcome), (Some(Timestamp(90)), Outcome::Error));
+        assert_eq!((call.ended, call.outcome), (Some(Timestamp(90)), RecordedOutcome::Error));
         assert_eq!(call.waiting, [(Timestamp(20), Timestamp(80))]);
     }
 
@@ -487,7 +489,7 @@ mod tests {
     fn what_is_open_when_a_server_goes_is_lost_and_old_ones_give_way() {
         use Direction::{In, Out};
         use MessageKind::{Request, Response};
-        let mut all = Operations::new(2);
+        let mut all = RecordedOperations::new(2);
         for id in 1..=3 {
             all.frame(&frame(id, Out, Request, &format!("{id} ping -")));
         }
@@ -495,7 +497,7 @@ mod tests {
         let fact = Fact::Crashed { reason: SafeText::line("gone") };
         all.fact(&Record { seq: 1, at: Timestamp(9), server: Some(server), fact });
         assert_eq!((all.first(), all.end()), (1, 3));
-        assert_eq!(all.get(2).map(|of| of.outcome), Some(Outcome::Lost));
-        assert_eq!(all.frame(&frame(10, In, Response, "3 - -")), Step::Other);
+        assert_eq!(all.get(2).map(|of| of.outcome), Some(RecordedOutcome::Lost));
+        assert_eq!(all.frame(&frame(10, In, Response, "3 - -")), OperationStep::Other);
     }
 }

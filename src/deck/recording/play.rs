@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::operations::{Operation, Outcome, says_error};
-use super::{Blocks, Header, Line, Operations, Recording, invalid};
+use super::operations::{RecordedOperation, RecordedOutcome, says_error};
+use super::{BlockReader, Header, RecordedOperations, Recording, RecordingLine, invalid};
 use crate::base::{Batch, LogLevel, LogRecord, ServerName, Timestamp, Weighed};
 use crate::error::ErrorCode;
 use crate::host::{CallView, Ending, Fact, HostView, Metrics, ServerMetrics};
@@ -31,7 +31,7 @@ const SMALL: usize = 1_024;
 
 /// What is known of a block.
 #[derive(Clone, Copy, Debug)]
-struct Block {
+struct BlockIndex {
     place: u64,
     /// The latest time up to its end.
     until: Timestamp,
@@ -43,14 +43,14 @@ struct Block {
 /// Reads a recording once from its beginning to its end, and learns where everything is.
 #[derive(Debug)]
 pub struct Scan {
-    blocks: Blocks,
+    blocks: BlockReader,
     size: u64,
     header: Header,
-    index: Vec<Block>,
+    index: Vec<BlockIndex>,
     /// The view at the beginning of every [`VIEW_EVERY`]th block.
     views: Vec<HostView>,
     view: HostView,
-    operations: Operations,
+    operations: RecordedOperations,
     errors: Vec<Timestamp>,
     from: Timestamp,
     until: Timestamp,
@@ -75,7 +75,7 @@ impl Scan {
             index: Vec::new(),
             views: Vec::new(),
             view: HostView::default(),
-            operations: Operations::new(OPERATIONS),
+            operations: RecordedOperations::new(OPERATIONS),
             errors: Vec::new(),
             before: [0; 2],
         })
@@ -108,23 +108,26 @@ impl Scan {
             // What was kept of the time before the recording began is in it too.
             self.from = self.from.min(line.at().unwrap_or(self.from));
             match &line {
-                Line::Fact(record) => {
+                RecordingLine::Fact(record) => {
                     has_facts = true;
                     self.view.apply(record);
                     self.operations.fact(record);
                 }
-                Line::Frame(record) => {
+                RecordingLine::Frame(record) => {
                     self.before[0] += 1;
                     self.operations.frame(record);
                 }
-                Line::Log(_) => self.before[1] += 1,
-                Line::Header(_) | Line::Chat { .. } | Line::Missed { .. } | Line::End { .. } => {}
+                RecordingLine::Log(_) => self.before[1] += 1,
+                RecordingLine::Header(_)
+                | RecordingLine::Chat { .. }
+                | RecordingLine::Missed { .. }
+                | RecordingLine::End { .. } => {}
             }
             if is_error(&line) && self.errors.len() < ERRORS {
                 self.errors.push(self.until);
             }
         }
-        self.index.push(Block { place, until: self.until, before, has_facts });
+        self.index.push(BlockIndex { place, until: self.until, before, has_facts });
         Ok(true)
     }
 
@@ -138,7 +141,7 @@ impl Scan {
 
 /// What happened between two moments, or everything up to one.
 #[derive(Debug)]
-pub struct Moment {
+pub struct PlayedPart {
     /// Whether this replaces what was given before.
     pub is_whole: bool,
     /// The view, when it changed.
@@ -154,13 +157,13 @@ pub struct Moment {
 pub struct Player {
     /// What was learnt; its view is that of the moment.
     scan: Scan,
-    operations: Arc<Operations>,
+    operations: Arc<RecordedOperations>,
     at: Timestamp,
     /// The first line that did not happen yet: its block, and its number there.
     line: (usize, usize),
     /// Messages and lines of logs before it.
     before: [u64; 2],
-    cached: Option<(usize, Arc<[Line]>)>,
+    cached: Option<(usize, Arc<[RecordingLine]>)>,
 }
 
 impl Player {
@@ -175,12 +178,12 @@ impl Player {
     }
 
     /// Every operation of the recording; of very many the newest.
-    pub const fn operations(&self) -> &Arc<Operations> {
+    pub const fn operations(&self) -> &Arc<RecordedOperations> {
         &self.operations
     }
 
     /// What callers asked for up to this moment, and what was not over then.
-    fn asked(&self) -> impl Iterator<Item = (u64, &Operation, Option<Timestamp>)> {
+    fn asked(&self) -> impl Iterator<Item = (u64, &RecordedOperation, Option<Timestamp>)> {
         let asked = self.operations.iter().filter(|(_, operation)| {
             operation.asked <= self.at
                 && operation.direction == Direction::Out
@@ -193,7 +196,7 @@ impl Player {
     /// Calls that were in flight at this moment.
     pub fn calls(&self) -> Vec<CallView> {
         let open = self.asked().filter(|(_, _, ended)| ended.is_none());
-        let call = |(number, of, _): (u64, &Operation, _)| CallView {
+        let call = |(number, of, _): (u64, &RecordedOperation, _)| CallView {
             id: CallId(number),
             server: of.server.clone(),
             method: of.method.to_string(),
@@ -213,10 +216,10 @@ impl Player {
         for (_, of, ended) in self.asked() {
             let (total, targets) = servers.entry(of.server.clone()).or_default();
             let ending = match of.outcome {
-                Outcome::Ok | Outcome::Open => Ending::Success,
-                Outcome::ToolError => Ending::ToolError,
-                Outcome::Error => Ending::Failed(ErrorCode::Protocol),
-                Outcome::Lost => Ending::Failed(ErrorCode::ServerUnavailable),
+                RecordedOutcome::Ok | RecordedOutcome::Open => Ending::Success,
+                RecordedOutcome::ToolError => Ending::ToolError,
+                RecordedOutcome::Error => Ending::Failed(ErrorCode::Protocol),
+                RecordedOutcome::Lost => Ending::Failed(ErrorCode::ServerUnavailable),
             };
             let waited = of.waiting.iter().map(|(from, to)| to.since(*from)).sum();
             for metrics in [total, targets.entry(of.name()).or_default()] {
@@ -246,8 +249,8 @@ impl Player {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn advance(&mut self, to: Timestamp) -> io::Result<Moment> {
-        let mut news = Moment {
+    pub fn advance(&mut self, to: Timestamp) -> io::Result<PlayedPart> {
+        let mut news = PlayedPart {
             is_whole: false,
             view: None,
             frames: batch(self.before[0]),
@@ -257,17 +260,17 @@ impl Player {
         self.at = to.clamp(self.at, self.scan.until.max(self.at));
         while self.line.0 < self.scan.index.len() {
             let entries = self.entries(self.line.0)?;
-            let happened = |line: &&Line| line.at().unwrap_or_default() <= self.at;
+            let happened = |line: &&RecordingLine| line.at().unwrap_or_default() <= self.at;
             let rest = entries.get(self.line.1..).unwrap_or_default();
             for entry in rest.iter().take_while(happened) {
                 self.line.1 += 1;
                 match entry {
-                    Line::Fact(record) => {
+                    RecordingLine::Fact(record) => {
                         changed = true;
                         self.scan.view.apply(record);
                     }
-                    Line::Frame(record) => add(&mut news.frames, record),
-                    Line::Log(record) => add(&mut news.logs, record),
+                    RecordingLine::Frame(record) => add(&mut news.frames, record),
+                    RecordingLine::Log(record) => add(&mut news.logs, record),
                     _ => {}
                 }
             }
@@ -285,7 +288,7 @@ impl Player {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn seek(&mut self, to: Timestamp) -> io::Result<Moment> {
+    pub fn seek(&mut self, to: Timestamp) -> io::Result<PlayedPart> {
         let Scan { index, views, view, from, until, .. } = &mut self.scan;
         let to = to.clamp(*from, *until);
         let block = index.partition_point(|block| block.until <= to);
@@ -305,8 +308,8 @@ impl Player {
             let (mut older, mut older_logs) = (Vec::new(), Vec::new());
             for entry in self.entries(before)?.iter() {
                 match entry {
-                    Line::Frame(record) => older.push(Arc::clone(record)),
-                    Line::Log(record) => older_logs.push(Arc::clone(record)),
+                    RecordingLine::Frame(record) => older.push(Arc::clone(record)),
+                    RecordingLine::Log(record) => older_logs.push(Arc::clone(record)),
                     _ => {}
                 }
             }
@@ -321,27 +324,27 @@ impl Player {
         let view = Some(Arc::new(self.scan.view.clone()));
         let frames = window(frames, self.before[0]);
         let logs = window(logs, self.before[1]);
-        Ok(Moment { is_whole: true, view, frames, logs })
+        Ok(PlayedPart { is_whole: true, view, frames, logs })
     }
 
     fn facts(&mut self, block: usize) -> io::Result<()> {
         let text = self.scan.blocks.block(self.scan.index[block].place)?;
         for line in lines(&text).filter(|line| line.starts_with(br#"{"type":"fact""#)) {
-            if let Line::Fact(record) = whole(line)? {
+            if let RecordingLine::Fact(record) = whole(line)? {
                 self.scan.view.apply(&record);
             }
         }
         Ok(())
     }
 
-    fn entries(&mut self, block: usize) -> io::Result<Arc<[Line]>> {
+    fn entries(&mut self, block: usize) -> io::Result<Arc<[RecordingLine]>> {
         if let Some((of, entries)) = &self.cached
             && *of == block
         {
             return Ok(Arc::clone(entries));
         }
         let text = self.scan.blocks.block(self.scan.index[block].place)?;
-        let entries: Arc<[Line]> = lines(&text).map(whole).collect::<io::Result<_>>()?;
+        let entries: Arc<[RecordingLine]> = lines(&text).map(whole).collect::<io::Result<_>>()?;
         self.cached = Some((block, Arc::clone(&entries)));
         Ok(entries)
     }
@@ -353,12 +356,12 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
         .map(move |end| &text[std::mem::replace(&mut from, end + 1)..end])
 }
 
-fn whole(line: &[u8]) -> io::Result<Line> {
+fn whole(line: &[u8]) -> io::Result<RecordingLine> {
     serde_json::from_slice(line).map_err(|error| invalid(format!("not a line of one: {error}")))
 }
 
 /// A line without the message in it, where that can be left out: what is looked at is all before.
-fn head(line: &[u8]) -> io::Result<Line> {
+fn head(line: &[u8]) -> io::Result<RecordingLine> {
     let is_frame = line.starts_with(br#"{"type":"frame""#);
     let Some(at) = memchr::memmem::find(line, br#","body":""#).filter(|_| is_frame) else {
         return whole(line);
@@ -372,20 +375,23 @@ fn head(line: &[u8]) -> io::Result<Line> {
 }
 
 /// Whether something went wrong, so that a person may want to see this moment.
-fn is_error(line: &Line) -> bool {
+fn is_error(line: &RecordingLine) -> bool {
     match line {
-        Line::Frame(record) => match record.kind {
+        RecordingLine::Frame(record) => match record.kind {
             MessageKind::Error | MessageKind::Junk => true,
             MessageKind::Response => says_error(&record.body),
             MessageKind::Request | MessageKind::Notification => false,
         },
-        Line::Fact(record) => match &record.fact {
+        RecordingLine::Fact(record) => match &record.fact {
             Fact::Exited { exit, .. } => !exit.expected,
             Fact::Crashed { .. } | Fact::GivenUp { .. } | Fact::TaskFailed { .. } => true,
             _ => false,
         },
-        Line::Log(record) => record.level >= LogLevel::Error,
-        Line::Header(_) | Line::Chat { .. } | Line::Missed { .. } | Line::End { .. } => false,
+        RecordingLine::Log(record) => record.level >= LogLevel::Error,
+        RecordingLine::Header(_)
+        | RecordingLine::Chat { .. }
+        | RecordingLine::Missed { .. }
+        | RecordingLine::End { .. } => false,
     }
 }
 

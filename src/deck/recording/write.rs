@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{Blocks, Header, Line, Recording, VERSION};
+use super::{BlockReader, Header, Recording, RecordingLine, VERSION};
 use crate::base::{Clock, Timestamp};
 use crate::config::mask::holds_secret_word;
 use crate::config::print;
@@ -56,7 +56,7 @@ impl Recorder {
     /// # Errors
     /// When the file cannot be made; one that exists is not written over.
     pub fn start(host: &Host, path: &Path) -> io::Result<Self> {
-        let mut output = Output::create(path, servers(host))?;
+        let mut output = RecordingFile::create(path, servers(host))?;
         let stop = CancellationToken::new();
         let (host, stopped, clock) = (host.clone(), stop.clone(), host.clock());
         let (said, heard) = mpsc::channel(SAID);
@@ -66,7 +66,7 @@ impl Recorder {
             // Calls come first; on Linux this holds for the thread alone (nice(2)).
             #[cfg(target_os = "linux")]
             let _ = rustix::process::nice(NICE);
-            let done = runtime.block_on(Source::of(&host, heard).record(&mut output, &stopped));
+            let done = runtime.block_on(HostReader::of(&host, heard).record(&mut output, &stopped));
             host.traffic().keep_whole(0);
             done.and(output.close())
         })?;
@@ -102,7 +102,7 @@ fn servers(host: &Host) -> Value {
 }
 
 /// What is recorded of a host, with the place up to which each part was read.
-struct Source<'a> {
+struct HostReader<'a> {
     host: &'a Host,
     fact: u64,
     frame: u64,
@@ -112,13 +112,17 @@ struct Source<'a> {
     latest: Timestamp,
 }
 
-impl<'a> Source<'a> {
+impl<'a> HostReader<'a> {
     fn of(host: &'a Host, said: mpsc::Receiver<(Timestamp, String)>) -> Self {
         let fact = host.facts().span().start;
         Self { host, fact, frame: 0, log: 0, said, latest: Timestamp(0) }
     }
 
-    async fn record(mut self, output: &mut Output, stop: &CancellationToken) -> io::Result<()> {
+    async fn record(
+        mut self,
+        output: &mut RecordingFile,
+        stop: &CancellationToken,
+    ) -> io::Result<()> {
         let (facts, traffic, logs) = (self.host.facts(), self.host.traffic(), self.host.logs());
         let mut lines = Vec::new();
         loop {
@@ -132,14 +136,15 @@ impl<'a> Source<'a> {
             (self.fact, self.frame, self.log) = (records.next, frames.next, logged.next);
             if records.missed + frames.missed + logged.missed > 0 {
                 let (facts, frames, logs) = (records.missed, frames.missed, logged.missed);
-                lines.push((Timestamp(0), Line::Missed { facts, frames, logs }));
+                lines.push((Timestamp(0), RecordingLine::Missed { facts, frames, logs }));
             }
             for fact in records.items {
                 self.latest = self.latest.max(fact.at);
-                lines.push((self.latest, Line::Fact(fact)));
+                lines.push((self.latest, RecordingLine::Fact(fact)));
             }
-            lines.extend(frames.items.into_iter().map(|item| (item.at, Line::Frame(item))));
-            lines.extend(logged.items.into_iter().map(|item| (item.at, Line::Log(item))));
+            lines
+                .extend(frames.items.into_iter().map(|item| (item.at, RecordingLine::Frame(item))));
+            lines.extend(logged.items.into_iter().map(|item| (item.at, RecordingLine::Log(item))));
             let was_idle = lines.is_empty();
             lines.sort_by_key(|(at, _)| *at);
             let since = self.host.clock().now().0.saturating_sub(GATHER.as_micros() as u64);
@@ -153,19 +158,20 @@ impl<'a> Source<'a> {
             if output.flush()? {
                 // A file can be read alone: what the view is made of stands in each, but for what
                 // still waits to be written.
-                let waiting = lines.iter().filter(|(_, line)| matches!(line, Line::Fact(_)));
+                let waiting =
+                    lines.iter().filter(|(_, line)| matches!(line, RecordingLine::Fact(_)));
                 let written = self.fact - waiting.count() as u64;
                 let kept = facts.read(0, usize::MAX);
                 let before = written.saturating_sub(kept.first) as usize;
                 for fact in kept.items.into_iter().take(before) {
-                    output.line(&Line::Fact(fact))?;
+                    output.line(&RecordingLine::Fact(fact))?;
                 }
             }
             if !was_idle && (is_last || self.frame < traffic.span().end) {
                 continue;
             }
             if is_last {
-                output.line(&Line::End { at: self.host.clock().now() })?;
+                output.line(&RecordingLine::End { at: self.host.clock().now() })?;
                 return output.flush().map(drop);
             }
             // While lines wait, this looks again by itself and does not listen: to wake it, or only
@@ -194,12 +200,12 @@ impl<'a> Source<'a> {
 }
 
 /// A message to a model.
-fn chat((at, text): (Timestamp, String)) -> (Timestamp, Line) {
-    (at, Line::Chat { at, text })
+fn chat((at, text): (Timestamp, String)) -> (Timestamp, RecordingLine) {
+    (at, RecordingLine::Chat { at, text })
 }
 
 /// The file that is written, which begins anew when it is full.
-struct Output {
+struct RecordingFile {
     path: PathBuf,
     file: BufWriter<File>,
     /// The line that is written; kept for its room.
@@ -211,7 +217,7 @@ struct Output {
     packing: Option<JoinHandle<io::Result<()>>>,
 }
 
-impl Output {
+impl RecordingFile {
     fn create(path: &Path, servers: Value) -> io::Result<Self> {
         let header = Header {
             version: VERSION,
@@ -229,11 +235,11 @@ impl Output {
 
     fn begin(&mut self) -> io::Result<()> {
         self.bytes = 0;
-        self.line(&Line::Header(self.header.clone()))?;
+        self.line(&RecordingLine::Header(self.header.clone()))?;
         self.file.flush()
     }
 
-    fn line(&mut self, line: &Line) -> io::Result<()> {
+    fn line(&mut self, line: &RecordingLine) -> io::Result<()> {
         self.text.clear();
         serde_json::to_writer(&mut self.text, line)?;
         self.text.push(b'\n');
@@ -305,7 +311,7 @@ fn own(path: &Path) -> io::Result<File> {
 
 /// Compresses a recording, one member for each block.
 fn pack(from: &Path, to: File) -> io::Result<()> {
-    let mut blocks = Blocks::open(from)?;
+    let mut blocks = BlockReader::open(from)?;
     let mut to = BufWriter::new(to);
     while let Some((_, text)) = blocks.next_block()? {
         let mut member = flate2::write::GzEncoder::new(to, flate2::Compression::fast());
@@ -379,7 +385,7 @@ impl Scrubber {
     pub fn scrub(mut self, recording: Recording, mut to: impl Write) -> io::Result<Scrubbed> {
         let mut header = recording.header().clone();
         header.scrubbed = true;
-        self.write(&Line::Header(header), &mut to)?;
+        self.write(&RecordingLine::Header(header), &mut to)?;
         for line in recording {
             self.write(&line?, &mut to)?;
         }
@@ -387,7 +393,7 @@ impl Scrubber {
         Ok(self.done)
     }
 
-    fn write(&mut self, line: &Line, to: &mut impl Write) -> io::Result<()> {
+    fn write(&mut self, line: &RecordingLine, to: &mut impl Write) -> io::Result<()> {
         let mut value = serde_json::to_value(line)?;
         self.done.lines += 1;
         // The message is text in the line; inside it stands JSON, which is masked as such.
@@ -490,10 +496,10 @@ mod tests {
     fn a_full_file_is_put_aside_compressed_and_both_are_recordings() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.jsonl.gz");
-        let mut output = Output::create(&path, Value::Null).unwrap();
+        let mut output = RecordingFile::create(&path, Value::Null).unwrap();
         output.most = 1_000;
         for at in 0..60 {
-            output.line(&Line::End { at: Timestamp(at) }).unwrap();
+            output.line(&RecordingLine::End { at: Timestamp(at) }).unwrap();
             output.flush().unwrap();
         }
         output.close().unwrap();

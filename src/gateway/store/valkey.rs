@@ -25,13 +25,13 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::merge::merge;
-use super::{Events, Shared, Waiting};
+use super::{KeptEvents, ParkedCall, SharedStore};
 use crate::base::atomic::{Readers, alone, replace};
 use crate::base::file::{StateFile, random_hex};
 use crate::base::watch::Fingerprint;
 use crate::config::{Environment, expand_argument};
 use crate::deck::{ChatStore, KeptChat, PolicyKeeper};
-use crate::host::{Claim, Lease, LimitRefusal, SharedLimits};
+use crate::host::{Lease, LimitClaim, LimitRefusal, SharedLimits};
 
 /// Why it cannot be used before the first exchange.
 const NEW: &str = "it has not been reached yet";
@@ -93,7 +93,7 @@ redis.call('HSET', KEYS[1], 'text', ARGV[2])
 return tostring(redis.call('HINCRBY', KEYS[1], 'version', 1))";
 
 /// A file that all replicas share.
-struct Document {
+struct SharedFile {
     key: String,
     path: PathBuf,
     /// The file and the version in the store when both were the same.
@@ -101,7 +101,7 @@ struct Document {
 }
 
 /// The fields of an event.
-type Fields = HashMap<String, String>;
+type EventFields = HashMap<String, String>;
 
 /// The calls under way that are counted here, with the key they are counted under.
 type Leases = Arc<Mutex<HashMap<String, String>>>;
@@ -112,7 +112,7 @@ pub struct Valkey {
     place: String,
     away: watch::Sender<Option<Arc<str>>>,
     codec: RwLock<Option<RequestStateCodec>>,
-    documents: Vec<Document>,
+    documents: Vec<SharedFile>,
     policy: PolicyKeeper,
     leases: Leases,
     replica: String,
@@ -122,13 +122,13 @@ pub struct Valkey {
 }
 
 /// The place of one call.
-struct Place {
+struct CallPlace {
     connection: ConnectionManager,
     leases: Leases,
     member: String,
 }
 
-impl Drop for Place {
+impl Drop for CallPlace {
     fn drop(&mut self) {
         let key = self.leases.lock().remove(&self.member);
         let (Some(key), Ok(runtime)) = (key, tokio::runtime::Handle::try_current()) else { return };
@@ -180,7 +180,7 @@ impl Valkey {
             .set_number_of_retries(1);
         let connection = ConnectionManager::new_lazy_with_config(client, config);
         let files = policy.files().into_iter().chain([("tokens", tokens.to_owned())]);
-        let documents = files.map(|(kind, path)| Document {
+        let documents = files.map(|(kind, path)| SharedFile {
             key: format!("mcpdeck:file:{kind}"),
             path,
             same: Mutex::default(),
@@ -268,7 +268,7 @@ impl Valkey {
     }
 
     /// Makes a file and its copy in the store the same; gives whether the file was written.
-    async fn join(&self, document: &Document, version: Option<&String>) -> Result<bool, String> {
+    async fn join(&self, document: &SharedFile, version: Option<&String>) -> Result<bool, String> {
         let now = (Fingerprint::of(&document.path), version.cloned());
         if document.same.lock().as_ref() == Some(&now) {
             return Ok(false);
@@ -301,10 +301,10 @@ impl Valkey {
         }
     }
 
-    async fn counted(&self, claim: Claim<'_>) -> Result<Lease, LimitRefusal> {
+    async fn counted(&self, claim: LimitClaim<'_>) -> Result<Lease, LimitRefusal> {
         let number = self.counted.fetch_add(1, Ordering::Relaxed);
         let member = format!("{} {number}", self.replica);
-        let Claim { origin, tool, run, limits } = claim;
+        let LimitClaim { origin, tool, run, limits } = claim;
         let per_minute = limits.calls_per_minute;
         let busy = format!("mcpdeck:busy:{origin}");
         let mut script = self.scripts[0].key(&busy);
@@ -328,7 +328,7 @@ impl Valkey {
             _ => {
                 self.leases.lock().insert(member.clone(), busy);
                 let leases = Arc::clone(&self.leases);
-                Ok(Box::new(Place { connection, leases, member }))
+                Ok(Box::new(CallPlace { connection, leases, member }))
             }
         }
     }
@@ -388,13 +388,13 @@ fn join_file(path: &Path, theirs: Option<&str>) -> Result<Joined, String> {
 }
 
 impl SharedLimits for Valkey {
-    fn admit<'a>(&'a self, claim: Claim<'a>) -> BoxFuture<'a, Result<Lease, LimitRefusal>> {
+    fn admit<'a>(&'a self, claim: LimitClaim<'a>) -> BoxFuture<'a, Result<Lease, LimitRefusal>> {
         Box::pin(self.counted(claim))
     }
 }
 
 #[async_trait::async_trait]
-impl Shared for Valkey {
+impl SharedStore for Valkey {
     fn away(&self) -> watch::Receiver<Option<Arc<str>>> {
         self.away.subscribe()
     }
@@ -422,7 +422,7 @@ impl Shared for Valkey {
         Ok(format!("{stream}/{id}"))
     }
 
-    async fn events_after(&self, id: &str) -> Result<Events, String> {
+    async fn events_after(&self, id: &str) -> Result<KeptEvents, String> {
         let (stream, after) = id.rsplit_once('/').ok_or("no event has this id")?;
         let key = key("events", stream);
         let mut range = ::redis::cmd("XRANGE");
@@ -430,19 +430,19 @@ impl Shared for Valkey {
         let mut pipe = ::redis::pipe();
         pipe.exists(&key).add_command(range);
         let found = pipe.query_async(&mut self.connection.clone()).await;
-        let (is_kept, found): (bool, Vec<(String, Fields)>) = found.map_err(words)?;
-        let event = |(id, mut fields): (String, Fields)| {
+        let (is_kept, found): (bool, Vec<(String, EventFields)>) = found.map_err(words)?;
+        let event = |(id, mut fields): (String, EventFields)| {
             (format!("{stream}/{id}"), fields.remove("event").unwrap_or_default())
         };
         Ok(is_kept.then(|| found.into_iter().map(event).collect()))
     }
 
-    fn seal(&self, waiting: &Waiting, context: &str) -> Option<String> {
+    fn seal(&self, waiting: &ParkedCall, context: &str) -> Option<String> {
         let options = SealOptions::new().associated_data(context.as_bytes()).ttl(WAITS);
         self.codec.read().as_ref()?.seal_json_with(waiting, &options).ok()
     }
 
-    fn open(&self, state: &str, context: &str) -> Option<Waiting> {
+    fn open(&self, state: &str, context: &str) -> Option<ParkedCall> {
         self.codec.read().as_ref()?.open_json_with(state, context.as_bytes()).ok()
     }
 

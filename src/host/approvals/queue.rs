@@ -19,14 +19,14 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Decider, Drafted, Drafter, PendingRequest, RequestHandler, Settlement};
+use super::{ApprovalRequest, Decider, Drafted, Drafter, RequestHandler, Settlement};
 use crate::base::{SafeText, ServerName, Timestamp};
 use crate::config::{ApprovalRule, OutsideCalls};
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
 use crate::host::projector::Facts;
 use crate::mcp::{Answer, ApprovalId, CallId, Claim, RequestKind, Responder, ServerRequest};
-use rules::Rules;
+use rules::ServerRules;
 
 /// Decides requests of all servers of one host.
 pub struct ApprovalQueue {
@@ -36,7 +36,7 @@ pub struct ApprovalQueue {
     /// How many persons answer.
     present: AtomicUsize,
     ids: AtomicU64,
-    inner: Mutex<Inner>,
+    inner: Mutex<QueueInner>,
     calls: OnceLock<FindCall>,
 }
 
@@ -53,14 +53,14 @@ impl Drop for Presence {
 }
 
 #[derive(Default)]
-struct Inner {
-    servers: HashMap<ServerName, Rules>,
-    waiting: HashMap<ApprovalId, Waiting>,
+struct QueueInner {
+    servers: HashMap<ServerName, ServerRules>,
+    waiting: HashMap<ApprovalId, WaitingApproval>,
 }
 
 /// A request that waits for a person.
-struct Waiting {
-    request: Arc<PendingRequest>,
+struct WaitingApproval {
+    request: Arc<ApprovalRequest>,
     answer: oneshot::Sender<Answer>,
     /// How long it may wait in all.
     patience: watch::Sender<Duration>,
@@ -267,7 +267,7 @@ const METHOD_NOT_FOUND: i64 = -32_601;
 const REJECTED: i64 = -1;
 
 async fn decide(approvals: Arc<ApprovalQueue>, asked: ServerRequest) -> Answer {
-    let mut open = match Open::take(Arc::clone(&approvals), &asked) {
+    let mut open = match OpenPlace::take(Arc::clone(&approvals), &asked) {
         Ok(open) => open,
         Err(message) => return Answer::Refuse { code: REJECTED, message },
     };
@@ -323,7 +323,7 @@ fn apply(rule: &ApprovalRule, kind: &RequestKind, whose: &str) -> Option<(Answer
 
 async fn verdict(
     approvals: &Arc<ApprovalQueue>,
-    request: &Arc<PendingRequest>,
+    request: &Arc<ApprovalRequest>,
     asked: &ServerRequest,
     person: Option<oneshot::Receiver<Answer>>,
 ) -> (Answer, Decider) {
@@ -364,7 +364,7 @@ fn roots_of(approvals: &ApprovalQueue, asked: &ServerRequest) -> (Answer, Decide
 async fn call(
     approvals: &Arc<ApprovalQueue>,
     handler: Arc<dyn RequestHandler>,
-    request: &Arc<PendingRequest>,
+    request: &Arc<ApprovalRequest>,
     asked: &ServerRequest,
 ) -> Option<Answer> {
     let (request, withdrawn) = (Arc::clone(request), asked.withdrawn.clone());
@@ -429,20 +429,20 @@ fn describe(answer: &Answer) -> String {
 // One open request: its seat in the queue, its facts, and its withdrawal when it is dropped.
 
 /// Holds a place among the open requests of a server. Dropping it unsettled withdraws the request.
-struct Open {
+struct OpenPlace {
     approvals: Arc<ApprovalQueue>,
-    request: Arc<PendingRequest>,
+    request: Arc<ApprovalRequest>,
     claim: Arc<Claim>,
     settled: bool,
 }
 
-impl Open {
+impl OpenPlace {
     /// Takes a place.
     fn take(approvals: Arc<ApprovalQueue>, asked: &ServerRequest) -> Result<Self, String> {
         let now = approvals.facts.clock().now();
         let max_waiting = approvals.seat(asked)?;
         let during = asked.call.and_then(|call| approvals.calls.get()?(&asked.server, call));
-        let request = Arc::new(PendingRequest {
+        let request = Arc::new(ApprovalRequest {
             id: ApprovalId(approvals.ids.fetch_add(1, Ordering::Relaxed)),
             server: asked.server.clone(),
             kind: asked.kind.clone(),
@@ -461,7 +461,7 @@ impl Open {
     /// Lets a person answer. Called before the arrival is told, so that no answer can be too early.
     fn park(&self, patience: watch::Sender<Duration>) -> oneshot::Receiver<Answer> {
         let (answer, receiver) = oneshot::channel();
-        let waiting = Waiting { request: Arc::clone(&self.request), answer, patience };
+        let waiting = WaitingApproval { request: Arc::clone(&self.request), answer, patience };
         self.approvals.inner.lock().waiting.insert(self.request.id, waiting);
         receiver
     }
@@ -497,7 +497,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenPlace {
     fn drop(&mut self) {
         self.approvals.leave(self.request.id, &self.request.server);
         if !self.settled {

@@ -16,7 +16,7 @@ fn key(params: &str) -> CacheKey {
 fn keep(cache: &Cache, config: &CacheConfig, name: &str, result: Value, now: u64) {
     let version = cache.version();
     let (key, label) = (key(name), SafeText::line(name));
-    let keep = Keep { key, label, result: result.into(), version };
+    let keep = CachePut { key, label, result: result.into(), version };
     cache.keep(config, keep, at(now));
 }
 
@@ -93,7 +93,7 @@ fn an_answer_that_was_invalidated_on_its_way_is_not_kept() {
     let version = cache.version();
     cache.invalidate(&SafeText::default(), at(0), |_| true);
     let (key, label) = (key("a"), SafeText::line("a"));
-    let keep = Keep { key, label, result: json!(1).into(), version };
+    let keep = CachePut { key, label, result: json!(1).into(), version };
     cache.keep(&CacheConfig::default(), keep, at(0));
     assert!(cache.view().entries.is_empty());
 }
@@ -177,7 +177,7 @@ proptest! {
                 0 => now += seconds,
                 1 => {
                     let result = json!({"t": "x".repeat(size), "ttlMs": seconds * 1_000});
-                    let bytes = size_of::<Entry>() + name.len() + result.to_string().len();
+                    let bytes = size_of::<CacheEntry>() + name.len() + result.to_string().len();
                     keep(&cache, &config, &name, result, now);
                     model.keep(&name, bytes, now, seconds);
                 }

@@ -191,7 +191,7 @@ const POLL: Duration = Duration::from_millis(500);
 
 /// What a look at the sources of a server gave.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct SourceScan {
     /// Files that are not as they were.
     pub(super) changed: BTreeSet<PathBuf>,
     /// Source files there are.
@@ -202,7 +202,7 @@ pub(super) struct Look {
 
 /// Follows the sources of one server, on a thread of its own. Dropping it ends that.
 pub(super) struct SourceWatch {
-    looks: mpsc::Receiver<Look>,
+    looks: mpsc::Receiver<SourceScan>,
     wake: SyncSender<()>,
 }
 
@@ -223,7 +223,7 @@ impl SourceWatch {
     }
 
     /// The next look that found something new; the first says what there is. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Option<Look> {
+    pub(super) async fn next(&mut self) -> Option<SourceScan> {
         self.looks.recv().await
     }
 }
@@ -239,7 +239,7 @@ fn follow(
     matcher: &Arc<SourceMatcher>,
     poll_only: bool,
     (wake, woken): (SyncSender<()>, Receiver<()>),
-    looks: &mpsc::Sender<Look>,
+    looks: &mpsc::Sender<SourceScan>,
 ) {
     let about = Arc::clone(matcher);
     let mut watch = FolderWatch::open(poll_only, move |event| {
@@ -267,7 +267,7 @@ fn follow(
             None => (BTreeSet::new(), true),
         };
         if (is_news || !changed.is_empty())
-            && looks.blocking_send(Look { changed, files, note: note.clone() }).is_err()
+            && looks.blocking_send(SourceScan { changed, files, note: note.clone() }).is_err()
         {
             return;
         }
@@ -416,7 +416,7 @@ mod tests {
     struct Tree {
         root: PathBuf,
         watch: SourceWatch,
-        first: Look,
+        first: SourceScan,
         _dir: tempfile::TempDir,
     }
 
@@ -439,7 +439,7 @@ mod tests {
             std::fs::write(self.root.join(name), text).expect("written");
         }
 
-        async fn look(&mut self) -> Look {
+        async fn look(&mut self) -> SourceScan {
             let next = tokio::time::timeout(Duration::from_secs(20), self.watch.next()).await;
             next.expect("in time").expect("running")
         }

@@ -12,15 +12,15 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::sources::{Look, SourceWatch};
+use super::sources::{SourceScan, SourceWatch};
 use super::{BuildEnd, BuildView, DevView};
 use crate::base::human::{Dur, count};
 use crate::base::{Clock, LogLevel, LogRecord, LogSource, Redactor, Ring, SafeText};
 use crate::config::{ProcessLimits, ServerConfig, StdioConfig, TransportConfig};
 use crate::host::server::command::Command;
-use crate::host::server::lifecycle::Input;
+use crate::host::server::lifecycle::LifecycleInput;
 use crate::host::server::slot::Slot;
-use crate::host::shared::Shared;
+use crate::host::shared::HostShared;
 use crate::host::{Fact, ServerState};
 use crate::process::{self, Grace, ProcessContext, ServerProcess};
 
@@ -29,13 +29,15 @@ const ECHO: Duration = Duration::from_millis(1_500);
 
 /// See the module.
 pub(super) struct Follower {
-    deck: Arc<Shared>,
+    deck: Arc<HostShared>,
     slot: Arc<Slot>,
     config: Arc<ServerConfig>,
     root: PathBuf,
     /// What people see of it.
     view: DevView,
     build: Option<Build>,
+    /// A build that is being started: a host that stops waits for it, to end it.
+    starting: Option<JoinHandle<Result<Build, SafeText>>>,
     /// Files that changed during or right after a round, as they were when the last round began:
     /// builds and servers write files too, and when `dev.watch` matches those, each build would be
     /// the reason for the next.
@@ -46,7 +48,7 @@ pub(super) struct Follower {
 
 impl Follower {
     /// For a server as it is now.
-    pub(super) fn new(deck: &Arc<Shared>, slot: &Arc<Slot>) -> Self {
+    pub(super) fn new(deck: &Arc<HostShared>, slot: &Arc<Slot>) -> Self {
         let config = Arc::clone(&slot.live().config);
         Self {
             deck: Arc::clone(deck),
@@ -55,6 +57,7 @@ impl Follower {
             config,
             view: DevView::default(),
             build: None,
+            starting: None,
             suspects: HashMap::new(),
             echoes_until: Instant::now(),
         }
@@ -63,7 +66,8 @@ impl Follower {
     /// Follows until `stop` is cancelled, and ends the build that runs then.
     pub(super) async fn run(mut self, poll_only: bool, stop: CancellationToken) {
         stop.run_until_cancelled(self.follow(poll_only)).await;
-        if let Some(build) = self.build {
+        let starting = async { self.starting?.await.ok()?.ok() };
+        for build in [self.build, starting.await].into_iter().flatten() {
             build.stop().await;
         }
     }
@@ -86,12 +90,12 @@ impl Follower {
         }
     }
 
-    async fn looked(&mut self, Look { changed, files, note }: Look) {
+    async fn looked(&mut self, SourceScan { changed, files, note }: SourceScan) {
         self.watched(files as u64, note.as_deref()).await;
         if changed.is_empty() || self.is_echo(&changed).await {
             return;
         }
-        if let Some(build) = self.build.take() {
+        if let Some(build) = &self.build {
             let ended = build.stop().await;
             self.built(ended).await;
         }
@@ -153,7 +157,10 @@ impl Follower {
         self.view.build = Some(BuildView { began, end: None, tail: Vec::new() });
         self.show(LogLevel::Info, "build began").await;
         let outputs = (self.deck.clock, self.deck.logs.clone());
-        match Build::start(&self.config, &build, self.root.clone(), outputs).await {
+        let start = Build::start(Arc::clone(&self.config), build, self.root.clone(), outputs);
+        let started = self.starting.insert(tokio::spawn(start)).await;
+        self.starting = None;
+        match started.unwrap_or_else(|error| Err(SafeText::line(&error.to_string()))) {
             Ok(build) => self.build = Some(build),
             Err(reason) => {
                 self.built((BuildEnd::Refused(reason), Duration::ZERO, Vec::new())).await;
@@ -200,7 +207,7 @@ impl Follower {
             return self.show(LogLevel::Warning, note).await;
         }
         let reason = format!("restarting: {} changed", self.view.changed_words());
-        let renew = Input::Renew(SafeText::line(&reason));
+        let renew = LifecycleInput::Renew(SafeText::line(&reason));
         if !self.slot.command(|done| Command::Control(renew, done)).await {
             return;
         }
@@ -268,8 +275,8 @@ impl Build {
     /// # Errors
     /// The reason why it cannot be started, in words.
     async fn start(
-        config: &ServerConfig,
-        words: &[String],
+        config: Arc<ServerConfig>,
+        words: Vec<String>,
         root: PathBuf,
         (clock, logs): (Clock, Ring<LogRecord>),
     ) -> Result<Self, SafeText> {
@@ -320,7 +327,7 @@ impl Build {
     }
 
     /// Ends it and everything it started.
-    async fn stop(self) -> Ended {
+    async fn stop(&self) -> Ended {
         self.process.stop(GRACE).await;
         (BuildEnd::Superseded, self.began.elapsed(), Vec::new())
     }

@@ -15,18 +15,18 @@ use crate::error::{Error, ErrorCode};
 use crate::host::approvals::RequestHandler;
 use crate::host::approvals::queue::ApprovalQueue;
 use crate::host::dev::Crew;
-use crate::host::handle::{Host, Inner, Startup};
+use crate::host::handle::{Host, HostInner, Startup};
 use crate::host::server::connect::Connector;
 use crate::host::server::memory::Memory;
-use crate::host::server::reach::Reach;
+use crate::host::server::reach::ServerReach;
 use crate::host::server::slot::{Live, Slot, Slots};
-use crate::host::shared::Shared;
+use crate::host::shared::HostShared;
 use crate::host::supervisor::{ORDERS, Supervisor};
 use crate::host::{ServerState, projector};
 use crate::mcp::Accounts;
 
 /// Where the configuration comes from.
-enum Source {
+enum ConfigSource {
     Ready(Box<McpConfig>),
     File(PathBuf),
     Text(String),
@@ -35,7 +35,7 @@ enum Source {
 /// Builds a [`Host`].
 #[derive(Default)]
 pub struct HostBuilder {
-    config: Option<Source>,
+    config: Option<ConfigSource>,
     startup: Startup,
     start_timeout: Option<Duration>,
     handler: Option<Arc<dyn RequestHandler>>,
@@ -56,14 +56,14 @@ impl HostBuilder {
     /// Reads the configuration from this file.
     #[must_use]
     pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.config = Some(Source::File(path.into()));
+        self.config = Some(ConfigSource::File(path.into()));
         self
     }
 
     /// Reads the configuration from the text of an `mcp.json`, as if it lay in the current folder.
     #[must_use]
     pub fn config_text(mut self, text: impl Into<String>) -> Self {
-        self.config = Some(Source::Text(text.into()));
+        self.config = Some(ConfigSource::Text(text.into()));
         self
     }
 
@@ -71,7 +71,7 @@ impl HostBuilder {
     /// [`crate::config::ServerConfig::http`]) or loaded before.
     #[must_use]
     pub fn config(mut self, config: McpConfig) -> Self {
-        self.config = Some(Source::Ready(Box::new(config)));
+        self.config = Some(ConfigSource::Ready(Box::new(config)));
         self
     }
 
@@ -150,7 +150,7 @@ impl HostBuilder {
         let startup = self.startup;
         let budget = self.start_timeout.unwrap_or(START_TIMEOUT);
         let config = match self.config {
-            Some(Source::Ready(config)) => *config,
+            Some(ConfigSource::Ready(config)) => *config,
             Some(source) => load(source, startup).await?,
             None => {
                 let help = "name a file with `config_file`, or give a `config_text` or a `config`";
@@ -160,13 +160,13 @@ impl HostBuilder {
             }
         };
         let (accounts, asks) = (self.accounts, self.person_answers);
-        let connector = self.connector.unwrap_or_else(|| Arc::new(Reach { accounts, asks }));
+        let connector = self.connector.unwrap_or_else(|| Arc::new(ServerReach { accounts, asks }));
         let logs: Ring<LogRecord> = Ring::new(LOGS.0, LOGS.1);
         let projection = projector::start(Clock::system(), logs.clone());
         let facts = projection.facts.clone();
         let approvals = Arc::new(ApprovalQueue::new(facts.clone(), self.handler, asks));
         let memory = self.memory.filter(|_| startup != Startup::All);
-        let deck = Shared::new(facts, logs, Arc::clone(&approvals), connector, memory);
+        let deck = HostShared::new(facts, logs, Arc::clone(&approvals), connector, memory);
         let deck = Arc::new(deck);
         let known = Arc::downgrade(&deck);
         approvals.attach(move |server, call| {
@@ -179,7 +179,7 @@ impl HostBuilder {
         let abandoned = CancellationToken::new();
         // From here on, dropping the handle, also by dropping this future, stops what was started.
         let host = Host {
-            inner: Arc::new(Inner {
+            inner: Arc::new(HostInner {
                 deck,
                 view: projection.view,
                 journal: projection.journal,
@@ -235,13 +235,13 @@ impl Host {
 
 /// Loads what is to be read. Under [`Startup::All`] one bad entry refuses it all; otherwise what is good in it is
 /// used, and what is not stands in the view.
-async fn load(source: Source, startup: Startup) -> Result<McpConfig, Error> {
+async fn load(source: ConfigSource, startup: Startup) -> Result<McpConfig, Error> {
     let loading = move || {
         let env = Environment::of_process();
         let loaded = match source {
-            Source::Ready(config) => return Ok(*config),
-            Source::File(path) => crate::config::load(&[path], &env)?,
-            Source::Text(text) => crate::config::load_text("mcp.json".as_ref(), &text, &env)?,
+            ConfigSource::Ready(config) => return Ok(*config),
+            ConfigSource::File(path) => crate::config::load(&[path], &env)?,
+            ConfigSource::Text(text) => crate::config::load_text("mcp.json".as_ref(), &text, &env)?,
         };
         if startup == Startup::All {
             return loaded.complete();

@@ -13,11 +13,11 @@ use crate::error::{Error, ErrorCode};
 use crate::host::call::CallOptions;
 use crate::host::handle::Host;
 use crate::host::policy::{
-    Action, Blocked, Budget, Decision, Definition, InForce, LimitRefusal, Policy, PolicyConfig,
-    Principal, Reason, ServerDigests, SharedLimits, TargetKind, absent,
+    Blocked, Budget, Decision, Definition, InForce, LimitRefusal, Policy, PolicyAction,
+    PolicyConfig, Principal, Reason, ServerDigests, SharedLimits, TargetKind, absent,
 };
 use crate::host::server::slot::Slot;
-use crate::host::validate::Verdict;
+use crate::host::validate::SchemaVerdict;
 use crate::mcp::{CallId, Capabilities, ListKind};
 
 impl Host {
@@ -49,14 +49,15 @@ impl Host {
         server: &ServerName,
         what: (TargetKind, &str),
     ) -> bool {
-        self.inner.deck.policy.is_free(principal) || self.may(principal, Action::List, server, what)
+        self.inner.deck.policy.is_free(principal)
+            || self.may(principal, PolicyAction::List, server, what)
     }
 
     /// Whether a caller may do something, as [`Host::check`] decides it; nothing is noted.
     pub fn may(
         &self,
         principal: &Principal,
-        action: Action,
+        action: PolicyAction,
         server: &ServerName,
         what: (TargetKind, &str),
     ) -> bool {
@@ -82,7 +83,7 @@ impl Host {
     pub fn check(
         &self,
         principal: &Principal,
-        action: Action,
+        action: PolicyAction,
         server: &ServerName,
         (kind, name): (TargetKind, &str),
     ) -> Result<Decision, Error> {
@@ -195,9 +196,9 @@ impl Host {
         let wrong = |message: String| Error::new(ErrorCode::Validation, message).server(&slot.name);
         let validators = &self.inner.deck.validators;
         match validators.check_input(&tool.input_schema, limits, arguments).await {
-            Verdict::Valid => Ok(()),
-            Verdict::Unknown(why) => Err(wrong(why)),
-            Verdict::Invalid(violations) => {
+            SchemaVerdict::Valid => Ok(()),
+            SchemaVerdict::Unknown(why) => Err(wrong(why)),
+            SchemaVerdict::Invalid(violations) => {
                 let message = "the arguments do not fit the schema".to_owned();
                 Err(wrong(message).violations(violations))
             }

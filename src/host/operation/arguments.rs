@@ -13,12 +13,12 @@ use crate::host::approvals::queue::{QueueHandle, own_request};
 use crate::host::call::Validation;
 use crate::host::guard;
 use crate::host::server::slot::Live;
-use crate::host::validate::Verdict;
+use crate::host::validate::SchemaVerdict;
 use crate::mcp::{Answer, Payload, Prompt, Request, RequestKind, Responder, ServerRequest, Tool};
 
 /// Arguments that may go.
 #[derive(Default)]
-pub(super) struct Checked {
+pub(super) struct CheckedArguments {
     pub(super) warnings: Vec<Violation>,
     /// Whether they go although they do not fit.
     pub(super) forced: bool,
@@ -31,7 +31,7 @@ impl Operation {
         live: &Live,
         tool: Option<&Arc<Tool>>,
         flight: &Flight,
-    ) -> Result<Checked, Error> {
+    ) -> Result<CheckedArguments, Error> {
         if let Request::CallTool { arguments, .. } = &mut self.request
             && arguments.is_null()
         {
@@ -45,7 +45,7 @@ impl Operation {
                 let prompt = live.capabilities.prompts.iter().find(|prompt| prompt.name == *name);
                 (arguments, prompt.and_then(|prompt| against_prompt(prompt, arguments)))
             }
-            _ => return Ok(Checked::default()),
+            _ => return Ok(CheckedArguments::default()),
         };
         let forced = problem.is_some();
         if let Some(error) = problem
@@ -54,7 +54,7 @@ impl Operation {
             return Err(error);
         }
         let warnings = self.guard(live, arguments, flight).await?;
-        Ok(Checked { warnings, forced })
+        Ok(CheckedArguments { warnings, forced })
     }
 
     async fn against_schema(
@@ -69,9 +69,9 @@ impl Operation {
         }
         let limits = live.config.content;
         match self.deck.validators.check_input(&tool.input_schema, limits, arguments).await {
-            Verdict::Valid => None,
-            Verdict::Invalid(violations) => Some(refused(violations)),
-            Verdict::Unknown(why) => {
+            SchemaVerdict::Valid => None,
+            SchemaVerdict::Invalid(violations) => Some(refused(violations)),
+            SchemaVerdict::Unknown(why) => {
                 let message = format!("the arguments could not be checked: {why}");
                 let help = "call it unvalidated on purpose, or have the server's schema fixed";
                 Some(Error::new(ErrorCode::Validation, message).help(help))
@@ -171,9 +171,9 @@ impl Operation {
             Ok(validator) => validator,
         };
         match validator.check_async(content).await {
-            Verdict::Valid => Vec::new(),
-            Verdict::Invalid(violations) => violations,
-            Verdict::Unknown(why) => whole(why, "unknown"),
+            SchemaVerdict::Valid => Vec::new(),
+            SchemaVerdict::Invalid(violations) => violations,
+            SchemaVerdict::Unknown(why) => whole(why, "unknown"),
         }
     }
 }

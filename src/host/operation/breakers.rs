@@ -25,7 +25,7 @@ pub(super) struct Admitted<'a> {
 type Keys = Vec<Option<Arc<str>>>;
 
 /// Breakers that changed, to be told.
-type Changes = Vec<(Option<SafeText>, BreakerView)>;
+type BreakerChanges = Vec<(Option<SafeText>, BreakerView)>;
 
 impl Operation {
     /// Asks both breakers.
@@ -63,8 +63,8 @@ fn ask(
     ledger: &mut Ledger,
     keys: &Keys,
     now: Timestamp,
-) -> (Result<bool, (Timestamp, SafeText)>, Changes) {
-    let mut changes = Changes::new();
+) -> (Result<bool, (Timestamp, SafeText)>, BreakerChanges) {
+    let mut changes = BreakerChanges::new();
     for key in keys {
         let Some(breaker) = ledger.breakers.get_mut(key) else { continue };
         match breaker.admit(now) {
@@ -90,7 +90,7 @@ fn shown(key: Option<&Arc<str>>) -> Option<SafeText> {
 impl Admitted<'_> {
     async fn success(mut self) {
         self.reported = true;
-        let mut changes = Changes::new();
+        let mut changes = BreakerChanges::new();
         for key in &self.keys {
             let before = self.operation.slot.ledger().breakers.remove(key);
             if before.is_some_and(|mut breaker| breaker.success()) {
@@ -129,7 +129,7 @@ impl Admitted<'_> {
     async fn failed(mut self, cause: &SafeText, connection: bool) {
         self.reported = true;
         let now = self.operation.deck.clock.now();
-        let mut changes = Changes::new();
+        let mut changes = BreakerChanges::new();
         for key in &self.keys {
             // The server's opens on failures of more than one tool, or of the connection.
             let of = if key.is_none() && !connection { self.keys.last() } else { None };
@@ -155,7 +155,7 @@ impl Drop for Admitted<'_> {
     }
 }
 
-async fn tell(operation: &Operation, changes: Changes) {
+async fn tell(operation: &Operation, changes: BreakerChanges) {
     for (tool, breaker) in changes {
         let changed = Fact::BreakerChanged { tool, breaker };
         operation.deck.facts.record(&operation.slot.name, changed).await;

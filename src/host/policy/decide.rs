@@ -7,9 +7,9 @@ use globset::{Glob, GlobSet};
 use serde::{Deserialize, Serialize};
 
 use super::grants::{GrantWord, Grants};
-use super::pins::{Held, Pins};
-use super::principal::{Action, Principal, Scope, Target, TargetKind};
-use super::rules::{self, Rules, TrifectaConfig, Verdict};
+use super::pins::{HeldReason, Pins};
+use super::principal::{AccessScope, PolicyAction, PolicyTarget, Principal, TargetKind};
+use super::rules::{self, FirstRules, Rules, TrifectaConfig};
 use crate::base::Timestamp;
 use crate::error::{Denial, Error, ErrorCode};
 
@@ -29,7 +29,7 @@ pub struct Policy {
 /// Whether it may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Effect {
+pub enum PolicyEffect {
     /// No; to a caller outside it is as if it were not there.
     Deny,
     /// A person is asked.
@@ -51,7 +51,7 @@ pub enum Reason {
     /// There is a list of what is allowed, and it is not on it.
     NotListed,
     /// What it is has not been reviewed.
-    Held(Held),
+    Held(HeldReason),
     /// A grant denies it.
     DeniedByGrant,
     /// It was granted for what the tool, or its server, was before.
@@ -59,7 +59,7 @@ pub enum Reason {
     /// The grants are for other tools.
     OtherTools,
     /// A scope is missing.
-    Scope(Scope),
+    Scope(AccessScope),
     /// Nothing was granted.
     NotGranted,
     /// A file that decides cannot be trusted.
@@ -73,7 +73,7 @@ pub enum Reason {
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
     /// Whether it may be.
-    pub effect: Effect,
+    pub effect: PolicyEffect,
     /// Why.
     pub reason: Reason,
     /// The rule, grant or file that decided, in words.
@@ -86,48 +86,48 @@ impl Policy {
     pub fn decide(
         &self,
         principal: &Principal,
-        action: Action,
-        target: &Target<'_>,
+        action: PolicyAction,
+        target: &PolicyTarget<'_>,
         now: Timestamp,
     ) -> Decision {
         let person = principal.is_person();
         if person && !self.rules.applies_to_person {
-            return Decision::new(Effect::Allow, Reason::Person, None);
+            return Decision::new(PolicyEffect::Allow, Reason::Person, None);
         }
         if let Some(why) = self.closed.as_ref().filter(|_| !person) {
-            return Decision::new(Effect::Deny, Reason::Closed, Some(Arc::clone(why)));
+            return Decision::new(PolicyEffect::Deny, Reason::Closed, Some(Arc::clone(why)));
         }
         let full = full_name(target);
         let own = self.rules.profiles.get(&*principal.profile);
         let own = own.map(|layer| layer.verdict(target, &full)).unwrap_or_default();
         // What is denied to the caller as such is decided first: it says nothing of the target.
         let mut decision = if person {
-            Decision::new(Effect::Allow, Reason::Person, None)
+            Decision::new(PolicyEffect::Allow, Reason::Person, None)
         } else {
             self.granted(principal, action, (target, &full), &own, now)
         };
-        if decision.effect == Effect::Deny {
+        if decision.effect == PolicyEffect::Deny {
             return decision;
         }
         let mut ask = None;
         for verdict in [self.rules.all.verdict(target, &full), own] {
             if let Some(rule) = verdict.deny {
-                return Decision::new(Effect::Deny, Reason::Rule, Some(rule));
+                return Decision::new(PolicyEffect::Deny, Reason::Rule, Some(rule));
             }
             if verdict.is_listing && verdict.allow.is_none() {
-                return Decision::new(Effect::Deny, Reason::NotListed, None);
+                return Decision::new(PolicyEffect::Deny, Reason::NotListed, None);
             }
             ask = ask.or(verdict.ask);
         }
         if target.kind != TargetKind::Server
             && let Some(held) = self.pins.held(target)
         {
-            return Decision::new(Effect::Deny, Reason::Held(held), None);
+            return Decision::new(PolicyEffect::Deny, Reason::Held(held), None);
         }
-        if action != Action::List
+        if action != PolicyAction::List
             && let Some(rule) = ask
         {
-            decision = Decision::new(Effect::Ask, Reason::Rule, Some(rule));
+            decision = Decision::new(PolicyEffect::Ask, Reason::Rule, Some(rule));
         }
         decision
     }
@@ -135,27 +135,27 @@ impl Policy {
     fn granted(
         &self,
         principal: &Principal,
-        action: Action,
-        (target, full): (&Target<'_>, &str),
-        own: &Verdict,
+        action: PolicyAction,
+        (target, full): (&PolicyTarget<'_>, &str),
+        own: &FirstRules,
         now: Timestamp,
     ) -> Decision {
         let scopes = action.scopes(target.kind);
         let of = |covered| self.grants.standing(principal, scopes, (target, full), covered, now);
         let standing = of(true);
-        let deny = |reason, rule| Decision::new(Effect::Deny, reason, rule);
+        let deny = |reason, rule| Decision::new(PolicyEffect::Deny, reason, rule);
         match &standing {
             GrantWord::Denied(rule) => return deny(Reason::DeniedByGrant, Some(Arc::clone(rule))),
             GrantWord::Granted(rule) => {
-                return Decision::new(Effect::Allow, Reason::Granted, Some(Arc::clone(rule)));
+                return Decision::new(PolicyEffect::Allow, Reason::Granted, Some(Arc::clone(rule)));
             }
             _ => {}
         }
         // The page of a tab is no server's: no rule over names permits it.
-        if action != Action::ReadTab
+        if action != PolicyAction::ReadTab
             && let Some(rule) = &own.allow
         {
-            return Decision::new(Effect::Allow, Reason::Rule, Some(Arc::clone(rule)));
+            return Decision::new(PolicyEffect::Allow, Reason::Rule, Some(Arc::clone(rule)));
         }
         match standing.or(of(false)) {
             GrantWord::Stale(rule) => deny(Reason::Changed, Some(rule)),
@@ -172,13 +172,13 @@ impl Policy {
 
 impl Decision {
     /// A decision.
-    pub const fn new(effect: Effect, reason: Reason, rule: Option<Arc<str>>) -> Self {
+    pub const fn new(effect: PolicyEffect, reason: Reason, rule: Option<Arc<str>>) -> Self {
         Self { effect, reason, rule }
     }
 
     /// Whether it is not denied.
     pub fn is_visible(&self) -> bool {
-        self.effect != Effect::Deny
+        self.effect != PolicyEffect::Deny
     }
 
     /// What the caller is told when it is denied. `asked` is the name as the caller spelled it. What
@@ -278,7 +278,7 @@ impl Trifecta {
     }
 
     /// What reading it adds to a run.
-    pub(super) fn taint(&self, target: &Target<'_>) -> Taint {
+    pub(super) fn taint(&self, target: &PolicyTarget<'_>) -> Taint {
         let name = full_name(target);
         let (closed, open) = match target.kind {
             TargetKind::Tool => {
@@ -295,7 +295,7 @@ impl Trifecta {
     }
 
     /// Whether it sends outside.
-    pub(super) fn sends(&self, target: &Target<'_>) -> bool {
+    pub(super) fn sends(&self, target: &PolicyTarget<'_>) -> bool {
         let says = target.hints.open_world.unwrap_or(true) && target.hints.read_only != Some(true);
         let listed = || self.outbound.is_match(&*full_name(target));
         self.enabled
@@ -305,7 +305,7 @@ impl Trifecta {
 }
 
 /// `server.name`, the URI in its one spelling, or the server: what rules are about.
-fn full_name<'a>(target: &Target<'a>) -> Cow<'a, str> {
+fn full_name<'a>(target: &PolicyTarget<'a>) -> Cow<'a, str> {
     match target.kind {
         TargetKind::Tool | TargetKind::Prompt => [target.server, ".", target.name].concat().into(),
         TargetKind::Resource => rules::normalised(target.name).into(),

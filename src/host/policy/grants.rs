@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::Timestamp;
 use crate::host::policy::pins::Digest;
-use crate::host::policy::principal::{Principal, Scope, Target, TargetKind};
+use crate::host::policy::principal::{AccessScope, PolicyTarget, Principal, TargetKind};
 use crate::host::policy::rules::Memo;
 
 /// Names a grant.
@@ -50,7 +50,7 @@ pub struct NewGrant {
     /// In which profile.
     pub profile: String,
     /// What for; nothing means everything.
-    pub scopes: BTreeSet<Scope>,
+    pub scopes: BTreeSet<AccessScope>,
     /// Which tools, globs over `server.tool`; all when empty.
     pub allowed_tools: Vec<String>,
     /// How long.
@@ -69,7 +69,7 @@ pub struct Grant {
     pub profile: String,
     /// What for; nothing means everything.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub scopes: BTreeSet<Scope>,
+    pub scopes: BTreeSet<AccessScope>,
     /// Which tools; all when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_tools: Vec<String>,
@@ -110,7 +110,7 @@ impl Grant {
     }
 
     /// Whether what it was given for is what is there now.
-    fn binds(&self, target: &Target<'_>) -> bool {
+    fn binds(&self, target: &PolicyTarget<'_>) -> bool {
         let Some(covers) = self.covers.get(target.server) else { return false };
         if target.about.is_none_or(|about| about.command != covers.command) {
             return false;
@@ -146,7 +146,7 @@ pub struct Grants {
 /// The grants of one origin, and the globs of all of them in one set.
 #[derive(Debug, Default)]
 struct OfOrigin {
-    grants: Vec<Compiled>,
+    grants: Vec<CompiledGrant>,
     tools: GlobSet,
     /// For each glob of the set the place of its grant.
     of: Vec<usize>,
@@ -155,7 +155,7 @@ struct OfOrigin {
 }
 
 #[derive(Debug)]
-struct Compiled {
+struct CompiledGrant {
     grant: Grant,
     rule: Arc<str>,
     all_tools: bool,
@@ -200,7 +200,7 @@ impl Grants {
             }
             let all_tools = grant.allowed_tools.is_empty();
             let mut compiled =
-                Compiled { rule: grant.rule().into(), grant: grant.clone(), all_tools };
+                CompiledGrant { rule: grant.rule().into(), grant: grant.clone(), all_tools };
             compiled.all_tools |= !readable && compiled.denies();
             own.grants.push(compiled);
         }
@@ -226,8 +226,8 @@ impl Grants {
     pub(super) fn standing(
         &self,
         principal: &Principal,
-        scopes: &[Scope],
-        (target, full): (&Target<'_>, &str),
+        scopes: &[AccessScope],
+        (target, full): (&PolicyTarget<'_>, &str),
         covered: bool,
         now: Timestamp,
     ) -> GrantWord {
@@ -277,7 +277,7 @@ impl OfOrigin {
     }
 }
 
-impl Compiled {
+impl CompiledGrant {
     fn denies(&self) -> bool {
         self.grant.effect == GrantKind::Deny
     }
@@ -286,8 +286,8 @@ impl Compiled {
     fn says(
         &self,
         principal: &Principal,
-        scopes: &[Scope],
-        target: &Target<'_>,
+        scopes: &[AccessScope],
+        target: &PolicyTarget<'_>,
         covered: bool,
     ) -> GrantWord {
         let grant = &self.grant;

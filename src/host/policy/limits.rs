@@ -140,7 +140,7 @@ impl GovernorClock for Ticks {
 
 /// A call that is to be counted by all replicas of a service.
 #[derive(Clone, Copy, Debug)]
-pub struct Claim<'a> {
+pub struct LimitClaim<'a> {
     /// Who calls.
     pub origin: &'a str,
     /// What, as `server.tool`.
@@ -157,25 +157,25 @@ pub type Lease = Box<dyn std::any::Any + Send + Sync>;
 /// Counts that several processes share.
 pub trait SharedLimits: Send + Sync + 'static {
     /// Counts a call that may go, or says why it may not; then it costs nothing.
-    fn admit<'a>(&'a self, claim: Claim<'a>) -> BoxFuture<'a, Result<Lease, LimitRefusal>>;
+    fn admit<'a>(&'a self, claim: LimitClaim<'a>) -> BoxFuture<'a, Result<Lease, LimitRefusal>>;
 }
 
-type Key = (Arc<str>, Arc<str>);
-type Rate = RateLimiter<Key, HashMapStateStore<Key>, Ticks, NoOpMiddleware<Nanos>>;
+type LimitKey = (Arc<str>, Arc<str>);
+type Rate = RateLimiter<LimitKey, HashMapStateStore<LimitKey>, Ticks, NoOpMiddleware<Nanos>>;
 
 /// Counts calls and refuses what is too much.
 pub struct Limiter {
     clock: Ticks,
-    inner: Mutex<Inner>,
+    inner: Mutex<LimiterInner>,
     shared: OnceLock<Arc<dyn SharedLimits>>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct LimiterInner {
     /// One for every quota that is configured: a few.
     rates: HashMap<NonZeroU32, Arc<Rate>>,
     under_way: HashMap<Arc<str>, u32>,
-    runs: HashMap<Key, (Budget, Instant)>,
+    runs: HashMap<LimitKey, (Budget, Instant)>,
 }
 
 impl Default for Limiter {
@@ -274,7 +274,7 @@ impl Limiter {
                 };
                 let run = run.map(|run| (&**run, calls(run)));
                 let origin = &principal.origin.to_string();
-                Some(shared.admit(Claim { origin, tool, run, limits }).await?)
+                Some(shared.admit(LimitClaim { origin, tool, run, limits }).await?)
             }
             _ => None,
         };
@@ -283,7 +283,12 @@ impl Limiter {
         Ok(permit)
     }
 
-    fn rate(&self, inner: &mut Inner, key: Key, quota: NonZeroU32) -> Result<(), LimitRefusal> {
+    fn rate(
+        &self,
+        inner: &mut LimiterInner,
+        key: LimitKey,
+        quota: NonZeroU32,
+    ) -> Result<(), LimitRefusal> {
         let rate = inner.rates.entry(quota).or_insert_with(|| {
             Arc::new(RateLimiter::hashmap_with_clock(Quota::per_minute(quota), self.clock.clone()))
         });
@@ -329,9 +334,9 @@ impl Limiter {
     }
 }
 
-impl Inner {
+impl LimiterInner {
     /// The budget of a run, made when there is none; `None` when there is no room.
-    fn budget(&mut self, run: &Key, calls: u32) -> Option<&mut Budget> {
+    fn budget(&mut self, run: &LimitKey, calls: u32) -> Option<&mut Budget> {
         if !self.runs.contains_key(run) {
             if self.runs.len() >= Limiter::KEYS {
                 let now = Instant::now();

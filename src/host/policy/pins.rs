@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::base::file::hex;
 use crate::config::{ServerConfig, TransportConfig};
-use crate::host::policy::principal::{ServerDigests, Target, TargetKind};
+use crate::host::policy::principal::{PolicyTarget, ServerDigests, TargetKind};
 use crate::mcp::{FieldChange, every_difference, is_set_keyword};
 
 /// SHA-256 of a definition in canonical JSON, of a command line, or of a text.
@@ -121,7 +121,7 @@ pub struct Definition {
 /// Why something is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Held {
+pub enum HeldReason {
     /// The server has not been seen before, and its definitions are not kept yet.
     Unseen,
     /// The instructions of its server changed.
@@ -136,7 +136,7 @@ pub enum Held {
     Refused,
 }
 
-impl Held {
+impl HeldReason {
     /// In words.
     pub const fn words(self) -> &'static str {
         match self {
@@ -203,7 +203,7 @@ pub struct HeldTool {
     /// Its name; `None` for the instructions of the server.
     pub tool: Option<String>,
     /// Why it is held.
-    pub held: Held,
+    pub held: HeldReason,
     /// Digest of what is accepted when this is.
     pub digest: Digest,
     /// What differs from what was reviewed, field by field.
@@ -225,11 +225,11 @@ impl PinnedTool {
         Self { digest: *digest, definition: Arc::clone(value), seen: Vec::new(), returns: 0 }
     }
 
-    fn held(&self, now: Option<&Digest>) -> Option<Held> {
+    fn held(&self, now: Option<&Digest>) -> Option<HeldReason> {
         if self.returns >= RETURNS {
-            return Some(Held::Unstable);
+            return Some(HeldReason::Unstable);
         }
-        (now != Some(&self.digest)).then_some(Held::Changed)
+        (now != Some(&self.digest)).then_some(HeldReason::Changed)
     }
 
     /// Takes in what it is now; gives whether that is news.
@@ -250,20 +250,20 @@ impl PinnedTool {
 
 impl Pins {
     /// Why a target is held, when it is.
-    pub fn held(&self, target: &Target<'_>) -> Option<Held> {
+    pub fn held(&self, target: &PolicyTarget<'_>) -> Option<HeldReason> {
         if !self.enforced {
             return None;
         }
-        let Some(pinned) = self.servers.get(target.server) else { return Some(Held::Unseen) };
+        let Some(pinned) = self.servers.get(target.server) else { return Some(HeldReason::Unseen) };
         if target.about.is_none_or(|about| about.instructions != pinned.instructions()) {
-            return Some(Held::Instructions);
+            return Some(HeldReason::Instructions);
         }
         if target.kind != TargetKind::Tool {
             return None;
         }
         match pinned.tools.get(target.name) {
             Some(tool) => tool.held(target.definition),
-            None => Some(Held::New),
+            None => Some(HeldReason::New),
         }
     }
 
@@ -307,7 +307,7 @@ impl Pins {
             HeldTool {
                 server: server.to_owned(),
                 tool: tool.map(str::to_owned),
-                held: if refused { Held::Refused } else { held },
+                held: if refused { HeldReason::Refused } else { held },
                 digest,
                 changes,
                 renamed_from,
@@ -319,14 +319,14 @@ impl Pins {
                 [&pinned.instructions[..], instructions].map(|text| Value::String(text.to_owned()));
             let changes = every_difference(&before, &after);
             let digest = Digest::of_text(instructions);
-            out.push(held(None, Held::Instructions, digest, changes, None));
+            out.push(held(None, HeldReason::Instructions, digest, changes, None));
         }
         let there = |name: &str| tools.iter().any(|tool| tool.name == name);
         for tool in tools {
             let known = pinned.tools.get(&tool.name);
             let why = match known {
                 Some(known) => known.held(Some(&tool.digest)),
-                None => Some(Held::New),
+                None => Some(HeldReason::New),
             };
             let Some(why) = why else { continue };
             let gone = || {

@@ -11,10 +11,10 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::decide::{Decision, Effect, Policy, Reason, Taint, Trifecta, absent};
+use super::decide::{Decision, Policy, PolicyEffect, Reason, Taint, Trifecta, absent};
 use super::limits::Limiter;
 use super::pins::{Definition, Digest};
-use super::principal::{Action, Principal, ServerDigests, Target, TargetKind};
+use super::principal::{PolicyAction, PolicyTarget, Principal, ServerDigests, TargetKind};
 use super::rules::{HookConfig, PolicyConfig};
 use crate::base::{Clock, SafeText, ServerName, Timestamp};
 use crate::config::ServerConfig;
@@ -33,7 +33,7 @@ pub struct InForce {
     /// What decides.
     pub policy: Policy,
     pub(in crate::host) trifecta: Trifecta,
-    pub(in crate::host) service: Option<Service>,
+    pub(in crate::host) service: Option<PolicyHook>,
 }
 
 /// Something that was not permitted.
@@ -45,7 +45,7 @@ pub struct Blocked {
     /// Who asked.
     pub principal: Principal,
     /// For what.
-    pub action: Action,
+    pub action: PolicyAction,
     /// Of what, as asked.
     pub target: SafeText,
     /// Why, with the rule.
@@ -62,7 +62,7 @@ pub struct Admission {
 }
 
 /// What a server offers now, with digests.
-struct Seen {
+struct SeenDefinitions {
     config: Arc<ServerConfig>,
     said: Option<Arc<SessionView>>,
     capabilities: Arc<Capabilities>,
@@ -71,7 +71,7 @@ struct Seen {
 }
 
 /// A run: its caller and its name.
-type Run = (Box<str>, Arc<str>);
+type CallerRun = (Box<str>, Arc<str>);
 
 /// See the module.
 pub struct CheckPoint {
@@ -79,8 +79,8 @@ pub struct CheckPoint {
     in_force: watch::Sender<Arc<InForce>>,
     /// Counts calls and budgets.
     pub limiter: Arc<Limiter>,
-    seen: Mutex<HashMap<ServerName, Arc<Seen>>>,
-    runs: Mutex<HashMap<Run, (Taint, Instant)>>,
+    seen: Mutex<HashMap<ServerName, Arc<SeenDefinitions>>>,
+    runs: Mutex<HashMap<CallerRun, (Taint, Instant)>>,
     blocked: Mutex<VecDeque<Blocked>>,
 }
 
@@ -117,7 +117,7 @@ impl CheckPoint {
         let before = self.in_force();
         let service = match (&before.service, &config.hook) {
             (Some(service), Some(hook)) if service.config == *hook => Some(service.clone()),
-            (_, hook) => hook.clone().map(Service::new),
+            (_, hook) => hook.clone().map(PolicyHook::new),
         };
         let trifecta = Trifecta::compile(&config.trifecta);
         self.in_force.send_replace(Arc::new(InForce { config, policy, trifecta, service }));
@@ -132,7 +132,7 @@ impl CheckPoint {
     pub fn decide(
         &self,
         principal: &Principal,
-        action: Action,
+        action: PolicyAction,
         slot: &Slot,
         (kind, name): (TargetKind, &str),
     ) -> Decision {
@@ -142,7 +142,7 @@ impl CheckPoint {
             TargetKind::Tool => live.tool(name).map_or_else(ToolHints::default, |tool| tool.hints),
             _ => ToolHints::default(),
         };
-        let target = Target {
+        let target = PolicyTarget {
             kind,
             server: slot.name.as_str(),
             name,
@@ -166,7 +166,7 @@ impl CheckPoint {
         (seen.about.clone(), instructions(&live), tools.collect())
     }
 
-    fn seen(&self, slot: &Slot, live: &Live) -> Arc<Seen> {
+    fn seen(&self, slot: &Slot, live: &Live) -> Arc<SeenDefinitions> {
         let mut all = self.seen.lock();
         if let Some(seen) = all.get(&slot.name)
             && Arc::ptr_eq(&seen.config, &live.config)
@@ -177,7 +177,7 @@ impl CheckPoint {
         }
         let digest =
             |tool: &Arc<crate::mcp::Tool>| (Arc::clone(&tool.name), Digest::of_value(&tool.raw));
-        let seen = Arc::new(Seen {
+        let seen = Arc::new(SeenDefinitions {
             config: Arc::clone(&live.config),
             said: live.about.clone(),
             capabilities: Arc::clone(&live.capabilities),
@@ -195,7 +195,7 @@ impl CheckPoint {
             return all;
         }
         let shows = |kind, name: &str| {
-            self.decide(principal, Action::List, slot, (kind, name)).is_visible()
+            self.decide(principal, PolicyAction::List, slot, (kind, name)).is_visible()
         };
         let mut part = Capabilities { rejected: vec![], ..Capabilities::clone(&all) };
         part.tools.retain(|tool| shows(TargetKind::Tool, &tool.name));
@@ -214,7 +214,7 @@ impl CheckPoint {
         &self,
         routes: &Routes,
         options: &CallOptions,
-        (action, kind): (Action, TargetKind),
+        (action, kind): (PolicyAction, TargetKind),
         asked: &str,
     ) -> Result<(Route, Option<Admission>), Error> {
         let server = options.server.as_ref();
@@ -254,7 +254,7 @@ impl CheckPoint {
                     && down.code == ErrorCode::ServerUnavailable
                     && let Some(slot) = down.server.as_ref().and_then(|s| routes.server(s).ok())
                     && self
-                        .decide(&principal, Action::List, slot, (TargetKind::Server, ""))
+                        .decide(&principal, PolicyAction::List, slot, (TargetKind::Server, ""))
                         .is_visible()
                 {
                     return Err(down);
@@ -276,7 +276,7 @@ impl CheckPoint {
     pub fn unknown(
         &self,
         principal: &Principal,
-        action: Action,
+        action: PolicyAction,
         kind: TargetKind,
         (server, asked): (Option<&ServerName>, &str),
     ) -> Decision {
@@ -284,7 +284,7 @@ impl CheckPoint {
             Some(server) => (server.as_str(), asked),
             None => asked.split_once('.').unwrap_or(("", asked)),
         };
-        let target = Target { kind, ..Target::tool(server, name) };
+        let target = PolicyTarget { kind, ..PolicyTarget::tool(server, name) };
         self.in_force().policy.decide(principal, action, &target, self.clock.now())
     }
 
@@ -296,7 +296,7 @@ impl CheckPoint {
     pub fn direct(
         &self,
         principal: Principal,
-        action: Action,
+        action: PolicyAction,
         (kind, asked): (TargetKind, &str),
         slot: Result<Arc<Slot>, Error>,
     ) -> Result<(Arc<Slot>, Option<Admission>), Error> {
@@ -320,7 +320,13 @@ impl CheckPoint {
     }
 
     /// Remembers what was not permitted, and logs it.
-    pub fn block(&self, principal: &Principal, action: Action, asked: &str, decision: &Decision) {
+    pub fn block(
+        &self,
+        principal: &Principal,
+        action: PolicyAction,
+        asked: &str,
+        decision: &Decision,
+    ) {
         let why = SafeText::line(&decision.words());
         tracing::warn!(
             target: "mcpdeck::policy", action = "blocked", principal = %principal,
@@ -350,13 +356,16 @@ impl CheckPoint {
         &self,
         admission: &Admission,
         run: Option<&Arc<str>>,
-        target: &Target<'_>,
+        target: &PolicyTarget<'_>,
     ) -> Decision {
         let in_force = self.in_force();
         let taint = self.runs.lock().get(&key(&admission.principal, run)).map(|(taint, _)| *taint);
         let all = taint.is_some_and(Taint::is_both);
-        if admission.decision.effect == Effect::Allow && all && in_force.trifecta.sends(target) {
-            return Decision::new(Effect::Ask, Reason::Trifecta, None);
+        if admission.decision.effect == PolicyEffect::Allow
+            && all
+            && in_force.trifecta.sends(target)
+        {
+            return Decision::new(PolicyEffect::Ask, Reason::Trifecta, None);
         }
         admission.decision.clone()
     }
@@ -366,7 +375,7 @@ impl CheckPoint {
         &self,
         principal: &Principal,
         run: Option<&Arc<str>>,
-        target: &Target<'_>,
+        target: &PolicyTarget<'_>,
     ) {
         let taint = self.in_force().trifecta.taint(target);
         let now = Instant::now();
@@ -393,7 +402,7 @@ impl CheckPoint {
 }
 
 /// Without a run, all of a session or an origin is one.
-fn key(principal: &Principal, run: Option<&Arc<str>>) -> Run {
+fn key(principal: &Principal, run: Option<&Arc<str>>) -> CallerRun {
     let run = run.or(principal.session.as_ref()).cloned();
     (principal.origin.to_string().into(), run.unwrap_or_else(|| "".into()))
 }
@@ -408,7 +417,7 @@ fn instructions(live: &Live) -> String {
 
 /// A policy service and the connections to it; clones share them.
 #[derive(Clone, Debug)]
-pub(in crate::host) struct Service {
+pub(in crate::host) struct PolicyHook {
     pub(super) config: HookConfig,
     http: Option<reqwest::Client>,
 }
@@ -425,7 +434,7 @@ struct Question<'a> {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct HookAnswer {
     passed: bool,
     #[serde(default)]
     reason: Option<String>,
@@ -436,7 +445,7 @@ const LARGEST: usize = 64 << 10;
 /// How long it may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-impl Service {
+impl PolicyHook {
     pub(super) fn new(config: HookConfig) -> Self {
         // Fails only when the application installed one before: then that one is used.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -468,8 +477,8 @@ impl Service {
         let patience = self.config.timeout.and_then(|s| Duration::try_from_secs_f64(s).ok());
         let asked = tokio::time::timeout(patience.unwrap_or(PATIENCE), self.ask(&question)).await;
         let failure = match asked {
-            Ok(Ok(Answer { passed: true, .. })) => return Ok(()),
-            Ok(Ok(Answer { reason, .. })) => {
+            Ok(Ok(HookAnswer { passed: true, .. })) => return Ok(()),
+            Ok(Ok(HookAnswer { reason, .. })) => {
                 return Err(reason.unwrap_or_else(|| "the policy service gave no reason".into()));
             }
             Ok(Err(failure)) => failure,
@@ -479,7 +488,7 @@ impl Service {
         if self.config.fail_open { Ok(()) } else { Err(format!("the policy service: {failure}")) }
     }
 
-    async fn ask(&self, question: &Question<'_>) -> Result<Answer, String> {
+    async fn ask(&self, question: &Question<'_>) -> Result<HookAnswer, String> {
         let http = self.http.as_ref().ok_or("HTTP cannot be set up")?;
         let plain = |error: reqwest::Error| error.without_url().to_string();
         let mut response =
@@ -509,7 +518,7 @@ mod tests {
         let principal = Principal::new(Origin::Gateway("a".to_owned()));
         let reads = |run: usize| {
             let run: Arc<str> = run.to_string().into();
-            point.has_read(&principal, Some(&run), &Target::resource("s", "file:///a"));
+            point.has_read(&principal, Some(&run), &PolicyTarget::resource("s", "file:///a"));
         };
         (0..Limiter::KEYS + 10).for_each(reads);
         assert_eq!(point.runs.lock().len(), Limiter::KEYS);

@@ -79,7 +79,7 @@ impl fmt::Display for Principal {
     IntoStaticStr,
     VariantArray,
 )]
-pub enum Scope {
+pub enum AccessScope {
     /// See the tools.
     #[serde(rename = "mcp:tools.list")]
     #[strum(serialize = "mcp:tools.list")]
@@ -106,7 +106,7 @@ pub enum Scope {
     ActiveTabRead,
 }
 
-impl Scope {
+impl AccessScope {
     /// All of them.
     pub const ALL: &[Self] = Self::VARIANTS;
 
@@ -124,7 +124,7 @@ impl Scope {
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Action {
+pub enum PolicyAction {
     /// See it in a list.
     List,
     /// `tools/call`
@@ -143,10 +143,10 @@ pub enum Action {
     ReadTab,
 }
 
-impl Action {
+impl PolicyAction {
     /// The scopes that permit it; one is enough.
-    pub(super) const fn scopes(self, kind: TargetKind) -> &'static [Scope] {
-        use Scope::{
+    pub(super) const fn scopes(self, kind: TargetKind) -> &'static [AccessScope] {
+        use AccessScope::{
             ActiveTabRead, PromptsGet, ResourcesRead, ServerConnect, ToolsCall, ToolsList,
         };
         match (self, kind) {
@@ -179,7 +179,7 @@ pub enum TargetKind {
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
+pub struct PolicyTarget<'a> {
     /// Its kind.
     pub kind: TargetKind,
     /// The server, as the configuration spells it.
@@ -205,7 +205,7 @@ pub struct ServerDigests {
     pub instructions: Digest,
 }
 
-impl<'a> Target<'a> {
+impl<'a> PolicyTarget<'a> {
     /// A tool whose definition is not known.
     pub fn tool(server: &'a str, name: &'a str) -> Self {
         let hints = ToolHints::default();

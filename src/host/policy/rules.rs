@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::principal::{Target, TargetKind};
+use super::principal::{PolicyTarget, TargetKind};
 use crate::base::secret::percent_decoded;
 use crate::base::text::nearest;
 use crate::mcp::{Capabilities, ToolHints};
@@ -29,7 +29,7 @@ pub(super) struct Layer {
     allow: List,
     ask: List,
     deny: List,
-    known: Memo<(ToolHints, Verdict)>,
+    known: Memo<(ToolHints, FirstRules)>,
 }
 
 /// What was found of tools, by their whole name: a list asks about the same ones again and again.
@@ -62,7 +62,7 @@ impl<V: Clone> Memo<V> {
 
 /// The first rule of each effect that is about a target.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Verdict {
+pub(super) struct FirstRules {
     pub(super) deny: Option<Arc<str>>,
     pub(super) allow: Option<Arc<str>>,
     pub(super) ask: Option<Arc<str>>,
@@ -77,12 +77,12 @@ struct List([Globs; 4]);
 #[derive(Debug, Default)]
 struct Globs {
     set: GlobSet,
-    rules: Vec<Entry>,
+    rules: Vec<RuleGlob>,
 }
 
 /// One glob of a rule.
 #[derive(Clone, Debug)]
-struct Entry {
+struct RuleGlob {
     rule: Arc<str>,
     glob: Glob,
     /// What a tool must say of itself.
@@ -174,16 +174,16 @@ impl Rules {
 
 impl Layer {
     /// What this layer says; `full` is `server.name`, or the URI in its one spelling.
-    pub(super) fn verdict(&self, target: &Target<'_>, full: &str) -> Verdict {
+    pub(super) fn verdict(&self, target: &PolicyTarget<'_>, full: &str) -> FirstRules {
         let [deny, allow, ask] = [&self.deny, &self.allow, &self.ask].map(|l| l.of(target.kind));
         if [deny, allow, ask].iter().all(|globs| globs.rules.is_empty()) {
-            return Verdict::default();
+            return FirstRules::default();
         }
         let find = || {
             let candidate = Candidate::new(full);
             let [deny, allow_rule, ask] =
                 [deny, allow, ask].map(|globs| globs.first(target, &candidate));
-            Verdict { deny, allow: allow_rule, ask, is_listing: !allow.rules.is_empty() }
+            FirstRules { deny, allow: allow_rule, ask, is_listing: !allow.rules.is_empty() }
         };
         if target.kind != TargetKind::Tool {
             return find();
@@ -198,11 +198,11 @@ impl List {
     }
 
     fn compile(at: &str, rules: &[RuleConfig], problems: &mut Vec<String>) -> Self {
-        let mut entries: [Vec<Entry>; 4] = Default::default();
+        let mut entries: [Vec<RuleGlob>; 4] = Default::default();
         for (index, rule) in rules.iter().enumerate() {
             let matches = match rule {
                 RuleConfig::Tools(glob) => {
-                    RuleMatch { tools: Some(Patterns::One(glob.clone())), ..RuleMatch::default() }
+                    RuleMatch { tools: Some(GlobList::One(glob.clone())), ..RuleMatch::default() }
                 }
                 RuleConfig::Match(matches) => (**matches).clone(),
             };
@@ -221,8 +221,8 @@ impl List {
 }
 
 /// Puts the globs of one rule where they belong: tools, prompts, resources, servers.
-fn expand(place: &str, rule: &RuleMatch, out: &mut [Vec<Entry>; 4]) -> Result<(), String> {
-    let list = |patterns: &Option<Patterns>| -> Option<Vec<String>> {
+fn expand(place: &str, rule: &RuleMatch, out: &mut [Vec<RuleGlob>; 4]) -> Result<(), String> {
+    let list = |patterns: &Option<GlobList>| -> Option<Vec<String>> {
         Some(patterns.as_ref()?.iter().map(str::to_owned).collect())
     };
     let (servers, tools) = (list(&rule.servers), list(&rule.tools));
@@ -276,22 +276,22 @@ fn expand(place: &str, rule: &RuleMatch, out: &mut [Vec<Entry>; 4]) -> Result<()
             let glob = Glob::new(&glob).map_err(|error| error.to_string())?;
             let hints = if kind == 0 { hints } else { ToolHints::default() };
             let servers = only.clone().filter(|_| kind == 2);
-            out.push(Entry { rule, glob, hints, servers });
+            out.push(RuleGlob { rule, glob, hints, servers });
         }
     }
     Ok(())
 }
 
 impl Globs {
-    fn new(rules: Vec<Entry>) -> Result<Self, String> {
+    fn new(rules: Vec<RuleGlob>) -> Result<Self, String> {
         let set = GlobSet::new(rules.iter().map(|entry| &entry.glob));
         Ok(Self { set: set.map_err(|error| error.to_string())?, rules })
     }
 
     /// The first rule that is about it.
-    fn first(&self, target: &Target<'_>, full: &Candidate<'_>) -> Option<Arc<str>> {
+    fn first(&self, target: &PolicyTarget<'_>, full: &Candidate<'_>) -> Option<Arc<str>> {
         let found = self.set.matches_candidate(full);
-        let fits = |entry: &&Entry| {
+        let fits = |entry: &&RuleGlob| {
             fit(entry.hints, target.hints)
                 && entry.servers.as_ref().is_none_or(|servers| servers.is_match(target.server))
         };
@@ -373,17 +373,17 @@ pub struct RuleMatch {
     /// Servers by name. Alone, everything of them; with `tools` or `prompts`, those are then names
     /// within the servers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub servers: Option<Patterns>,
+    pub servers: Option<GlobList>,
     /// Tools, `server.tool`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tools: Option<Patterns>,
+    pub tools: Option<GlobList>,
     /// Prompts, `server.prompt`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub prompts: Option<Patterns>,
+    pub prompts: Option<GlobList>,
     /// Resources by URI, in its one spelling: `..`, `%2e`, capitals and other spellings of a file
     /// are decided alike.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub resources: Option<Patterns>,
+    pub resources: Option<GlobList>,
     /// Only tools that say they change nothing (`readOnlyHint`), or only others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
@@ -403,14 +403,14 @@ pub struct RuleMatch {
 /// One glob or several.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "a glob, or a list of globs")]
-pub enum Patterns {
+pub enum GlobList {
     /// One.
     One(String),
     /// Any of them.
     Many(Vec<String>),
 }
 
-impl Patterns {
+impl GlobList {
     /// The globs.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         match self {

@@ -17,7 +17,7 @@ use crate::host::Fact;
 use crate::host::approvals::queue::own_request;
 use crate::host::projector::Facts;
 use crate::host::server::connect::OpenRequest;
-use crate::host::server::lifecycle::Input;
+use crate::host::server::lifecycle::LifecycleInput;
 use crate::host::view::AccountView;
 use crate::mcp::{
     Accounts, Answer, AuthEvent, AuthFailure, AuthStep, Authorizer, Direction, MessageKind,
@@ -28,11 +28,11 @@ use crate::mcp::{
 /// The account of one server; outlives its sessions.
 pub struct Account {
     commands: mpsc::WeakSender<Command>,
-    state: Mutex<State>,
+    state: Mutex<AccountState>,
 }
 
 #[derive(Default)]
-struct State {
+struct AccountState {
     auth: Option<(Arc<Authorizer>, Arc<dyn Responder>, Facts)>,
     asking: Option<AbortOnDropHandle<()>>,
     /// The person does not want to be asked, or was asked in vain.
@@ -124,7 +124,7 @@ impl Account {
             // Where the server runs already this changes nothing: its next request takes the token.
             Ok(()) => {
                 if let Some(commands) = me.commands.upgrade() {
-                    let start = Command::Control(Input::Start, oneshot::channel().0);
+                    let start = Command::Control(LifecycleInput::Start, oneshot::channel().0);
                     let _ = commands.try_send(start);
                 }
             }

@@ -20,12 +20,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::command::Command;
 use super::connect::{ExitReport, OpenError, Opened};
-use super::lifecycle::{Input, Lifecycle, Next, Phase, Step, Surroundings};
+use super::lifecycle::{Lifecycle, LifecycleInput, LifecycleStep, Next, Phase, Surroundings};
 use super::slot::{Live, Slot};
 use crate::base::{LogLevel, Redactor, SafeText, Timestamp};
 use crate::config::{ServerConfig, TransportConfig};
 use crate::error::Error;
-use crate::host::shared::Shared;
+use crate::host::shared::HostShared;
 use crate::host::{Fact, ServerState};
 use crate::mcp::{Capabilities, FetchedList, ListKind, PendingRequest, Request, SessionEvent};
 use attempt::Opening;
@@ -59,7 +59,7 @@ enum Happened {
 
 /// What something that is waited for is about: when that is another by then, it is ignored.
 #[derive(Clone, Copy)]
-enum About {
+enum Addressee {
     Server,
     Session,
     /// The timer, or the watch of the dependencies, that was set last.
@@ -68,7 +68,7 @@ enum About {
 
 /// The task's state.
 pub struct Actor<'a> {
-    deck: Arc<Shared>,
+    deck: Arc<HostShared>,
     slot: Arc<Slot>,
     config: Arc<ServerConfig>,
     machine: Lifecycle,
@@ -77,7 +77,7 @@ pub struct Actor<'a> {
     /// What the commands so far amount to.
     desired: &'a mut Next,
     /// What is being waited for besides commands and session events.
-    work: FuturesUnordered<BoxFuture<'static, (About, u64, Happened)>>,
+    work: FuturesUnordered<BoxFuture<'static, (Addressee, u64, Happened)>>,
     /// Events of the current session.
     events: Option<mpsc::Receiver<SessionEvent>>,
     current: Option<Opened>,
@@ -105,7 +105,7 @@ pub struct Actor<'a> {
 impl<'a> Actor<'a> {
     /// An actor for a server that rests. Goes on from what is published of it.
     pub fn new(
-        deck: &Arc<Shared>,
+        deck: &Arc<HostShared>,
         slot: &Arc<Slot>,
         commands: &'a mut mpsc::Receiver<Command>,
         desired: &'a mut Next,
@@ -156,7 +156,7 @@ impl<'a> Actor<'a> {
                 command = self.commands.recv() => match command {
                     Some(command) => self.obey(command).await,
                     // Every handle is gone: so must the server be.
-                    None => self.give(Input::Stop(Next::Leave)).await,
+                    None => self.give(LifecycleInput::Stop(Next::Leave)).await,
                 },
                 event = events => match event {
                     Some(event) => self.heard(event).await,
@@ -173,7 +173,7 @@ impl<'a> Actor<'a> {
         match command {
             Command::Control(input, done) => {
                 *self.desired = match &input {
-                    Input::Stop(next) | Input::Retire(next, _) => *next,
+                    LifecycleInput::Stop(next) | LifecycleInput::Retire(next, _) => *next,
                     _ => Next::Start,
                 };
                 self.give(input).await;
@@ -188,7 +188,7 @@ impl<'a> Actor<'a> {
                 let _ = done.send(());
             }
             Command::TimedOut(generation, reason) if generation == self.generation => {
-                self.give(Input::TimedOut(reason)).await;
+                self.give(LifecycleInput::TimedOut(reason)).await;
             }
             Command::Unreachable(generation, reason) if generation == self.generation => {
                 self.closed(reason).await;
@@ -206,14 +206,14 @@ impl<'a> Actor<'a> {
         *self.desired = if config.disabled { Next::Disable } else { Next::Start };
         let running = *self.machine.phase() != Phase::Disabled;
         match (config.disabled, running) {
-            (true, _) => self.give(Input::Retire(Next::Disable, reason)).await,
+            (true, _) => self.give(LifecycleInput::Retire(Next::Disable, reason)).await,
             // What it waited for may be another thing now, or nothing.
             (false, true) if *self.machine.phase() == Phase::Waiting => {
                 let input = self.dependencies();
                 self.give(input).await;
             }
             (false, true) if *self.machine.phase() != Phase::Sleeping => {
-                self.give(Input::Retire(Next::Start, reason)).await;
+                self.give(LifecycleInput::Retire(Next::Start, reason)).await;
             }
             (false, _) => {
                 // What is known of it may be of another process.
@@ -237,20 +237,20 @@ impl<'a> Actor<'a> {
     }
 
     /// Goes on listening while `work` is done.
-    fn wait_for(&self, about: About, work: impl Future<Output = Happened> + Send + 'static) {
+    fn wait_for(&self, about: Addressee, work: impl Future<Output = Happened> + Send + 'static) {
         let number = self.number(about);
         self.work.push(work.map(move |happened| (about, number, happened)).boxed());
     }
 
-    fn number(&self, about: About) -> u64 {
+    fn number(&self, about: Addressee) -> u64 {
         match about {
-            About::Server => 0,
-            About::Session => self.generation,
-            About::Timer => self.epoch,
+            Addressee::Server => 0,
+            Addressee::Session => self.generation,
+            Addressee::Timer => self.epoch,
         }
     }
 
-    async fn happened(&mut self, (about, number, happened): (About, u64, Happened)) {
+    async fn happened(&mut self, (about, number, happened): (Addressee, u64, Happened)) {
         if number != self.number(about) {
             return;
         }
@@ -259,12 +259,12 @@ impl<'a> Actor<'a> {
             Happened::Exited => self.exited(),
             Happened::ExitDidNotFollow(reason) => {
                 let lost = self.loss(reason);
-                self.give(Input::Lost(lost)).await;
+                self.give(LifecycleInput::Lost(lost)).await;
             }
             Happened::Ended(report) => self.ended(report).await,
             Happened::Reaped(report, reason) => self.reaped(report, reason).await,
             Happened::DependenciesChanged => self.check_dependencies().await,
-            Happened::Timer => self.give(Input::Timer).await,
+            Happened::Timer => self.give(LifecycleInput::Timer).await,
             Happened::RefreshDue(kind) => self.fetch(kind),
             Happened::Listed(kind, result) => self.listed(kind, result).await,
             Happened::Refreshed(lists, done) => self.refreshed(lists, done).await,
@@ -278,7 +278,7 @@ impl<'a> Actor<'a> {
     }
 
     /// Feeds the machine and executes what it says, and what that leads to.
-    async fn give(&mut self, input: Input) {
+    async fn give(&mut self, input: LifecycleInput) {
         let mut next = Some(input);
         while let Some(input) = next.take() {
             let around = Surroundings {
@@ -303,31 +303,31 @@ impl<'a> Actor<'a> {
     }
 
     /// Executes one step; gives the input that follows at once, if any.
-    async fn execute(&mut self, step: Step) -> Option<Input> {
+    async fn execute(&mut self, step: LifecycleStep) -> Option<LifecycleInput> {
         match step {
-            Step::CheckDependencies => return Some(self.dependencies()),
-            Step::Open => self.open(),
-            Step::Abort => {
+            LifecycleStep::CheckDependencies => return Some(self.dependencies()),
+            LifecycleStep::Open => self.open(),
+            LifecycleStep::Abort => {
                 if let Some(opening) = &self.opening {
                     opening.cancel();
                 }
             }
-            Step::Publish => self.publish().await,
-            Step::Unpublish(reason) => self.unpublish(&reason),
-            Step::End => self.end(),
-            Step::Drain => self.drain(),
-            Step::Hurry => {
+            LifecycleStep::Publish => self.publish().await,
+            LifecycleStep::Unpublish(reason) => self.unpublish(&reason),
+            LifecycleStep::End => self.end(),
+            LifecycleStep::Drain => self.drain(),
+            LifecycleStep::Hurry => {
                 if let Some(draining) = &self.draining {
                     draining.cancel();
                 }
             }
-            Step::Arm(delay) => self.arm(delay),
-            Step::Disarm => self.epoch += 1,
-            Step::Record(fact) => self.record(fact).await,
-            Step::Announce { state, reason, retry_at } => {
+            LifecycleStep::Arm(delay) => self.arm(delay),
+            LifecycleStep::Disarm => self.epoch += 1,
+            LifecycleStep::Record(fact) => self.record(fact).await,
+            LifecycleStep::Announce { state, reason, retry_at } => {
                 self.announce(state, reason, retry_at).await;
             }
-            Step::Finish => self.finished = true,
+            LifecycleStep::Finish => self.finished = true,
         }
         None
     }
@@ -353,20 +353,20 @@ impl<'a> Actor<'a> {
 
     fn arm(&mut self, delay: Duration) {
         self.epoch += 1;
-        self.wait_for(About::Timer, tokio::time::sleep(delay).map(|()| Happened::Timer));
+        self.wait_for(Addressee::Timer, tokio::time::sleep(delay).map(|()| Happened::Timer));
     }
 
     /// Looks at the dependencies and keeps an eye on them while one is missing.
-    fn dependencies(&mut self) -> Input {
+    fn dependencies(&mut self) -> LifecycleInput {
         // Every way to a start leads through here: what is held starts by none of them.
         if let Some(hold) = &self.config.hold {
             self.epoch += 1;
             let reason = SafeText::line(&hold.to_string());
             self.slot.publish(|live| live.settled = true);
-            return Input::Blocked(reason);
+            return LifecycleInput::Blocked(reason);
         }
         if self.config.dependencies.is_empty() {
-            return Input::Unblocked;
+            return LifecycleInput::Unblocked;
         }
         let slots = self.deck.slots();
         let mut watched = Vec::new();
@@ -382,7 +382,7 @@ impl<'a> Actor<'a> {
             watched.push(watch);
             if live.session.is_none() || live.state != ServerState::Ready {
                 // What sleeps is needed now.
-                let start = || Command::Control(Input::Start, oneshot::channel().0);
+                let start = || Command::Control(LifecycleInput::Start, oneshot::channel().0);
                 let wakes = live.is_asleep() && slot.commands.try_send(start()).is_ok();
                 let hopeless = live.settled && !wakes;
                 if missing.as_ref().is_none_or(|(_, before)| hopeless && !before) {
@@ -390,23 +390,23 @@ impl<'a> Actor<'a> {
                 }
             }
         }
-        let Some((reason, hopeless)) = missing else { return Input::Unblocked };
+        let Some((reason, hopeless)) = missing else { return LifecycleInput::Unblocked };
         self.epoch += 1;
         if !watched.is_empty() {
-            self.wait_for(About::Timer, async move {
+            self.wait_for(Addressee::Timer, async move {
                 let changes = watched.iter_mut().map(|watch| watch.changed().boxed());
                 let _ = select_all(changes).await;
                 Happened::DependenciesChanged
             });
         }
         self.slot.publish(|live| live.settled = hopeless);
-        Input::Blocked(reason)
+        LifecycleInput::Blocked(reason)
     }
 
     async fn check_dependencies(&mut self) {
         let input = self.dependencies();
         let live = self.slot.live();
-        let same = matches!(&input, Input::Blocked(reason)
+        let same = matches!(&input, LifecycleInput::Blocked(reason)
             if live.reason.as_ref() == Some(reason) && live.state == ServerState::Waiting);
         if !same {
             self.give(input).await;
@@ -466,7 +466,7 @@ impl<'a> Actor<'a> {
     fn ask(&self, opened: &Opened, request: Request) {
         let own = PendingRequest::own(self.config.request_timeout);
         let asked = opened.session.request(request, own);
-        self.wait_for(About::Server, asked.map(|_| Happened::Nothing));
+        self.wait_for(Addressee::Server, asked.map(|_| Happened::Nothing));
     }
 
     /// The server forgot its session and has another one: it is told again what it was told, and
@@ -501,7 +501,7 @@ impl<'a> Actor<'a> {
             self.deck.reroute();
         }
         if *self.machine.phase() == Phase::Sleeping && !config.on_demand {
-            return self.give(Input::Start).await;
+            return self.give(LifecycleInput::Start).await;
         }
         let Some(opened) = self.current.clone() else { return };
         if (before.on_demand, before.idle_stop) != (config.on_demand, config.idle_stop) {
@@ -514,7 +514,7 @@ impl<'a> Actor<'a> {
         }
         if before.roots != config.roots {
             let sent = opened.session.roots_changed();
-            self.wait_for(About::Server, sent.map(|()| Happened::Nothing));
+            self.wait_for(Addressee::Server, sent.map(|()| Happened::Nothing));
         }
         let level = config.log_level.filter(|_| before.log_level != config.log_level);
         let asked =

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::lifecycle::Input;
+use super::lifecycle::LifecycleInput;
 use crate::base::SafeText;
 use crate::config::ServerConfig;
 use crate::error::Error;
@@ -13,7 +13,7 @@ use crate::error::Error;
 #[derive(Debug)]
 pub enum Command {
     /// Start, stop or restart; answered when the machine has taken it.
-    Control(Input, oneshot::Sender<()>),
+    Control(LifecycleInput, oneshot::Sender<()>),
     /// Another configuration, and what to say of it; restarts, starts or stops the server
     /// accordingly.
     Reconfigure(Arc<ServerConfig>, SafeText, oneshot::Sender<()>),

@@ -62,7 +62,7 @@ pub struct Opened {
     /// Its session.
     pub session: Arc<dyn SessionHandle>,
     /// Its process; `None` when it is reached by URL or lives in this program.
-    pub process: Option<Arc<dyn Process>>,
+    pub process: Option<Arc<dyn ProcessHandle>>,
 }
 
 /// A failed attempt.
@@ -84,13 +84,13 @@ impl OpenError {
 }
 
 /// The process of a server, as far as its actor sees it. Dropping the last handle kills it.
-pub trait Process: Send + Sync + 'static {
+pub trait ProcessHandle: Send + Sync + 'static {
     /// Its id, which is also that of its session and group on Unix.
     fn pid(&self) -> u32;
     /// Ends when the leader has exited, whether asked or not.
     fn exited(&self) -> BoxFuture<'static, ()>;
     /// Says that its session is about to be closed on purpose: an exit that follows is no crash, even
-    /// when it comes before [`Process::stop`].
+    /// when it comes before [`ProcessHandle::stop`].
     fn expect_exit(&self) {}
     /// Ends it and everything it started, by the ladder (requirement L5). On one that has exited
     /// already it sweeps what is left and reports.

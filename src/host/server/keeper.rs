@@ -17,7 +17,7 @@ use crate::host::server::actor::Actor;
 use crate::host::server::command::Command;
 use crate::host::server::lifecycle::Next;
 use crate::host::server::slot::Slot;
-use crate::host::shared::Shared;
+use crate::host::shared::HostShared;
 use crate::host::{Fact, ServerState};
 
 /// Pauses before an actor is begun anew; when they are used up, its server stays down.
@@ -27,7 +27,7 @@ const PAUSES: [Duration; 3] =
 const PROVEN: Duration = Duration::from_secs(60);
 
 /// Runs the actor of `slot` until its server has left the deck, or until it has failed too often.
-pub async fn keep(deck: Arc<Shared>, slot: Arc<Slot>, mut commands: mpsc::Receiver<Command>) {
+pub async fn keep(deck: Arc<HostShared>, slot: Arc<Slot>, mut commands: mpsc::Receiver<Command>) {
     let mut desired = Next::Start;
     let mut pauses = PAUSES.iter();
     loop {
@@ -50,7 +50,7 @@ pub async fn keep(deck: Arc<Shared>, slot: Arc<Slot>, mut commands: mpsc::Receiv
 }
 
 /// The server is down, and everything else goes on.
-async fn tell(deck: &Shared, slot: &Slot, panic: &str, pause: Option<Duration>) {
+async fn tell(deck: &HostShared, slot: &Slot, panic: &str, pause: Option<Duration>) {
     let task = SafeText::line(&format!("actor of {}", slot.name));
     deck.facts.record(None, Fact::TaskFailed { task, message: SafeText::line(panic) }).await;
     let reason = SafeText::line(match pause {

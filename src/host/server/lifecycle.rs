@@ -25,7 +25,7 @@ pub struct Lifecycle {
 }
 
 impl Lifecycle {
-    /// A server that rests, or is disabled, and waits for [`Input::Start`].
+    /// A server that rests, or is disabled, and waits for [`LifecycleInput::Start`].
     pub fn new(phase: Phase) -> Self {
         Self {
             phase,
@@ -62,41 +62,50 @@ impl Lifecycle {
 
     /// The one transition function.
     #[must_use]
-    pub fn step(mut self, input: Input, around: Surroundings<'_>) -> (Self, Vec<Step>) {
+    pub fn step(
+        mut self,
+        input: LifecycleInput,
+        around: Surroundings<'_>,
+    ) -> (Self, Vec<LifecycleStep>) {
         let steps = match input {
-            Input::Start => self.start(),
-            Input::Restart => self.restart(),
-            Input::Stop(next) => self.stop(next),
-            Input::Sleep => self.sleep(),
-            Input::Retire(next, reason) => self.retire(next, reason),
-            Input::Renew(reason) => self.renew(reason),
-            Input::Unblocked if self.phase == Phase::Waiting => self.open(),
-            Input::Blocked(reason) if self.phase == Phase::Waiting => {
+            LifecycleInput::Start => self.start(),
+            LifecycleInput::Restart => self.restart(),
+            LifecycleInput::Stop(next) => self.stop(next),
+            LifecycleInput::Sleep => self.sleep(),
+            LifecycleInput::Retire(next, reason) => self.retire(next, reason),
+            LifecycleInput::Renew(reason) => self.renew(reason),
+            LifecycleInput::Unblocked if self.phase == Phase::Waiting => self.open(),
+            LifecycleInput::Blocked(reason) if self.phase == Phase::Waiting => {
                 vec![announce(ServerState::Waiting, Some(reason))]
             }
-            Input::Opened => self.opened(),
-            Input::OpenFailed { reason, retryable } => self.failed(reason, retryable, around),
-            Input::Lost(lost) => self.lost(lost),
-            Input::Died(lost) => self.died(lost, around),
-            Input::Ended => self.ended(around),
-            Input::TimedOut(reason) if self.phase == Phase::Ready => {
+            LifecycleInput::Opened => self.opened(),
+            LifecycleInput::OpenFailed { reason, retryable } => {
+                self.failed(reason, retryable, around)
+            }
+            LifecycleInput::Lost(lost) => self.lost(lost),
+            LifecycleInput::Died(lost) => self.died(lost, around),
+            LifecycleInput::Ended => self.ended(around),
+            LifecycleInput::TimedOut(reason) if self.phase == Phase::Ready => {
                 self.phase = Phase::Wedged;
                 down(ServerState::Unavailable, reason, [])
             }
-            Input::Timer if self.phase == Phase::Backoff => {
+            LifecycleInput::Timer if self.phase == Phase::Backoff => {
                 self.phase = Phase::Waiting;
-                vec![Step::CheckDependencies]
+                vec![LifecycleStep::CheckDependencies]
             }
-            Input::Unblocked | Input::Blocked(_) | Input::TimedOut(_) | Input::Timer => Vec::new(),
+            LifecycleInput::Unblocked
+            | LifecycleInput::Blocked(_)
+            | LifecycleInput::TimedOut(_)
+            | LifecycleInput::Timer => Vec::new(),
         };
         (self, steps)
     }
 
-    fn start(&mut self) -> Vec<Step> {
+    fn start(&mut self) -> Vec<LifecycleStep> {
         match self.phase {
             Phase::Disabled | Phase::Failed | Phase::Stopped | Phase::Sleeping => self.begin(),
             Phase::Backoff => {
-                let mut steps = vec![Step::Disarm];
+                let mut steps = vec![LifecycleStep::Disarm];
                 steps.extend(self.begin());
                 steps
             }
@@ -110,15 +119,15 @@ impl Lifecycle {
         }
     }
 
-    fn restart(&mut self) -> Vec<Step> {
+    fn restart(&mut self) -> Vec<LifecycleStep> {
         match self.phase {
             Phase::Ready | Phase::Wedged => {
                 self.phase = Phase::Stopping { next: Next::Start };
-                down(ServerState::Shutdown, SafeText::line("restarting"), [Step::End])
+                down(ServerState::Shutdown, SafeText::line("restarting"), [LifecycleStep::End])
             }
             Phase::Starting => {
                 self.phase = Phase::Stopping { next: Next::Start };
-                vec![Step::Abort]
+                vec![LifecycleStep::Abort]
             }
             // The process is being ended already; only what follows changes.
             Phase::Dying { .. } => {
@@ -127,17 +136,17 @@ impl Lifecycle {
             }
             Phase::Stopping { .. } => {
                 self.start();
-                vec![Step::Hurry]
+                vec![LifecycleStep::Hurry]
             }
             _ => self.start(),
         }
     }
 
-    fn retire(&mut self, next: Next, reason: SafeText) -> Vec<Step> {
+    fn retire(&mut self, next: Next, reason: SafeText) -> Vec<LifecycleStep> {
         match self.phase {
             Phase::Ready => {
                 self.phase = Phase::Stopping { next };
-                down(ServerState::Shutdown, reason, [Step::Drain])
+                down(ServerState::Shutdown, reason, [LifecycleStep::Drain])
             }
             // A stop that runs is not hurried by another change of the entry.
             Phase::Stopping { .. } => {
@@ -149,7 +158,7 @@ impl Lifecycle {
         }
     }
 
-    fn renew(&mut self, reason: SafeText) -> Vec<Step> {
+    fn renew(&mut self, reason: SafeText) -> Vec<LifecycleStep> {
         match self.phase {
             Phase::Ready => self.retire(Next::Start, reason),
             Phase::Starting
@@ -163,13 +172,13 @@ impl Lifecycle {
     }
 
     /// A call that comes while it falls asleep wakes it: it is asleep from the beginning.
-    fn sleep(&mut self) -> Vec<Step> {
+    fn sleep(&mut self) -> Vec<LifecycleStep> {
         let asleep = announce(ServerState::Sleeping, None);
         match self.phase {
             Phase::Ready => {
                 self.phase = Phase::Stopping { next: Next::Sleep };
                 let reason = SafeText::line("sleeping until it is called");
-                vec![asleep, Step::Unpublish(reason), Step::Drain]
+                vec![asleep, LifecycleStep::Unpublish(reason), LifecycleStep::Drain]
             }
             Phase::Stopped | Phase::Disabled => {
                 self.phase = Phase::Sleeping;
@@ -188,20 +197,23 @@ impl Lifecycle {
         }
     }
 
-    fn stop(&mut self, next: Next) -> Vec<Step> {
+    fn stop(&mut self, next: Next) -> Vec<LifecycleStep> {
         let asked = SafeText::line("stopped on request");
         match self.phase {
             Phase::Ready | Phase::Wedged => {
                 self.phase = Phase::Stopping { next };
                 vec![
-                    Step::Unpublish(asked.clone()),
+                    LifecycleStep::Unpublish(asked.clone()),
                     announce(ServerState::Shutdown, Some(SafeText::line("stopping"))),
-                    Step::End,
+                    LifecycleStep::End,
                 ]
             }
             Phase::Starting => {
                 self.phase = Phase::Stopping { next };
-                vec![announce(ServerState::Shutdown, Some(SafeText::line("stopping"))), Step::Abort]
+                vec![
+                    announce(ServerState::Shutdown, Some(SafeText::line("stopping"))),
+                    LifecycleStep::Abort,
+                ]
             }
             Phase::Dying { .. } => {
                 self.phase = Phase::Stopping { next };
@@ -209,7 +221,7 @@ impl Lifecycle {
             }
             Phase::Stopping { .. } => {
                 self.follow_with(next);
-                vec![Step::Hurry]
+                vec![LifecycleStep::Hurry]
             }
             Phase::Disabled => match next {
                 Next::Rest | Next::Sleep | Next::Disable => Vec::new(),
@@ -217,7 +229,7 @@ impl Lifecycle {
                 Next::Leave => self.leave(),
             },
             Phase::Waiting | Phase::Backoff | Phase::Failed | Phase::Stopped | Phase::Sleeping => {
-                let mut steps = vec![Step::Disarm];
+                let mut steps = vec![LifecycleStep::Disarm];
                 if self.phase != Phase::Stopped {
                     steps.extend(down(ServerState::Shutdown, asked, []));
                 }
@@ -235,31 +247,36 @@ impl Lifecycle {
     }
 
     /// A start manually or by the host: everything is forgiven.
-    fn begin(&mut self) -> Vec<Step> {
+    fn begin(&mut self) -> Vec<LifecycleStep> {
         self.attempt = 0;
         self.reviving = false;
         self.reconnects = None;
         self.budget.reset();
         self.phase = Phase::Waiting;
-        vec![Step::CheckDependencies]
+        vec![LifecycleStep::CheckDependencies]
     }
 
-    fn open(&mut self) -> Vec<Step> {
+    fn open(&mut self) -> Vec<LifecycleStep> {
         self.attempt = self.attempt.saturating_add(1);
         self.phase = Phase::Starting;
-        vec![announce(ServerState::Starting, None), Step::Open]
+        vec![announce(ServerState::Starting, None), LifecycleStep::Open]
     }
 
-    fn opened(&mut self) -> Vec<Step> {
+    fn opened(&mut self) -> Vec<LifecycleStep> {
         if self.phase != Phase::Starting {
             return Vec::new();
         }
         self.phase = Phase::Ready;
         self.reconnects = None;
-        vec![Step::Publish, announce(ServerState::Ready, None)]
+        vec![LifecycleStep::Publish, announce(ServerState::Ready, None)]
     }
 
-    fn failed(&mut self, reason: SafeText, retryable: bool, around: Surroundings<'_>) -> Vec<Step> {
+    fn failed(
+        &mut self,
+        reason: SafeText,
+        retryable: bool,
+        around: Surroundings<'_>,
+    ) -> Vec<LifecycleStep> {
         match self.phase {
             Phase::Starting => {}
             Phase::Stopping { .. } => return self.ended(around),
@@ -280,22 +297,22 @@ impl Lifecycle {
         self.back_off(reason, retry_delay(around.retry, self.attempt, around.random), around)
     }
 
-    fn lost(&mut self, lost: Loss) -> Vec<Step> {
+    fn lost(&mut self, lost: Loss) -> Vec<LifecycleStep> {
         if !matches!(self.phase, Phase::Ready | Phase::Wedged) {
             return Vec::new();
         }
         let reason = lost.reason.clone();
         self.phase = Phase::Dying { lost };
-        down(ServerState::Unavailable, reason, [Step::End])
+        down(ServerState::Unavailable, reason, [LifecycleStep::End])
     }
 
-    fn died(&mut self, lost: Loss, around: Surroundings<'_>) -> Vec<Step> {
+    fn died(&mut self, lost: Loss, around: Surroundings<'_>) -> Vec<LifecycleStep> {
         match self.phase {
             Phase::Ready | Phase::Wedged | Phase::Dying { .. } => {}
             Phase::Stopping { .. } => return self.ended(around),
             _ => return Vec::new(),
         }
-        let mut steps = vec![Step::Record(Fact::Crashed { reason: lost.reason.clone() })];
+        let mut steps = vec![LifecycleStep::Record(Fact::Crashed { reason: lost.reason.clone() })];
         steps.extend(if around.reconnects {
             self.reconnect(lost.reason, around)
         } else if around.restart.policy == RestartPolicy::Never {
@@ -307,7 +324,7 @@ impl Lifecycle {
         steps
     }
 
-    fn ended(&mut self, around: Surroundings<'_>) -> Vec<Step> {
+    fn ended(&mut self, around: Surroundings<'_>) -> Vec<LifecycleStep> {
         match std::mem::replace(&mut self.phase, Phase::Gone) {
             Phase::Stopping { next } => {
                 self.phase = Phase::Stopped;
@@ -336,35 +353,40 @@ impl Lifecycle {
         }
     }
 
-    fn disable(&mut self) -> Vec<Step> {
+    fn disable(&mut self) -> Vec<LifecycleStep> {
         self.phase = Phase::Disabled;
         vec![announce(ServerState::Disabled, None)]
     }
 
-    fn leave(&mut self) -> Vec<Step> {
+    fn leave(&mut self) -> Vec<LifecycleStep> {
         self.phase = Phase::Gone;
-        vec![Step::Finish]
+        vec![LifecycleStep::Finish]
     }
 
-    fn revive(&mut self, reason: SafeText, lived: Duration, around: Surroundings<'_>) -> Vec<Step> {
+    fn revive(
+        &mut self,
+        reason: SafeText,
+        lived: Duration,
+        around: Surroundings<'_>,
+    ) -> Vec<LifecycleStep> {
         let Some(number) = self.budget.next(around.restart, lived) else {
             let restarts = around.restart.max;
             let reason = format!("{reason}; given up after {restarts} restarts");
-            let mut steps = vec![Step::Record(Fact::GivenUp { restarts })];
+            let mut steps = vec![LifecycleStep::Record(Fact::GivenUp { restarts })];
             steps.extend(self.fail(SafeText::line(&reason)));
             return steps;
         };
         self.attempt = 0;
         let delay = restart_delay(around.restart, number, around.random);
         let max = around.restart.max;
-        let mut steps = vec![Step::Record(Fact::RestartPlanned { number, max, delay })];
+        let mut steps = vec![LifecycleStep::Record(Fact::RestartPlanned { number, max, delay })];
         steps.extend(self.back_off(reason, delay, around));
         steps
     }
 
     /// Looks for a server behind an address again: that costs one connection and starts nothing, so
     /// it goes on until somebody stops it.
-    fn reconnect(&mut self, reason: SafeText, around: Surroundings<'_>) -> Vec<Step> {
+    fn reconnect(&mut self, reason: SafeText, around: Surroundings<'_>) -> Vec<LifecycleStep> {
         const FIRST: Duration = Duration::from_millis(500);
         const MOST: Duration = Duration::from_secs(15);
         let number = self.reconnects.unwrap_or_default();
@@ -379,32 +401,36 @@ impl Lifecycle {
         reason: SafeText,
         delay: Duration,
         around: Surroundings<'_>,
-    ) -> Vec<Step> {
+    ) -> Vec<LifecycleStep> {
         self.phase = Phase::Backoff;
         vec![
-            Step::Unpublish(reason.clone()),
-            Step::Announce {
+            LifecycleStep::Unpublish(reason.clone()),
+            LifecycleStep::Announce {
                 state: ServerState::Unavailable,
                 reason: Some(reason),
                 retry_at: Some(around.now.plus(delay)),
             },
-            Step::Arm(delay),
+            LifecycleStep::Arm(delay),
         ]
     }
 
-    fn fail(&mut self, reason: SafeText) -> Vec<Step> {
+    fn fail(&mut self, reason: SafeText) -> Vec<LifecycleStep> {
         self.phase = Phase::Failed;
         down(ServerState::Unavailable, reason, [])
     }
 }
 
-fn announce(state: ServerState, reason: Option<SafeText>) -> Step {
-    Step::Announce { state, reason, retry_at: None }
+fn announce(state: ServerState, reason: Option<SafeText>) -> LifecycleStep {
+    LifecycleStep::Announce { state, reason, retry_at: None }
 }
 
 /// Callers are turned away, and the state is announced, before what follows.
-fn down(state: ServerState, reason: SafeText, then: impl IntoIterator<Item = Step>) -> Vec<Step> {
-    let first = [Step::Unpublish(reason.clone()), announce(state, Some(reason))];
+fn down(
+    state: ServerState,
+    reason: SafeText,
+    then: impl IntoIterator<Item = LifecycleStep>,
+) -> Vec<LifecycleStep> {
+    let first = [LifecycleStep::Unpublish(reason.clone()), announce(state, Some(reason))];
     first.into_iter().chain(then).collect()
 }
 
@@ -471,7 +497,7 @@ pub enum Next {
 
 /// What happened to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
+pub enum LifecycleInput {
     /// Somebody wants it running. Forgives earlier failures.
     Start,
     /// Somebody wants it stopped and started. Forgives earlier failures.
@@ -502,35 +528,35 @@ pub enum Input {
     Lost(Loss),
     /// Connection and process are gone, unasked.
     Died(Loss),
-    /// The session is closed and the process gone, as asked by [`Step::End`], [`Step::Drain`] or
-    /// [`Step::Abort`].
+    /// The session is closed and the process gone, as asked by [`LifecycleStep::End`], [`LifecycleStep::Drain`] or
+    /// [`LifecycleStep::Abort`].
     Ended,
     /// A request timed out and that makes the server unavailable (decision D4).
     TimedOut(SafeText),
-    /// The time asked for by [`Step::Arm`] has passed.
+    /// The time asked for by [`LifecycleStep::Arm`] has passed.
     Timer,
 }
 
 /// What the actor has to do, in order.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    /// Look at the dependencies; report [`Input::Unblocked`] or [`Input::Blocked`].
+pub enum LifecycleStep {
+    /// Look at the dependencies; report [`LifecycleInput::Unblocked`] or [`LifecycleInput::Blocked`].
     CheckDependencies,
-    /// Make a start attempt; report [`Input::Opened`] or [`Input::OpenFailed`].
+    /// Make a start attempt; report [`LifecycleInput::Opened`] or [`LifecycleInput::OpenFailed`].
     Open,
-    /// Give up the running attempt; report [`Input::Ended`].
+    /// Give up the running attempt; report [`LifecycleInput::Ended`].
     Abort,
     /// Let callers in.
     Publish,
     /// Turn callers away, with this reason.
     Unpublish(SafeText),
-    /// Close the session and end the process; report [`Input::Ended`].
+    /// Close the session and end the process; report [`LifecycleInput::Ended`].
     End,
     /// The same once the calls in flight are done, or their grace is over.
     Drain,
-    /// The grace of a running [`Step::Drain`] is over.
+    /// The grace of a running [`LifecycleStep::Drain`] is over.
     Hurry,
-    /// Report [`Input::Timer`] after this long; replaces an earlier one.
+    /// Report [`LifecycleInput::Timer`] after this long; replaces an earlier one.
     Arm(Duration),
     /// Forget the timer.
     Disarm,

@@ -16,9 +16,9 @@ use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
 use crate::host::server::actor::EXIT_FOLLOWS;
 use crate::host::server::connect::{
-    Connector, ExitReport, OpenError, OpenRequest, Opened, Process, RunningStep, StopPlan,
+    Connector, ExitReport, OpenError, OpenRequest, Opened, ProcessHandle, RunningStep, StopPlan,
 };
-use crate::host::server::remedy::{self, Words};
+use crate::host::server::remedy::{self, FailureOutput};
 use crate::host::view::StartStep;
 use crate::mcp::{Accounts, Attempt, ConnectError, Connected, Endpoint, attempts, connect};
 use crate::process::{
@@ -27,7 +27,7 @@ use crate::process::{
 
 /// Starts processes and connects to URLs.
 #[derive(Clone, Debug, Default)]
-pub struct Reach {
+pub struct ServerReach {
     /// What signs in; nobody does without.
     pub accounts: Option<Accounts>,
     /// A person can be asked to, through the approval queue.
@@ -39,7 +39,7 @@ const TAIL: usize = 40;
 /// Exit codes of shells and loaders for "cannot execute" and "not found".
 const NEVER_RETRIED: [i32; 2] = [126, 127];
 
-impl Connector for Reach {
+impl Connector for ServerReach {
     fn is_crowded(&self, width: usize) -> BoxFuture<'static, bool> {
         // Half the width is one process on each processor.
         Box::pin(async move { process::running().await >= width.div_ceil(2) })
@@ -57,7 +57,7 @@ impl Connector for Reach {
                 };
             let request = signing_in(request, accounts.as_ref(), &http, asks)?;
             let is_http = matches!(request.config.transport, TransportConfig::Http(_));
-            match Way::Url(endpoint, Box::new(http.clone())).open(&request).await {
+            match ConnectPlan::Url(endpoint, Box::new(http.clone())).open(&request).await {
                 Err(failure) if is_http && request.context.seen.refused_post() => {
                     // The same address as one of HTTP+SSE, which a server that takes no POST there
                     // may speak (specification 2025-11-25, transports, backwards compatibility).
@@ -80,16 +80,16 @@ async fn open_process(request: &OpenRequest, stdio: &StdioConfig) -> Result<Open
         Err(problem) => return Err(not_started(request, step, problem).await),
     };
     request.steps.done(step, &launch.program.display().to_string()).await;
-    Way::Process(launch).open(request).await
+    ConnectPlan::Process(launch).open(request).await
 }
 
 /// How a server is reached, attempt for attempt.
-enum Way {
+enum ConnectPlan {
     Process(Launch),
     Url(fn(HttpConfig) -> Endpoint, Box<HttpConfig>),
 }
 
-impl Way {
+impl ConnectPlan {
     /// Makes one attempt after the other until one succeeds, or no other can.
     async fn open(self, request: &OpenRequest) -> Result<Opened, OpenError> {
         let tries = attempts(&request.config.protocol, request.remembered);
@@ -154,7 +154,7 @@ struct TryFailure {
 }
 
 /// The process of a server, and the container it is about.
-struct Running {
+struct RunningProcess {
     process: ServerProcess,
     container: Option<Container>,
 }
@@ -188,11 +188,11 @@ async fn try_process(
     };
     request.steps.facts.record(&session.server, Fact::Spawned { pid: process.pid() }).await;
     request.steps.done(step, &format!("pid {}", process.pid())).await;
-    let process = Running { process, container };
+    let process = RunningProcess { process, container };
     let endpoint = Endpoint::Pipe { read: Box::new(stdout), write: Box::new(stdin) };
     let failure = match handshake(request, endpoint, attempt).await {
         Ok(connected) => {
-            let process: Arc<dyn Process> = Arc::new(process);
+            let process: Arc<dyn ProcessHandle> = Arc::new(process);
             return Ok(Opened { session: connected.session, process: Some(process) });
         }
         Err(failure) => failure,
@@ -205,7 +205,11 @@ const MUTE_GRACE: Grace =
     Grace { stdin: Duration::from_millis(400), term: Duration::from_millis(600) };
 
 /// Ends the process of a failed handshake and makes its end part of the reason.
-async fn end_failed(request: &OpenRequest, process: Running, failure: ConnectError) -> TryFailure {
+async fn end_failed(
+    request: &OpenRequest,
+    process: RunningProcess,
+    failure: ConnectError,
+) -> TryFailure {
     let by_itself = failure.closed
         && !request.cancel.is_cancelled()
         && tokio::time::timeout(EXIT_FOLLOWS, process.process.wait()).await.is_ok();
@@ -216,10 +220,10 @@ async fn end_failed(request: &OpenRequest, process: Running, failure: ConnectErr
     if mute {
         plan.grace = plan.grace.at_most(MUTE_GRACE);
     }
-    let report = Process::stop(&process, plan).await;
+    let report = ProcessHandle::stop(&process, plan).await;
     let ExitReport { exit, stderr_tail } = &report;
     let junk = request.context.seen.with(|seen| seen.first_junk.clone());
-    let words = Words {
+    let words = FailureOutput {
         exit: by_itself.then_some(exit),
         stderr: stderr_tail,
         junk: junk.as_deref(),
@@ -315,7 +319,7 @@ fn given_up(error: Error) -> ConnectError {
     ConnectError { error, retryable: false, unauthorized: false, closed: false }
 }
 
-impl Process for Running {
+impl ProcessHandle for RunningProcess {
     fn pid(&self) -> u32 {
         self.process.pid()
     }

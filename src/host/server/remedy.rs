@@ -10,7 +10,7 @@ use crate::process::ExitView;
 
 /// What a server left behind that did not become ready, or did not stay so.
 #[derive(Clone, Copy, Debug)]
-pub struct Words<'a> {
+pub struct FailureOutput<'a> {
     /// How its process ended by itself; `None` when it is silent but lives.
     pub exit: Option<&'a ExitView>,
     /// Last lines of stderr, oldest first.
@@ -37,7 +37,7 @@ pub fn telling_at(lines: &[SafeText]) -> Option<usize> {
 }
 
 /// What to do, when the words allow to say so.
-pub fn remedy(words: Words<'_>) -> Option<String> {
+pub fn remedy(words: FailureOutput<'_>) -> Option<String> {
     let why = telling(words.stderr).map(SafeText::as_str);
     // What was ready has written much since its start: only its last words count.
     let lines = || {

@@ -21,8 +21,8 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::account::Account;
 use super::command::Command;
-use super::connect::{Opened, Process};
-use super::lifecycle::Input;
+use super::connect::{Opened, ProcessHandle};
+use super::lifecycle::LifecycleInput;
 use crate::base::{LogLevel, Redactor, Ring, SafeText, ServerName, Timestamp};
 use crate::config::ServerConfig;
 use crate::error::{Error, ErrorCode};
@@ -93,7 +93,7 @@ pub struct Live {
     /// Its session while callers may use it.
     pub session: Option<Arc<dyn SessionHandle>>,
     /// Its process while it lives, to look at.
-    pub process: Option<Arc<dyn Process>>,
+    pub process: Option<Arc<dyn ProcessHandle>>,
     /// What its session, or its last one, says of it.
     pub about: Option<Arc<SessionView>>,
     /// Its lists, without what the entry's filter hides; kept when the server dies.
@@ -183,7 +183,7 @@ impl Slot {
     /// ready or has failed.
     pub async fn wake(&self) {
         if self.live().is_asleep()
-            && self.command(|done| Command::Control(Input::Start, done)).await
+            && self.command(|done| Command::Control(LifecycleInput::Start, done)).await
         {
             let _ = self.watch().wait_for(|live| live.settled).await;
         }

@@ -60,9 +60,9 @@ pub(super) enum Stopped {
 struct TimeUp;
 
 /// A place among the runs; given back when dropped.
-struct Place;
+struct RunPlace;
 
-impl Place {
+impl RunPlace {
     /// Takes a place, waiting for one no longer than a run may take.
     fn take(time: Duration) -> Result<Self, Stopped> {
         let mut runs = RUNS.lock();
@@ -75,7 +75,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RunPlace {
     fn drop(&mut self) {
         *RUNS.lock() -= 1;
         FREED.notify_one();
@@ -91,7 +91,7 @@ pub(super) fn run<T: Send + 'static>(
     time: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Stopped> {
-    let place = Place::take(time)?;
+    let place = RunPlace::take(time)?;
     let (sender, receiver) = mpsc::sync_channel(1);
     let spawned = std::thread::Builder::new()
         .name("validate".to_owned())

@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{OnceCell, Semaphore};
 
-use super::{Formats, SchemaProblem, Validator, Verdict};
+use super::{Formats, SchemaProblem, SchemaVerdict, Validator};
 use crate::config::ContentLimits;
 
-type Compiled = Arc<Result<Validator, SchemaProblem>>;
-type Entries = HashMap<usize, (Weak<Value>, ContentLimits, Arc<OnceCell<Compiled>>)>;
+type CompiledSchema = Arc<Result<Validator, SchemaProblem>>;
+type SchemaEntries = HashMap<usize, (Weak<Value>, ContentLimits, Arc<OnceCell<CompiledSchema>>)>;
 
 /// A cache of compiled schemas, by the identity of the shared value; compiled anew under other
 /// limits.
@@ -19,7 +19,7 @@ type Entries = HashMap<usize, (Weak<Value>, ContentLimits, Arc<OnceCell<Compiled
 /// Entries whose schema is gone are dropped when the cache grows.
 #[derive(Debug)]
 pub struct Validators {
-    entries: Mutex<Entries>,
+    entries: Mutex<SchemaEntries>,
     /// Places to compile: many first calls at once must not crowd each other out.
     compiling: Semaphore,
 }
@@ -35,7 +35,7 @@ impl Validators {
     const SWEEP_AT: usize = 256;
 
     /// The compiled form of `schema`; compiles it off the executor when it is new.
-    pub async fn get(&self, schema: &Arc<Value>, limits: ContentLimits) -> Compiled {
+    pub async fn get(&self, schema: &Arc<Value>, limits: ContentLimits) -> CompiledSchema {
         let compile =
             move |schema: &Value| Validator::compile_with(schema, Formats::Dialect, limits);
         let compiled = async {
@@ -53,14 +53,16 @@ impl Validators {
         schema: &Arc<Value>,
         limits: ContentLimits,
         value: &Value,
-    ) -> Verdict {
+    ) -> SchemaVerdict {
         match self.get(schema, limits).await.as_ref() {
             Ok(validator) => validator.check_async(value).await,
-            Err(problem) => Verdict::Unknown(format!("its `inputSchema` is unusable: {problem}")),
+            Err(problem) => {
+                SchemaVerdict::Unknown(format!("its `inputSchema` is unusable: {problem}"))
+            }
         }
     }
 
-    fn cell(&self, schema: &Arc<Value>, limits: ContentLimits) -> Arc<OnceCell<Compiled>> {
+    fn cell(&self, schema: &Arc<Value>, limits: ContentLimits) -> Arc<OnceCell<CompiledSchema>> {
         let mut entries = self.entries.lock();
         let key = Arc::as_ptr(schema) as usize;
         // An address is reused after the schema is gone; the weak reference tells.

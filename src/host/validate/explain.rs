@@ -4,7 +4,7 @@ use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use jsonschema::{JsonType, JsonTypeSet, ValidationError};
 use serde_json::Value;
 
-use super::verdict::Verdict;
+use super::verdict::SchemaVerdict;
 use crate::base::SafeText;
 use crate::base::human::count;
 use crate::config::diagnostics::child;
@@ -15,18 +15,18 @@ const QUOTE: usize = 48;
 const MESSAGE: usize = 600;
 
 /// Checks `value` and explains every violation.
-pub(super) fn verdict(validator: &jsonschema::Validator, value: &Value) -> Verdict {
+pub(super) fn verdict(validator: &jsonschema::Validator, value: &Value) -> SchemaVerdict {
     if validator.is_valid(value) {
-        return Verdict::Valid;
+        return SchemaVerdict::Valid;
     }
     let mut found: Vec<Violation> = Vec::new();
     let mut left_out = 0_usize;
     for error in validator.iter_errors(value) {
         if let Some(reason) = unfinished(&error) {
-            return Verdict::Unknown(reason);
+            return SchemaVerdict::Unknown(reason);
         }
         for violation in violations(&error) {
-            if found.len() + 1 >= Verdict::MOST {
+            if found.len() + 1 >= SchemaVerdict::MOST {
                 left_out += 1;
             } else if !found.contains(&violation) || found.len() > 64 {
                 found.push(violation);
@@ -38,9 +38,9 @@ pub(super) fn verdict(validator: &jsonschema::Validator, value: &Value) -> Verdi
         found.push(Violation { pointer: String::new(), message, keyword: "more".to_owned() });
     }
     if found.is_empty() {
-        return Verdict::Valid;
+        return SchemaVerdict::Valid;
     }
-    Verdict::Invalid(found)
+    SchemaVerdict::Invalid(found)
 }
 
 fn unfinished(error: &ValidationError<'_>) -> Option<String> {

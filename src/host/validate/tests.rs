@@ -8,7 +8,7 @@ use super::*;
 
 fn violations(schema: &Value, value: &Value) -> Vec<(String, String)> {
     match Validator::compile(schema).expect("the schema compiles").check(value) {
-        Verdict::Invalid(all) => all.into_iter().map(|v| (v.pointer, v.message)).collect(),
+        SchemaVerdict::Invalid(all) => all.into_iter().map(|v| (v.pointer, v.message)).collect(),
         other => panic!("expected violations, got {other:?}"),
     }
 }
@@ -214,7 +214,7 @@ fn s16_the_budget_ends_a_check_that_would_never_end() {
     let validator = Validator::compile(&doubling("oneOf")).expect("it is small enough to compile");
     assert!(validator.check_in_place(&json!("xxxx")).is_none());
     assert!(
-        matches!(validator.check(&json!("xxxx")), Verdict::Unknown(reason) if reason.contains("too long"))
+        matches!(validator.check(&json!("xxxx")), SchemaVerdict::Unknown(reason) if reason.contains("too long"))
     );
 }
 
@@ -241,7 +241,7 @@ fn ends_every_time(schema: &Value, value: &Value) {
     let validator = Validator::compile_with(schema, Formats::Dialect, limits).expect("compiles");
     for _ in 0..20 {
         let verdict = validator.check(value);
-        assert!(!matches!(&verdict, Verdict::Unknown(why) if why.contains("try again")));
+        assert!(!matches!(&verdict, SchemaVerdict::Unknown(why) if why.contains("try again")));
     }
 }
 
@@ -258,7 +258,7 @@ fn s16_a_pattern_that_goes_back_and_back_is_given_up_on_the_thread_of_the_caller
     let text = json!("a".repeat(18) + "!");
     let verdict = validator.check_in_place(&text);
     assert!(
-        matches!(&verdict, Some(Verdict::Unknown(why)) if why.contains("takes too long")),
+        matches!(&verdict, Some(SchemaVerdict::Unknown(why)) if why.contains("takes too long")),
         "{verdict:?}"
     );
 }
@@ -288,7 +288,7 @@ fn limits_are_named_when_they_are_exceeded() {
 fn ordinary_schemas_are_checked_in_place_and_those_that_refer_on_their_own_thread() {
     let plain = json!({"type": "object", "properties": {"a": {"pattern": "^[a-z]{1,9}$"}}});
     let plain = Validator::compile(&plain).expect("plain");
-    assert_eq!(plain.check_in_place(&json!({"a": "b"})), Some(Verdict::Valid));
+    assert_eq!(plain.check_in_place(&json!({"a": "b"})), Some(SchemaVerdict::Valid));
     for schema in [
         json!({"$ref": "#"}),
         json!({"pattern": "^a{1,900}$"}),
@@ -302,7 +302,7 @@ fn ordinary_schemas_are_checked_in_place_and_those_that_refer_on_their_own_threa
     let tree = Validator::compile(&tree).expect("tree");
     let value = json!({"children": [{"n": 1}, {"children": [{"n": "x"}]}]});
     assert!(tree.check_in_place(&value).is_none());
-    let Verdict::Invalid(found) = tree.check(&value) else { panic!("must be invalid") };
+    let SchemaVerdict::Invalid(found) = tree.check(&value) else { panic!("must be invalid") };
     assert_eq!(found[0].pointer, "/children/1/children/0/n");
     assert!(tree.check(&json!({"children": []})).is_valid());
 }
@@ -316,9 +316,9 @@ fn a_large_value_is_checked_with_the_budget_and_gives_the_same_violations() {
     let value = Value::Array(items);
     assert!(validator.check_in_place(&value).is_none());
     match validator.check(&value) {
-        Verdict::Invalid(found) => assert_eq!(found[0].pointer, "/59999"),
-        Verdict::Unknown(_) => {} // A slow machine may not finish in time.
-        Verdict::Valid => panic!("the last item is wrong"),
+        SchemaVerdict::Invalid(found) => assert_eq!(found[0].pointer, "/59999"),
+        SchemaVerdict::Unknown(_) => {} // A slow machine may not finish in time.
+        SchemaVerdict::Valid => panic!("the last item is wrong"),
     }
 }
 
@@ -326,8 +326,8 @@ fn a_large_value_is_checked_with_the_budget_and_gives_the_same_violations() {
 fn many_violations_are_cut_and_counted() {
     let validator = Validator::compile(&json!({"items": {"type": "integer"}})).expect("compiles");
     let value = Value::Array(vec![json!("x"); 3_000]);
-    let Verdict::Invalid(found) = validator.check(&value) else { panic!("must be invalid") };
-    assert_eq!(found.len(), Verdict::MOST);
+    let SchemaVerdict::Invalid(found) = validator.check(&value) else { panic!("must be invalid") };
+    assert_eq!(found.len(), SchemaVerdict::MOST);
     assert_eq!(found[999].message, "and 2001 more violations");
 }
 
@@ -371,7 +371,7 @@ async fn the_cache_compiles_a_schema_once_and_tells_reused_addresses_apart() {
 async fn a_paused_clock_does_not_cut_a_check_short() {
     let validator = Validator::compile(&json!({"items": {"$ref": "#"}})).expect("compiles");
     assert!(validator.check_async(&json!([[1], []])).await.is_valid());
-    assert_eq!(validator.check_async(&json!([[], []])).await, Verdict::Valid);
+    assert_eq!(validator.check_async(&json!([[], []])).await, SchemaVerdict::Valid);
 }
 
 proptest::proptest! {

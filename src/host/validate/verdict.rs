@@ -51,18 +51,18 @@ pub struct SchemaProblem {
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Verdict {
+pub enum SchemaVerdict {
     /// The value fits.
     #[default]
     Valid,
-    /// It does not; every place, at most [`Verdict::MOST`].
+    /// It does not; every place, at most [`SchemaVerdict::MOST`].
     Invalid(Vec<Violation>),
     /// It could not be told within the limits; the reason. Such a call may only be made past
     /// validation on purpose.
     Unknown(String),
 }
 
-impl Verdict {
+impl SchemaVerdict {
     /// Most violations reported by one check; the last then says that there are more.
     pub const MOST: usize = 1_000;
 

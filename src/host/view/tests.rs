@@ -81,7 +81,7 @@ fn findings_are_bounded_and_counted() {
 fn settled_requests_are_kept_within_bytes_and_failures_within_number() {
     let mut facts = Vec::new();
     for n in 0..20 {
-        let request = Arc::new(PendingRequest {
+        let request = Arc::new(ApprovalRequest {
             id: ApprovalId(n),
             server: server(),
             kind: RequestKind::Sampling,
@@ -162,7 +162,7 @@ fn every_fact() -> Vec<Fact> {
         capabilities: Arc::new(json!({"tools": {}})),
         server_info: Arc::new(json!({"name": "git"})),
     });
-    let request = Arc::new(PendingRequest {
+    let request = Arc::new(ApprovalRequest {
         id: ApprovalId(3),
         server: server(),
         kind: RequestKind::Other("x/y".into()),
@@ -176,7 +176,7 @@ fn every_fact() -> Vec<Fact> {
         input: None,
     });
     let open = BreakerView::Open { until: Timestamp(1), cause: SafeText::line("boom") };
-    let kept = PendingRequest { id: ApprovalId(4), ..PendingRequest::clone(&request) };
+    let kept = ApprovalRequest { id: ApprovalId(4), ..ApprovalRequest::clone(&request) };
     vec![
         Fact::ConfigLoaded { files: vec!["mcp.json".into()], diagnostics: vec![], order: vec![] },
         Fact::ServerAdded {

@@ -13,7 +13,7 @@ use crate::base::address::is_meant_as_loopback;
 
 /// What an address reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
+enum AddressReach {
     Public,
     Loopback,
     Private,
@@ -26,7 +26,7 @@ enum Reach {
 pub(super) struct AddressPolicy {
     /// The server's own host, which is connected to anyway.
     own: String,
-    reach: Reach,
+    reach: AddressReach,
     /// The server is spoken to without encryption, and so may its authorization server be.
     clear: bool,
     proxies: Arc<[String]>,
@@ -34,7 +34,7 @@ pub(super) struct AddressPolicy {
 
 impl AddressPolicy {
     pub(super) fn new(server: &Url) -> Self {
-        let reach = ip_of(server).map_or(Reach::Public, reach_of);
+        let reach = ip_of(server).map_or(AddressReach::Public, reach_of);
         let proxies =
             ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
         let proxies = proxies.iter().filter_map(|name| {
@@ -52,7 +52,7 @@ impl AddressPolicy {
     /// Why it is not used.
     pub(super) fn check(&self, url: &Url) -> Result<(), String> {
         let ip = ip_of(url);
-        let local = ip.is_some_and(|ip| reach_of(ip) == Reach::Loopback);
+        let local = ip.is_some_and(|ip| reach_of(ip) == AddressReach::Loopback);
         match url.scheme() {
             "https" => {}
             "http" if local || self.clear => {}
@@ -71,17 +71,17 @@ impl AddressPolicy {
 
     fn allows(&self, ip: IpAddr) -> bool {
         match reach_of(ip) {
-            Reach::Public => true,
-            Reach::Never => false,
+            AddressReach::Public => true,
+            AddressReach::Never => false,
             reach => reach == self.reach,
         }
     }
 }
 
-fn words(reach: Reach) -> &'static str {
+fn words(reach: AddressReach) -> &'static str {
     match reach {
-        Reach::Loopback => "it is an address of this machine, and the server is not",
-        Reach::Private => "it is a private address, and the server's is not",
+        AddressReach::Loopback => "it is an address of this machine, and the server is not",
+        AddressReach::Private => "it is a private address, and the server's is not",
         _ => "it is a link-local or reserved address",
     }
 }
@@ -118,46 +118,46 @@ fn ip_of(url: &Url) -> Option<IpAddr> {
     }
 }
 
-fn reach_of(ip: IpAddr) -> Reach {
+fn reach_of(ip: IpAddr) -> AddressReach {
     match ip {
         IpAddr::V4(ip) => of_v4(ip),
         IpAddr::V6(ip) => of_v6(ip),
     }
 }
 
-fn of_v4(ip: Ipv4Addr) -> Reach {
+fn of_v4(ip: Ipv4Addr) -> AddressReach {
     let [a, b, ..] = ip.octets();
     if ip.is_loopback() {
-        Reach::Loopback
+        AddressReach::Loopback
     } else if ip.is_private() || (a == 100 && (64..=127).contains(&b)) {
-        Reach::Private
+        AddressReach::Private
     } else if a == 0
         || ip.is_link_local()
         || ip.is_multicast()
         || a >= 240
         || (a == 198 && b & 0xfe == 18)
     {
-        Reach::Never
+        AddressReach::Never
     } else {
-        Reach::Public
+        AddressReach::Public
     }
 }
 
-fn of_v6(ip: Ipv6Addr) -> Reach {
+fn of_v6(ip: Ipv6Addr) -> AddressReach {
     let parts = ip.segments();
     let embedded =
         |at: usize| of_v4(Ipv4Addr::from(u32::from(parts[at]) << 16 | u32::from(parts[at + 1])));
     match parts {
-        _ if ip.is_loopback() => Reach::Loopback,
-        _ if ip.is_unspecified() || ip.is_multicast() => Reach::Never,
+        _ if ip.is_loopback() => AddressReach::Loopback,
+        _ if ip.is_unspecified() || ip.is_multicast() => AddressReach::Never,
         // IPv4 in other clothes: mapped, compatible, NAT64, 6to4.
         [0, 0, 0, 0, 0, 0xffff | 0, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => embedded(6),
         [0x2002, ..] => embedded(1),
         // Teredo and local NAT64 hide theirs.
-        [0x2001, 0, ..] | [0x64, 0xff9b, 1, ..] => Reach::Never,
-        [first, ..] if first & 0xffc0 == 0xfe80 => Reach::Never,
-        [first, ..] if first & 0xfe00 == 0xfc00 => Reach::Private,
-        _ => Reach::Public,
+        [0x2001, 0, ..] | [0x64, 0xff9b, 1, ..] => AddressReach::Never,
+        [first, ..] if first & 0xffc0 == 0xfe80 => AddressReach::Never,
+        [first, ..] if first & 0xfe00 == 0xfc00 => AddressReach::Private,
+        _ => AddressReach::Public,
     }
 }
 

@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use reqwest::{RequestBuilder, Response, StatusCode};
 use url::Url;
 
-use super::grant::{self, Caller, Exchange, NotGranted};
+use super::grant::{self, NotGranted, OAuthClient, TokenClient};
 use super::sign_in::{
-    AuthEvent, AuthFailure, AuthStep, Authorization, Events, PATIENCE, SignInPrompt, Site,
-    StepKind, Wanted, Watch, parameter,
+    AuthEvent, AuthFailure, AuthListener, AuthReporter, AuthStep, Authorization, PATIENCE,
+    RequestedAccess, SignInPrompt, Site, StepKind, parameter,
 };
 use super::token::{StoredToken, TokenStore};
 use crate::base::{Redactor, SafeText, Secret, ServerName};
@@ -24,7 +24,7 @@ use crate::config::HttpConfig;
 pub struct Accounts {
     store: Arc<dyn TokenStore>,
     prompt: Option<Arc<dyn SignInPrompt>>,
-    watches: Vec<Watch>,
+    watches: Vec<AuthListener>,
     redactor: Redactor,
 }
 
@@ -78,8 +78,8 @@ impl Accounts {
             return Ok(None);
         }
         let resource = resource_of(&config.url);
-        let events = Events { server: server.clone(), watches: self.watches.clone() };
-        let exchange = Exchange::new(&resource, &config.tls, events)?;
+        let events = AuthReporter { server: server.clone(), watches: self.watches.clone() };
+        let exchange = TokenClient::new(&resource, &config.tls, events)?;
         Ok(Some(Arc::new(Authorizer {
             site: Site {
                 server: server.clone(),
@@ -115,7 +115,7 @@ pub struct Authorizer {
     /// How often each scope was asked for in vain.
     step_ups: Mutex<HashMap<String, u32>>,
     /// What the last refusal wanted.
-    refused: Mutex<Option<Wanted>>,
+    refused: Mutex<Option<RequestedAccess>>,
 }
 
 impl std::fmt::Debug for Authorizer {
@@ -210,7 +210,7 @@ impl Authorizer {
                         }
                     }
                     _ if self.site.config.machine => {
-                        Some(self.own_token(&Wanted::default()).await?)
+                        Some(self.own_token(&RequestedAccess::default()).await?)
                     }
                     other => other,
                 }
@@ -287,7 +287,7 @@ impl Authorizer {
             let mut seen = std::collections::HashSet::new();
             scopes.retain(|scope| seen.insert(scope.clone()));
         }
-        let wanted = Wanted { challenge, scopes };
+        let wanted = RequestedAccess { challenge, scopes };
         if self.site.config.machine {
             self.own_token(&wanted).await?;
             return Ok(true);
@@ -336,7 +336,7 @@ impl Authorizer {
     pub async fn refresh_now(self: &Arc<Self>) -> Result<StoredToken, AuthFailure> {
         let _turn = self.turn.lock().await;
         if self.site.config.machine {
-            return self.own_token(&Wanted::default()).await;
+            return self.own_token(&RequestedAccess::default()).await;
         }
         match self.state()?.filter(|known| known.refresh_token.is_some()) {
             Some(known) => self.refresh(known).await,
@@ -349,7 +349,7 @@ impl Authorizer {
     /// # Errors
     /// Its metadata cannot be had, or is not safe.
     pub async fn authorization(&self) -> Result<Authorization, AuthFailure> {
-        self.site.look(&Wanted::default()).await
+        self.site.look(&RequestedAccess::default()).await
     }
 
     /// Revokes and forgets the token and the client the host registered. What was forgotten, and
@@ -365,7 +365,7 @@ impl Authorizer {
         let _guard = self.lock(&known).await?;
         let Some(known) = self.state()? else { return Ok(None) };
         let client = known.client.used(self.site.config.client_secret.as_ref());
-        let caller = Caller { client: &client, key: self.site.config.private_key.as_ref() };
+        let caller = OAuthClient { client: &client, key: self.site.config.private_key.as_ref() };
         let revoked = grant::revoke(&self.site.exchange, &known, &caller).await;
         self.site.store.remove(&known).map_err(AuthFailure::failed)?;
         self.site.store.remove_client(&known.issuer).map_err(AuthFailure::failed)?;
@@ -414,7 +414,7 @@ impl Authorizer {
     async fn ask(
         &self,
         prompt: &dyn SignInPrompt,
-        wanted: &Wanted,
+        wanted: &RequestedAccess,
     ) -> Result<StoredToken, AuthFailure> {
         let asked = tokio::time::timeout(PATIENCE, self.site.ask(prompt, wanted)).await;
         let token = asked.map_err(|_| AuthFailure::Declined("nobody signed in".to_owned()))??;
@@ -424,7 +424,7 @@ impl Authorizer {
         Ok(token)
     }
 
-    async fn own_token(&self, wanted: &Wanted) -> Result<StoredToken, AuthFailure> {
+    async fn own_token(&self, wanted: &RequestedAccess) -> Result<StoredToken, AuthFailure> {
         let token = self.site.machine(wanted).await?;
         self.keep(&token).await?;
         Ok(token)
@@ -455,7 +455,7 @@ impl Authorizer {
             ("resource", current.resource.as_str()),
         ];
         let client = current.client.used(self.site.config.client_secret.as_ref());
-        let caller = Caller { client: &client, key: self.site.config.private_key.as_ref() };
+        let caller = OAuthClient { client: &client, key: self.site.config.private_key.as_ref() };
         let (kind, endpoint) = (StepKind::Refresh, current.token_endpoint.as_str());
         match grant::token(&self.site.exchange, kind, endpoint, &caller, &form).await {
             Ok(granted) => {

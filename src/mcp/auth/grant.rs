@@ -20,7 +20,7 @@ use url::Url;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
 use super::address::AddressPolicy;
-use super::sign_in::{AuthFailure, AuthStep, Events, StepKind};
+use super::sign_in::{AuthFailure, AuthReporter, AuthStep, StepKind};
 use super::token::{ClientAuth, StoredClient, StoredToken};
 use crate::base::{SafeText, Secret};
 use crate::config::TlsConfig;
@@ -53,17 +53,17 @@ impl NotGranted {
 }
 
 /// A client and, when it signs assertions, its key and whom it addresses them to.
-pub(super) struct Caller<'a> {
+pub(super) struct OAuthClient<'a> {
     pub(super) client: &'a StoredClient,
     pub(super) key: Option<&'a Secret>,
 }
 
 /// Posts a grant.
 pub(super) async fn token(
-    exchange: &Exchange,
+    exchange: &TokenClient,
     kind: StepKind,
     endpoint: &str,
-    caller: &Caller<'_>,
+    caller: &OAuthClient<'_>,
     form: &[(&str, &str)],
 ) -> Result<Granted, NotGranted> {
     let response =
@@ -95,9 +95,9 @@ pub(super) fn granted(body: &[u8]) -> Option<Granted> {
 
 /// Revokes the refresh token, or the access token where there is none (RFC 7009).
 pub(super) async fn revoke(
-    exchange: &Exchange,
+    exchange: &TokenClient,
     token: &StoredToken,
-    caller: &Caller<'_>,
+    caller: &OAuthClient<'_>,
 ) -> Result<(), AuthFailure> {
     let Some(endpoint) = &token.revocation_endpoint else { return Ok(()) };
     let (hint, value) = match &token.refresh_token {
@@ -113,10 +113,10 @@ pub(super) async fn revoke(
 }
 
 async fn post(
-    exchange: &Exchange,
+    exchange: &TokenClient,
     kind: StepKind,
     endpoint: &str,
-    Caller { client, key }: &Caller<'_>,
+    OAuthClient { client, key }: &OAuthClient<'_>,
     form: &[(&str, &str)],
 ) -> Result<http::Response<Vec<u8>>, AuthFailure> {
     let url = Url::parse(endpoint).map_err(AuthFailure::refused)?;
@@ -158,18 +158,22 @@ pub(super) fn now() -> u64 {
 
 /// The client of one server's authorization.
 #[derive(Clone)]
-pub(super) struct Exchange {
+pub(super) struct TokenClient {
     http: reqwest::Client,
     pub(super) policy: AddressPolicy,
-    pub(super) events: Events,
+    pub(super) events: AuthReporter,
 }
 
-impl Exchange {
+impl TokenClient {
     /// Longest answer.
     const BYTES: usize = 256 << 10;
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    pub(super) fn new(server: &Url, tls: &TlsConfig, events: Events) -> Result<Self, AuthFailure> {
+    pub(super) fn new(
+        server: &Url,
+        tls: &TlsConfig,
+        events: AuthReporter,
+    ) -> Result<Self, AuthFailure> {
         let policy = AddressPolicy::new(server);
         let http = remote::client_builder(server, tls).map_err(AuthFailure::Refused)?;
         let http = http
@@ -271,7 +275,7 @@ fn kind_of(request: &http::Request<Vec<u8>>) -> StepKind {
     }
 }
 
-impl OAuthHttpClient for Exchange {
+impl OAuthHttpClient for TokenClient {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(async move {
             let kind = kind_of(&request.request);
@@ -306,10 +310,10 @@ pub(super) fn sign(pem: &str, client: &str, audience: &str, now: u64) -> Result<
 }
 
 /// Signs a text.
-type Sign = Box<dyn Fn(&[u8]) -> Result<Vec<u8>, Unspecified>>;
+type SignFn = Box<dyn Fn(&[u8]) -> Result<Vec<u8>, Unspecified>>;
 
 /// The algorithm of a key in PEM, and what signs with it.
-fn signing_key(pem: &str) -> Result<(&'static str, Sign), String> {
+fn signing_key(pem: &str) -> Result<(&'static str, SignFn), String> {
     let body: String = pem.lines().filter(|line| !line.contains("-----")).map(str::trim).collect();
     let wanted = "`oauth.privateKey` must be a private key in PKCS#8 PEM: RSA, P-256 or P-384";
     let der = STANDARD.decode(body).map_err(|_| wanted)?;

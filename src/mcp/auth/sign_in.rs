@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 
-use super::grant::{self, Caller, Exchange, Granted, is_code};
+use super::grant::{self, Granted, OAuthClient, TokenClient, is_code};
 use super::token::{ClientAuth, ClientOrigin, StoredClient, StoredToken, TokenStore};
 use crate::base::secret::MASK;
 use crate::base::{SafeText, ServerName};
@@ -84,12 +84,12 @@ pub(super) struct Site {
     pub(super) resource: Url,
     pub(super) config: OAuthConfig,
     pub(super) store: Arc<dyn TokenStore>,
-    pub(super) exchange: Exchange,
+    pub(super) exchange: TokenClient,
 }
 
 /// What a refusal wanted.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct RequestedAccess {
     /// Its `WWW-Authenticate`.
     pub(super) challenge: Option<String>,
     /// Scopes to ask for; those of the entry or the challenge when empty.
@@ -132,7 +132,10 @@ pub(super) fn parameter(challenge: &str, name: &str) -> Option<String> {
 
 impl Site {
     /// Looks where one signs in, and asks nobody.
-    pub(super) async fn look(&self, wanted: &Wanted) -> Result<Authorization, AuthFailure> {
+    pub(super) async fn look(
+        &self,
+        wanted: &RequestedAccess,
+    ) -> Result<Authorization, AuthFailure> {
         let found = self.find(wanted).await?;
         if !self.config.machine {
             found.has_pkce()?;
@@ -146,7 +149,7 @@ impl Site {
         })
     }
 
-    async fn find(&self, wanted: &Wanted) -> Result<Found, AuthFailure> {
+    async fn find(&self, wanted: &RequestedAccess) -> Result<Found, AuthFailure> {
         let challenge = wanted.challenge.as_deref();
         let check = |what: &str, url: &str| {
             let parsed = Url::parse(url).map_err(|error| error.to_string());
@@ -194,7 +197,7 @@ impl Site {
     pub(super) async fn ask(
         &self,
         prompt: &dyn SignInPrompt,
-        wanted: &Wanted,
+        wanted: &RequestedAccess,
     ) -> Result<StoredToken, AuthFailure> {
         let mut found = self.find(wanted).await?;
         found.has_pkce()?;
@@ -281,7 +284,10 @@ impl Site {
     }
 
     /// Signs the client itself in.
-    pub(super) async fn machine(&self, wanted: &Wanted) -> Result<StoredToken, AuthFailure> {
+    pub(super) async fn machine(
+        &self,
+        wanted: &RequestedAccess,
+    ) -> Result<StoredToken, AuthFailure> {
         let found = self.find(wanted).await?;
         let key = self.config.private_key.as_ref();
         let secret = self.config.client_secret.as_ref().map(|s| s.expose().to_owned());
@@ -303,7 +309,7 @@ impl Site {
             form.push(("scope", &scope));
         }
         let endpoint = &found.metadata.token_endpoint;
-        let caller = Caller { client: &client, key };
+        let caller = OAuthClient { client: &client, key };
         let granted = grant::token(&self.exchange, StepKind::Token, endpoint, &caller, &form).await;
         let granted = granted.map_err(|refused| refused.into_failure(endpoint))?;
         // The next one is got in the same way.
@@ -539,16 +545,16 @@ pub enum AuthEvent<'a> {
 }
 
 /// A listener to these events.
-pub(super) type Watch = Arc<dyn Fn(&ServerName, AuthEvent<'_>) + Send + Sync>;
+pub(super) type AuthListener = Arc<dyn Fn(&ServerName, AuthEvent<'_>) + Send + Sync>;
 
 /// Tells the events of one server.
 #[derive(Clone)]
-pub(super) struct Events {
+pub(super) struct AuthReporter {
     pub(super) server: ServerName,
-    pub(super) watches: Vec<Watch>,
+    pub(super) watches: Vec<AuthListener>,
 }
 
-impl Events {
+impl AuthReporter {
     pub(super) fn tell(&self, event: AuthEvent<'_>) {
         for watch in &self.watches {
             watch(&self.server, event);

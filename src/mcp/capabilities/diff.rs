@@ -80,7 +80,7 @@ impl ListChanges {
         self.changed.retain(|(k, n, _)| other(k, n));
     }
 
-    fn compare(&mut self, kind: ListKind, before: &Entries<'_>, after: &Entries<'_>) {
+    fn compare(&mut self, kind: ListKind, before: &EntriesByName<'_>, after: &EntriesByName<'_>) {
         let old: HashMap<_, _> = before.iter().copied().collect();
         let new: HashMap<_, _> = after.iter().copied().collect();
         for (key, raw) in after {
@@ -98,7 +98,7 @@ impl ListChanges {
     }
 }
 
-type Entries<'a> = [(&'a Arc<str>, &'a Arc<Value>)];
+type EntriesByName<'a> = [(&'a Arc<str>, &'a Arc<Value>)];
 
 /// The fields in which two JSON values differ, by JSON pointer (RFC 6901), at most
 /// [`MAX_FIELDS`] of them.

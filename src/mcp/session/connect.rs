@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::live::{Core, Live};
+use super::live::{Core, LiveSession};
 use super::message::{RpcRequest, set_level};
 use super::{Attempt, ConnectError, Endpoint, SessionContext, SessionHandle};
 use crate::base::human::count;
@@ -19,8 +19,8 @@ use crate::config::HttpConfig;
 use crate::error::{Error, ErrorCode};
 use crate::mcp::pending::PendingRequest;
 use crate::mcp::transport::http::Http;
-use crate::mcp::transport::pipe::Pipe;
-use crate::mcp::transport::remote::{Remote, Streams};
+use crate::mcp::transport::pipe::PipeTransport;
+use crate::mcp::transport::remote::{RemoteServer, Streams};
 use crate::mcp::transport::{Outgoing, SendError, Transport, sse, websocket};
 use crate::mcp::wire::tap::Tap;
 use crate::mcp::{Era, FindingKind, SessionView, era};
@@ -58,11 +58,11 @@ pub async fn connect(
     let transport: Arc<dyn Transport> = match endpoint {
         Endpoint::Sse(config) => streams(&tap, &config, false).await?,
         Endpoint::WebSocket(config) => streams(&tap, &config, true).await?,
-        Endpoint::Pipe { read, write } => Pipe::open(&tap, read, write),
+        Endpoint::Pipe { read, write } => PipeTransport::open(&tap, read, write),
         Endpoint::Http(config) => Http::open(&tap, &config).map_err(|e| unusable(&e, &tap))?,
     };
     tap.send_through(&transport);
-    let opening = Live::open(Arc::clone(&tap), transport);
+    let opening = LiveSession::open(Arc::clone(&tap), transport);
     match shake_hands(&opening.core, attempt).await {
         Ok(view) => {
             let view = Arc::new(view);
@@ -83,8 +83,8 @@ async fn streams(
     tap: &Arc<Tap>,
     config: &HttpConfig,
     socket: bool,
-) -> Result<Arc<Pipe>, ConnectError> {
-    let remote = Remote::new(config, tap, false).map_err(|error| unusable(&error, tap))?;
+) -> Result<Arc<PipeTransport>, ConnectError> {
+    let remote = RemoteServer::new(config, tap, false).map_err(|error| unusable(&error, tap))?;
     let opened = if socket {
         websocket::open(remote, &config.url).await
     } else {
@@ -94,7 +94,7 @@ async fn streams(
         let unauthorized = tap.unauthorized.load(Ordering::Relaxed);
         ConnectError { retryable: !unauthorized, unauthorized, ..unusable(&error, tap) }
     })?;
-    Ok(Pipe::open(tap, read, write))
+    Ok(PipeTransport::open(tap, read, write))
 }
 
 /// A connection that cannot be opened as it is configured.
@@ -290,7 +290,7 @@ fn view_of(result: &Value, version: &str, era: Era, masks: &Redactor) -> Session
 }
 
 /// What the session does by itself from now on.
-fn run(live: &Live) {
+fn run(live: &LiveSession) {
     let core = &live.core;
     if core.era() == Era::Modern {
         live.spawn(Arc::clone(core).keep_listening());
@@ -347,7 +347,7 @@ fn explain(mut error: Error, core: &Core) -> ConnectError {
 
 /// What arrived on a connection since it was opened; shared by the session and its owner.
 #[derive(Debug, Default)]
-pub struct Seen(Mutex<Arrivals>);
+pub struct ReceivedSoFar(Mutex<Arrivals>);
 
 /// What arrived on a connection.
 #[derive(Debug, Default)]
@@ -366,7 +366,7 @@ pub struct Arrivals {
     pub http: Option<u16>,
 }
 
-impl Seen {
+impl ReceivedSoFar {
     /// A connection is being opened: forgets the one before.
     pub fn open(&self) {
         self.with(|s| *s = Arrivals { opened: Some(Instant::now()), ..Arrivals::default() });

@@ -24,7 +24,7 @@ use crate::mcp::{Era, Payload, SessionEvent, SessionView, era};
 
 /// The session as its owner holds it: when it is dropped, the session ends with the last request that
 /// is in flight.
-pub struct Live {
+pub struct LiveSession {
     pub(super) core: Arc<Core>,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -49,7 +49,7 @@ pub struct Core {
     renewed: tokio::sync::Mutex<u64>,
 }
 
-impl Live {
+impl LiveSession {
     pub(super) fn open(tap: Arc<Tap>, transport: Arc<dyn Transport>) -> Self {
         let pump = Arc::clone(&tap.pump).run();
         let log_level = Mutex::new(tap.context.log_level);
@@ -418,7 +418,7 @@ impl Core {
     }
 }
 
-impl SessionHandle for Live {
+impl SessionHandle for LiveSession {
     fn view(&self) -> Arc<SessionView> {
         self.core.view()
     }

@@ -88,15 +88,15 @@ impl RpcRequest {
     /// A value that has no JSON form.
     pub fn body(&self, id: i64, meta: &Map<String, Value>) -> serde_json::Result<Vec<u8>> {
         #[derive(Serialize)]
-        struct Body<'a> {
+        struct MessageBody<'a> {
             jsonrpc: &'static str,
             id: i64,
             method: &'a str,
-            params: Written<'a>,
+            params: WrittenParams<'a>,
         }
         let token = (!self.is_handshake()).then_some(id);
-        let params = Written::new(self.params.as_ref(), meta, token);
-        serde_json::to_vec(&Body { jsonrpc: "2.0", id, method: &self.method, params })
+        let params = WrittenParams::new(self.params.as_ref(), meta, token);
+        serde_json::to_vec(&MessageBody { jsonrpc: "2.0", id, method: &self.method, params })
     }
 }
 
@@ -136,7 +136,7 @@ impl Params {
 
 /// Parameters as they are written: with `_meta`, which holds the token of their progress.
 #[derive(Serialize)]
-struct Written<'a> {
+struct WrittenParams<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -156,7 +156,7 @@ struct Meta<'a> {
     progress_token: Option<i64>,
 }
 
-impl<'a> Written<'a> {
+impl<'a> WrittenParams<'a> {
     fn new(params: Option<&'a Params>, known: &'a Map<String, Value>, token: Option<i64>) -> Self {
         let meta = Meta { known, progress_token: token };
         let meta = Some(meta).filter(|_| token.is_some() || !known.is_empty());
@@ -300,7 +300,7 @@ mod tests {
 
     fn written(params: Option<&Params>, meta: &Value) -> Value {
         let meta = meta.as_object().cloned().unwrap_or_default();
-        serde_json::to_value(Written::new(params, &meta, Some(7))).unwrap()
+        serde_json::to_value(WrittenParams::new(params, &meta, Some(7))).unwrap()
     }
 
     #[test]

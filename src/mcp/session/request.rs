@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::live::Core;
 use super::message::{Params, RpcRequest, set_level};
-use super::task::{Task, mention_tasks};
+use super::task::{RunningTask, mention_tasks};
 use super::{Request, ServerRequest};
 use crate::base::SafeText;
 use crate::error::{Error, ErrorCode};
@@ -32,7 +32,7 @@ impl Core {
                 RpcRequest::named("tools/call", name, arguments)
             }
             Request::RunTask { name, arguments } if !modern && self.view().runs_tasks() => {
-                return Box::pin(Task::call(self, name, arguments, pending)).await;
+                return Box::pin(RunningTask::call(self, name, arguments, pending)).await;
             }
             Request::RunTask { name, arguments } => {
                 mention_tasks(self, &name);

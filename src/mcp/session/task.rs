@@ -37,7 +37,7 @@ const UNKNOWN: i64 = -32602;
 
 /// Where a task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum TaskStage {
     Working,
     /// It needs something that the server asks for once the result is asked for.
     Waits,
@@ -49,7 +49,7 @@ enum Stage {
 /// The state of a task as the server reports it.
 #[derive(Debug)]
 struct TaskStatus {
-    stage: Stage,
+    stage: TaskStage,
     message: Option<String>,
     pause: Duration,
     ttl: Option<Duration>,
@@ -57,7 +57,7 @@ struct TaskStatus {
 
 impl TaskStatus {
     /// One that was begun, with nothing said of how it is.
-    const UNSAID: Self = Self { stage: Stage::Working, message: None, pause: PAUSE, ttl: None };
+    const UNSAID: Self = Self { stage: TaskStage::Working, message: None, pause: PAUSE, ttl: None };
 
     /// `None` when it names no status.
     fn read(task: &Value, core: &Core) -> Option<Self> {
@@ -67,12 +67,12 @@ impl TaskStatus {
             Some(Duration::from_secs_f64(millis.min(1e12) / 1e3))
         };
         let stage = match task["status"].as_str()? {
-            "working" | "submitted" => Stage::Working,
-            "completed" => Stage::Completed,
-            "failed" => Stage::Failed,
-            "cancelled" => Stage::Cancelled,
+            "working" | "submitted" => TaskStage::Working,
+            "completed" => TaskStage::Completed,
+            "failed" => TaskStage::Failed,
+            "cancelled" => TaskStage::Cancelled,
             // `input_required`; of a status that is not in the specification the result decides.
-            _ => Stage::Waits,
+            _ => TaskStage::Waits,
         };
         let message = task["statusMessage"].as_str();
         let message = message.map(|text| SafeText::line(cut(text, 1 << 10)));
@@ -86,7 +86,7 @@ impl TaskStatus {
     }
 
     const fn is_over(&self) -> bool {
-        matches!(self.stage, Stage::Completed | Stage::Failed | Stage::Cancelled)
+        matches!(self.stage, TaskStage::Completed | TaskStage::Failed | TaskStage::Cancelled)
     }
 
     /// What the server says of it, as the end of a sentence.
@@ -107,13 +107,13 @@ pub(super) fn mention_tasks(core: &Core, name: &str) {
 }
 
 /// A task that was begun.
-pub(super) struct Task {
+pub(super) struct RunningTask {
     unwanted: Unwanted,
     attended: Attended,
     began: Instant,
 }
 
-impl Task {
+impl RunningTask {
     /// Calls a tool that only runs as a task. A server that answers at once is taken at its word.
     pub(super) async fn call(
         core: &Arc<Core>,
@@ -161,14 +161,14 @@ impl Task {
         loop {
             self.tell(&status);
             match status.stage {
-                Stage::Working => status = self.ask_after(&status).await?,
-                Stage::Waits => return Box::pin(self.with_questions(status)).await,
-                Stage::Completed | Stage::Failed | Stage::Cancelled => break,
+                TaskStage::Working => status = self.ask_after(&status).await?,
+                TaskStage::Waits => return Box::pin(self.with_questions(status)).await,
+                TaskStage::Completed | TaskStage::Failed | TaskStage::Cancelled => break,
             }
         }
         self.unwanted.disarm();
         match status.stage {
-            Stage::Cancelled => Err(Self::cancelled(&status)),
+            TaskStage::Cancelled => Err(Self::cancelled(&status)),
             _ => Self::concluded(&status, self.result().await),
         }
     }
@@ -192,7 +192,7 @@ impl Task {
                     self.unwanted.disarm();
                 }
                 match over {
-                    Some(status) if status.stage == Stage::Cancelled => Err(Self::cancelled(&status)),
+                    Some(status) if status.stage == TaskStage::Cancelled => Err(Self::cancelled(&status)),
                     Some(status) => Self::concluded(&status, result.await),
                     None => result.await,
                 }
@@ -269,7 +269,7 @@ impl Task {
     /// The result of a task that is over; one that failed says why in two places.
     fn concluded(status: &TaskStatus, result: Result<Payload, Error>) -> Result<Payload, Error> {
         result.map_err(|mut error| {
-            if status.stage == Stage::Failed && error.code == ErrorCode::Protocol {
+            if status.stage == TaskStage::Failed && error.code == ErrorCode::Protocol {
                 error.message = format!("the task failed{}; {}", status.words(), error.message);
             }
             error

@@ -8,7 +8,7 @@ use futures::{StreamExt, TryStreamExt};
 use tokio::io::AsyncRead;
 use tokio_util::io::StreamReader;
 
-use super::pipe::{Line, Lines};
+use super::pipe::{LineSplitter, PipeLine};
 
 /// A server may ask for a pause before the stream is opened again, within reason: one that closes
 /// each stream at once is asked for the next one fifty times a second.
@@ -16,7 +16,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 
 /// One event.
 #[derive(Debug, Default)]
-pub(crate) struct Event {
+pub(crate) struct SseEvent {
     /// Its type; empty when it names none.
     pub(crate) kind: String,
     /// Its data on one line; of an event that is over the limit the beginning.
@@ -29,14 +29,14 @@ pub(crate) struct Event {
 }
 
 /// The events of one response.
-pub(crate) struct Events {
-    lines: Lines<Box<dyn AsyncRead + Send + Unpin>>,
+pub(crate) struct SseEvents {
+    lines: LineSplitter<Box<dyn AsyncRead + Send + Unpin>>,
     limit: usize,
-    event: Event,
+    event: SseEvent,
     began: bool,
 }
 
-impl Events {
+impl SseEvents {
     /// Events with data of at most `limit` bytes.
     pub(crate) fn new(response: reqwest::Response, limit: usize) -> Self {
         let mut returned = false;
@@ -46,11 +46,16 @@ impl Events {
     }
 
     fn of(text: Box<dyn AsyncRead + Send + Unpin>, limit: usize) -> Self {
-        Self { lines: Lines::new(text, limit), limit, event: Event::default(), began: false }
+        Self {
+            lines: LineSplitter::new(text, limit),
+            limit,
+            event: SseEvent::default(),
+            began: false,
+        }
     }
 
     /// The next event; `None` at the end. One without its empty line is incomplete and left out.
-    pub(crate) async fn next(&mut self) -> io::Result<Option<Event>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<SseEvent>> {
         loop {
             if let Some(event) = self.next_complete() {
                 return Ok(Some(event));
@@ -73,12 +78,12 @@ impl Events {
     }
 
     /// The next event that is complete already.
-    pub(crate) fn next_complete(&mut self) -> Option<Event> {
+    pub(crate) fn next_complete(&mut self) -> Option<SseEvent> {
         while let Some(line) = self.lines.next_line() {
             let event = &mut self.event;
             let range = match line {
-                Line::Whole(range) => range,
-                Line::Oversized(long) => {
+                PipeLine::Whole(range) => range,
+                PipeLine::Oversized(long) => {
                     event.data =
                         long.head.strip_prefix(b"data:").map(<[u8]>::to_vec).unwrap_or_default();
                     event.over = Some(long.total);
@@ -155,7 +160,7 @@ mod tests {
             let pieces: Vec<_> =
                 pieces.map(|piece| Ok::<_, io::Error>(line_feeds(piece, &mut returned))).collect();
             let reader = StreamReader::new(futures::stream::iter(pieces));
-            let (mut events, mut found) = (Events::of(Box::new(reader), 100), Vec::new());
+            let (mut events, mut found) = (SseEvents::of(Box::new(reader), 100), Vec::new());
             while let Some(event) = events.next().await.expect("read") {
                 let data = String::from_utf8(event.data).expect("text").replace(' ', "");
                 found.push(format!("{} {data} {}", event.kind, event.id.unwrap_or_default()));

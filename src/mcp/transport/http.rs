@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::events::{Event, Events};
-use super::remote::{Remote, Unasked};
+use super::events::{SseEvent, SseEvents};
+use super::remote::{RemoteServer, Unasked};
 use super::{Outgoing, SendError, Transport};
 use crate::base::SafeText;
 use crate::base::address::is_loopback;
@@ -30,12 +30,12 @@ const LAST_EVENT: &str = "last-event-id";
 
 /// The transport.
 pub struct Http {
-    remote: Remote,
+    remote: RemoteServer,
     url: url::Url,
     tap: Arc<Tap>,
     /// What nobody asked for, of all streams of the session together.
     unasked: Mutex<Unasked>,
-    state: Mutex<State>,
+    state: Mutex<HttpState>,
     /// Answers in a row that took [`Http::DELAY`] after their head.
     delayed: AtomicU32,
     /// Messages for which nobody waits, and a place to say that all are sent.
@@ -49,7 +49,7 @@ enum Queued {
 }
 
 #[derive(Default)]
-struct State {
+struct HttpState {
     session: Option<String>,
     version: Option<String>,
     stream: Option<AbortOnDropHandle<()>>,
@@ -57,7 +57,7 @@ struct State {
 
 /// Where a stream was when it ended.
 #[derive(Default)]
-struct Mark {
+struct StreamMark {
     /// The last event that had an id.
     id: Option<String>,
     /// The pause the server asks for.
@@ -86,7 +86,7 @@ impl Http {
     /// # Errors
     /// A header that is none, or a TLS setup that fails.
     pub fn open(tap: &Arc<Tap>, config: &HttpConfig) -> Result<Arc<Self>, SendError> {
-        let remote = Remote::new(config, tap, true)?;
+        let remote = RemoteServer::new(config, tap, true)?;
         let (queue, queued) = mpsc::channel(Self::QUEUED);
         Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
             remote,
@@ -132,7 +132,7 @@ impl Http {
             request = request.header(name, value);
         }
         if starts {
-            *self.state.lock() = State::default();
+            *self.state.lock() = HttpState::default();
         }
         let delayed = self.delayed.load(Ordering::Relaxed);
         if (Self::DELAYS..u32::MAX).contains(&delayed) {
@@ -177,7 +177,7 @@ impl Http {
     /// Reads the stream of an answer, and asks for the rest of it when it breaks off (2025-11-25,
     /// Streamable HTTP, resumability).
     async fn follow(&self, response: reqwest::Response, id: Option<i64>) -> Result<(), SendError> {
-        let mut mark = Mark::default();
+        let mut mark = StreamMark::default();
         self.read_events(response, id, &mut mark).await;
         let Some(id) = id else { return Ok(()) };
         let (mut pause, longest) = Self::PAUSES;
@@ -206,7 +206,7 @@ impl Http {
     async fn listen(me: Weak<Self>, settled: watch::Sender<bool>) {
         let (first, longest) = Self::PAUSES;
         let mut pause = first;
-        let mut mark = Mark::default();
+        let mut mark = StreamMark::default();
         loop {
             let Some(http) = me.upgrade() else { return };
             let response = http.get(mark.id.clone().as_deref()).await;
@@ -266,8 +266,13 @@ impl Http {
     }
 
     /// Reads the events of a stream to its end, or until the request has its answer.
-    async fn read_events(&self, response: reqwest::Response, id: Option<i64>, mark: &mut Mark) {
-        let mut events = Events::new(response, self.tap.context.limits.line_bytes);
+    async fn read_events(
+        &self,
+        response: reqwest::Response,
+        id: Option<i64>,
+        mark: &mut StreamMark,
+    ) {
+        let mut events = SseEvents::new(response, self.tap.context.limits.line_bytes);
         // Bytes read and not yet accounted for, which may belong to an answer; those that do.
         let (mut open, mut answered) = (0_usize, 0);
         let mut in_a_row = 0;
@@ -299,7 +304,7 @@ impl Http {
     }
 
     /// Takes in an event; gives how many bytes of it were an answer.
-    fn take_event(&self, event: Event, request: Option<i64>, mark: &mut Mark) -> usize {
+    fn take_event(&self, event: SseEvent, request: Option<i64>, mark: &mut StreamMark) -> usize {
         mark.id = event.id.or(mark.id.take());
         mark.retry = event.retry.or(mark.retry);
         let Some(total) = event.over else { return self.show(&event.data, request) };

@@ -21,18 +21,18 @@ use super::remote::Unasked;
 use super::{Outgoing, SendError, Transport};
 use crate::mcp::wire::tap::Tap;
 
-type Reader = Box<dyn AsyncRead + Send + Unpin>;
-type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+type PipeReader = Box<dyn AsyncRead + Send + Unpin>;
+type PipeWriter = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// The transport.
-pub struct Pipe {
-    out: Arc<Out>,
+pub struct PipeTransport {
+    out: Arc<PipeOutput>,
     _reading: AbortOnDropHandle<()>,
     _writing: AbortOnDropHandle<()>,
 }
 
 /// The outgoing half.
-struct Out {
+struct PipeOutput {
     /// Messages that may wait before new requests are held back.
     messages: usize,
     /// Bytes that may wait before new requests are held back.
@@ -47,7 +47,7 @@ struct Out {
 
 /// What is being written.
 struct Writing {
-    writer: Writer,
+    writer: PipeWriter,
     bytes: Vec<u8>,
     /// How much of `bytes` is written.
     done: usize,
@@ -64,11 +64,11 @@ struct Queue {
     broken: Option<SendError>,
 }
 
-impl Pipe {
+impl PipeTransport {
     /// A transport that reads `read` and writes `write`.
-    pub fn open(tap: &Arc<Tap>, read: Reader, write: Writer) -> Arc<Self> {
+    pub fn open(tap: &Arc<Tap>, read: PipeReader, write: PipeWriter) -> Arc<Self> {
         let limits = &tap.context.limits;
-        let out = Arc::new(Out {
+        let out = Arc::new(PipeOutput {
             messages: limits.queue_messages,
             bytes: limits.queue_bytes,
             queue: Mutex::default(),
@@ -81,9 +81,9 @@ impl Pipe {
             room: Notify::new(),
             idle: Notify::new(),
         });
-        let input = Input {
+        let input = PipeInput {
             tap: Arc::clone(tap),
-            lines: Lines::new(read, limits.line_bytes),
+            lines: LineSplitter::new(read, limits.line_bytes),
             unasked: Unasked::default(),
             open: 0,
         };
@@ -95,7 +95,7 @@ impl Pipe {
     }
 }
 
-impl Transport for Pipe {
+impl Transport for PipeTransport {
     fn send(self: Arc<Self>, message: Outgoing) -> BoxFuture<'static, Result<(), SendError>> {
         let queued = self.out.push(message.body, true);
         let out = Arc::clone(&self.out);
@@ -131,7 +131,7 @@ impl Transport for Pipe {
     }
 }
 
-impl Out {
+impl PipeOutput {
     /// A buffer grown for a long message is not kept.
     const SPARE: usize = 256 << 10;
     /// How many times over what nobody waits for may pile up before the server is cut off.
@@ -259,15 +259,15 @@ impl Out {
 }
 
 /// The incoming half.
-struct Input {
+struct PipeInput {
     tap: Arc<Tap>,
-    lines: Lines<Reader>,
+    lines: LineSplitter<PipeReader>,
     unasked: Unasked,
     /// Bytes read and not yet accounted for: they may belong to an answer.
     open: usize,
 }
 
-impl Input {
+impl PipeInput {
     /// Lines that are looked at before other tasks get their turn.
     const AT_ONCE: usize = 64;
 
@@ -313,10 +313,10 @@ impl Input {
         self.unasked.spend(unasked, &self.tap)
     }
 
-    fn take(&self, line: Line) {
+    fn take(&self, line: PipeLine) {
         match line {
-            Line::Whole(range) => self.tap.line(self.lines.bytes(range), None),
-            Line::Oversized(long) => self.tap.oversized(&long.head, &long.tail, long.total),
+            PipeLine::Whole(range) => self.tap.line(self.lines.bytes(range), None),
+            PipeLine::Oversized(long) => self.tap.oversized(&long.head, &long.tail, long.total),
         }
     }
 
@@ -332,15 +332,15 @@ impl Input {
 
 /// What stands next in the stream.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Line {
-    /// A whole line, without its break, as a range of [`Lines::bytes`].
+pub enum PipeLine {
+    /// A whole line, without its break, as a range of [`LineSplitter::bytes`].
     Whole(Range<usize>),
     /// A line over the limit, with its ends.
     Oversized(Oversized),
 }
 
 /// Splits a stream into lines.
-pub struct Lines<R> {
+pub struct LineSplitter<R> {
     reader: R,
     buffer: Vec<u8>,
     /// Begin of what was not handed out.
@@ -382,7 +382,7 @@ impl Oversized {
     }
 }
 
-impl<R: AsyncRead + Unpin> Lines<R> {
+impl<R: AsyncRead + Unpin> LineSplitter<R> {
     const STEP: usize = 8 << 10;
     const MAX_STEP: usize = 256 << 10;
     /// Most bytes of one read. While a large pipe is being emptied its writer cannot go on; read in
@@ -405,7 +405,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// The bytes a range of [`Line::Whole`] means; valid until [`Lines::fill`].
+    /// The bytes a range of [`PipeLine::Whole`] means; valid until [`LineSplitter::fill`].
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.buffer[range]
     }
@@ -421,7 +421,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 
     /// The next line that is complete already.
-    pub fn next_line(&mut self) -> Option<Line> {
+    pub fn next_line(&mut self) -> Option<PipeLine> {
         let found = memchr::memchr(b'\n', &self.buffer[self.searched..]);
         if let Some(skipping) = &mut self.skipping {
             let end = found.map_or(self.buffer.len(), |at| self.searched + at);
@@ -429,7 +429,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             self.start = end + usize::from(found.is_some());
             self.searched = self.start;
             found?;
-            return self.skipping.take().map(Line::Oversized);
+            return self.skipping.take().map(PipeLine::Oversized);
         }
         let Some(at) = found else {
             self.searched = self.buffer.len();
@@ -443,9 +443,9 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         self.start = line.end + 1;
         self.searched = self.start;
         if line.len() > self.limit {
-            return Some(Line::Oversized(Oversized::new(&self.buffer[line])));
+            return Some(PipeLine::Oversized(Oversized::new(&self.buffer[line])));
         }
-        Some(Line::Whole(line))
+        Some(PipeLine::Whole(line))
     }
 
     /// Reads more; 0 at the end of the stream. Dropping the future loses nothing.
@@ -457,7 +457,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 
     /// What stood after the last line break when the stream ended.
-    pub fn rest(&mut self) -> Option<Line> {
+    pub fn rest(&mut self) -> Option<PipeLine> {
         self.buffer.push(b'\n');
         self.next_line()
     }
@@ -486,7 +486,7 @@ mod tests {
     use super::*;
 
     async fn all(text: &[u8], limit: usize) -> Vec<String> {
-        let mut lines = Lines::new(text, limit);
+        let mut lines = LineSplitter::new(text, limit);
         let mut out = Vec::new();
         loop {
             let mut next = lines.next_line();
@@ -495,10 +495,10 @@ mod tests {
                 next = lines.rest();
             }
             match next {
-                Some(Line::Whole(range)) => {
+                Some(PipeLine::Whole(range)) => {
                     out.push(String::from_utf8_lossy(lines.bytes(range)).into_owned());
                 }
-                Some(Line::Oversized(Oversized { head, tail, total })) => {
+                Some(PipeLine::Oversized(Oversized { head, tail, total })) => {
                     let (head, tail) = (head.len(), String::from_utf8_lossy(&tail).into_owned());
                     out.push(format!(
                         "{total} bytes, {head} of head, ..{}",
@@ -531,7 +531,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_line_without_end_costs_no_more_than_its_limit() {
-        let mut lines = Lines::new(tokio::io::repeat(b'x'), 1 << 20);
+        let mut lines = LineSplitter::new(tokio::io::repeat(b'x'), 1 << 20);
         for _ in 0..1000 {
             lines.fill().await.unwrap();
             assert_eq!(lines.next_line(), None);
@@ -580,10 +580,13 @@ mod tests {
         lines.map(|l| if l.len() > limit { Err(l.len() as u64) } else { Ok(l.to_vec()) }).collect()
     }
 
-    fn shown<R: AsyncRead + Unpin>(lines: &Lines<R>, line: Line) -> Result<Vec<u8>, u64> {
+    fn shown<R: AsyncRead + Unpin>(
+        lines: &LineSplitter<R>,
+        line: PipeLine,
+    ) -> Result<Vec<u8>, u64> {
         match line {
-            Line::Whole(range) => Ok(lines.bytes(range).to_vec()),
-            Line::Oversized(Oversized { head, tail, total }) => {
+            PipeLine::Whole(range) => Ok(lines.bytes(range).to_vec()),
+            PipeLine::Oversized(Oversized { head, tail, total }) => {
                 assert!(head.len() as u64 <= total && tail.len() as u64 <= total);
                 Err(total)
             }
@@ -601,7 +604,7 @@ mod tests {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let got = runtime.block_on(async {
                 let pieces = Pieces { left: pieces.into(), hesitates: false };
-                let (mut lines, mut got) = (Lines::new(pieces, limit), Vec::new());
+                let (mut lines, mut got) = (LineSplitter::new(pieces, limit), Vec::new());
                 loop {
                     if let Some(line) = lines.next_line() {
                         got.push(shown(&lines, line));

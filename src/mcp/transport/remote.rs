@@ -48,7 +48,7 @@ pub(super) fn streams() -> (Streams, Incoming, BufReader<DuplexStream>) {
 
 /// The server.
 #[derive(Clone)]
-pub(crate) struct Remote {
+pub(crate) struct RemoteServer {
     pub(super) http: reqwest::Client,
     pub(super) tap: Arc<Tap>,
     headers: HeaderMap,
@@ -56,7 +56,7 @@ pub(crate) struct Remote {
     answers: bool,
 }
 
-impl Remote {
+impl RemoteServer {
     /// # Errors
     /// A header or certificate of the entry that cannot be used.
     pub(crate) fn new(

@@ -14,8 +14,8 @@ use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream};
 use tokio::task::JoinSet;
 use url::Url;
 
-use super::events::{Event, Events};
-use super::remote::{Remote, Streams, innermost, streams};
+use super::events::{SseEvent, SseEvents};
+use super::remote::{RemoteServer, Streams, innermost, streams};
 use crate::base::SafeText;
 use crate::mcp::transport::SendError;
 use crate::mcp::wire::tap::Tap;
@@ -27,7 +27,7 @@ const POSTS: usize = 256;
 ///
 /// # Errors
 /// What the server answered instead.
-pub(crate) async fn open(remote: Remote, url: &Url) -> Result<Streams, SendError> {
+pub(crate) async fn open(remote: RemoteServer, url: &Url) -> Result<Streams, SendError> {
     let request = remote.http.get(url.clone()).header(ACCEPT, "text/event-stream");
     let response = remote.send(request).await?;
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
@@ -37,7 +37,7 @@ pub(crate) async fn open(remote: Remote, url: &Url) -> Result<Streams, SendError
         ));
     }
     let base = response.url().clone();
-    let mut events = Events::new(response, remote.tap.context.limits.line_bytes);
+    let mut events = SseEvents::new(response, remote.tap.context.limits.line_bytes);
     let (streams, mut incoming, outgoing) = streams();
     let endpoint = loop {
         let event = events.next().await;
@@ -86,7 +86,7 @@ fn target(base: &Url, named: &str) -> Result<Url, SendError> {
 
 /// Posts what the session writes. Notifications and answers one after the other; requests at once,
 /// because some servers end the POST only when they have answered the request.
-async fn post(remote: &Remote, endpoint: &Url, mut outgoing: BufReader<DuplexStream>) {
+async fn post(remote: &RemoteServer, endpoint: &Url, mut outgoing: BufReader<DuplexStream>) {
     let mut posts = JoinSet::new();
     loop {
         let mut line = Vec::new();
@@ -120,7 +120,7 @@ async fn post(remote: &Remote, endpoint: &Url, mut outgoing: BufReader<DuplexStr
 }
 
 /// The message in an event, as a line; one over the limit is reported here.
-fn message(mut event: Event, tap: &Tap) -> Option<Bytes> {
+fn message(mut event: SseEvent, tap: &Tap) -> Option<Bytes> {
     if !matches!(event.kind.as_str(), "" | "message") {
         return None;
     }

@@ -16,7 +16,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 use url::Url;
 
-use super::remote::{Incoming, Remote, Streams, streams};
+use super::remote::{Incoming, RemoteServer, Streams, streams};
 use crate::mcp::transport::SendError;
 
 type Socket = WebSocketStream<reqwest::Upgraded>;
@@ -29,7 +29,7 @@ const OVER: usize = 4;
 ///
 /// # Errors
 /// What the server answered instead of the upgrade.
-pub(crate) async fn open(remote: Remote, url: &Url) -> Result<Streams, SendError> {
+pub(crate) async fn open(remote: RemoteServer, url: &Url) -> Result<Streams, SendError> {
     // `ws:` is `http:` in every respect that matters here, and `wss:` is `https:`.
     let address = url.as_str().replacen("ws", "http", 1);
     let key = STANDARD.encode(fastrand::u128(..).to_ne_bytes());

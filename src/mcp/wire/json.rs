@@ -16,7 +16,7 @@ use crate::mcp::payload::Cut;
 
 /// What one message may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct ParseBudget {
     /// Deepest nesting of objects and arrays.
     pub depth: usize,
     /// Most values and keys.
@@ -25,7 +25,7 @@ pub struct Budget {
     pub bytes: usize,
 }
 
-impl Budget {
+impl ParseBudget {
     /// Nesting that is safe on a worker thread's stack, whatever a configuration says.
     pub const MAX_DEPTH: usize = 512;
     /// Bytes a tree may take for each byte a message may have: twice what lists of small objects do.
@@ -93,12 +93,12 @@ impl fmt::Display for Flaw {
 ///
 /// # Errors
 /// The [`Flaw`] that stops the value from being built.
-pub fn parse(bytes: &[u8], budget: Budget) -> Result<Parsed, Flaw> {
-    let mut state = Reading::new(budget);
+pub fn parse(bytes: &[u8], budget: ParseBudget) -> Result<Parsed, Flaw> {
+    let mut state = JsonReading::new(budget);
     let mut parser = serde_json::Deserializer::from_slice(bytes);
     parser.disable_recursion_limit();
     let depth = state.limits.depth;
-    let value = match (Node { state: &mut state, depth }).deserialize(&mut parser) {
+    let value = match (JsonNode { state: &mut state, depth }).deserialize(&mut parser) {
         Ok(value) => value,
         Err(error) => {
             return Err(state.flaw.unwrap_or_else(|| {
@@ -114,16 +114,17 @@ pub fn parse(bytes: &[u8], budget: Budget) -> Result<Parsed, Flaw> {
 /// The id and the result of a line that is a plain answer: `jsonrpc`, a whole number for an `id` and a
 /// `result`, each once, and nothing else. What nearly every line is; all others go the
 /// slower way, which reports what is odd about them.
-pub fn answer(bytes: &[u8], budget: Budget) -> Option<(i64, Value)> {
+pub fn answer(bytes: &[u8], budget: ParseBudget) -> Option<(i64, Value)> {
     // Where the result of a plain answer begins.
     const HEAD: usize = 96;
     memchr::memmem::find(&bytes[..bytes.len().min(HEAD)], b"\"result\"")?;
     // The message around the result is a level and three values.
-    let mut state = Reading::new(Budget { nodes: budget.nodes.checked_sub(3)?, ..budget });
+    let mut state = JsonReading::new(ParseBudget { nodes: budget.nodes.checked_sub(3)?, ..budget });
     let mut parser = serde_json::Deserializer::from_slice(bytes);
     parser.disable_recursion_limit();
     let depth = state.limits.depth.checked_sub(1)?;
-    let answer = Answer(Node { state: &mut state, depth }).deserialize(&mut parser).ok()?;
+    let answer =
+        PlainAnswer(JsonNode { state: &mut state, depth }).deserialize(&mut parser).ok()?;
     parser.end().ok()?;
     state.repeated.is_none().then_some(answer)
 }
@@ -131,28 +132,28 @@ pub fn answer(bytes: &[u8], budget: Budget) -> Option<(i64, Value)> {
 /// The beginning of the JSON value in `text`: about `most` values of it, and where children are
 /// missing, if any are. `None` when the text is not one JSON value of at most `depth` levels.
 pub fn beginning(text: &str, depth: usize, most: usize) -> Option<(Value, Option<Cut>)> {
-    let mut state = Reading::new(Budget { depth, nodes: most, bytes: usize::MAX });
+    let mut state = JsonReading::new(ParseBudget { depth, nodes: most, bytes: usize::MAX });
     state.beginning = Some(Beginning::default());
     let mut parser = serde_json::Deserializer::from_str(text);
     parser.disable_recursion_limit();
     let depth = state.limits.depth;
-    let value = Node { state: &mut state, depth }.deserialize(&mut parser).ok()?;
+    let value = JsonNode { state: &mut state, depth }.deserialize(&mut parser).ok()?;
     parser.end().ok()?;
     Some((value, state.beginning?.cut))
 }
 
 /// Reads a plain answer whose result is what the node reads.
-struct Answer<'a>(Node<'a>);
+struct PlainAnswer<'a>(JsonNode<'a>);
 
 #[derive(serde::Deserialize)]
 #[serde(field_identifier, rename_all = "lowercase")]
-enum Member {
+enum MessageMember {
     Jsonrpc,
     Id,
     Result,
 }
 
-impl<'de> DeserializeSeed<'de> for Answer<'_> {
+impl<'de> DeserializeSeed<'de> for PlainAnswer<'_> {
     type Value = (i64, Value);
 
     fn deserialize<D: serde::Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
@@ -160,7 +161,7 @@ impl<'de> DeserializeSeed<'de> for Answer<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Answer<'_> {
+impl<'de> Visitor<'de> for PlainAnswer<'_> {
     type Value = (i64, Value);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -168,15 +169,17 @@ impl<'de> Visitor<'de> for Answer<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
-        let Node { state, depth } = self.0;
+        let JsonNode { state, depth } = self.0;
         let odd = || serde::de::Error::custom("not a plain answer");
         let (mut version, mut id, mut result) = (None, None, None);
         while let Some(member) = members.next_key()? {
             match member {
-                Member::Jsonrpc if version.is_none() => version = Some(members.next_value()?),
-                Member::Id if id.is_none() => id = Some(members.next_value()?),
-                Member::Result if result.is_none() => {
-                    let node = Node { state: &mut *state, depth };
+                MessageMember::Jsonrpc if version.is_none() => {
+                    version = Some(members.next_value()?);
+                }
+                MessageMember::Id if id.is_none() => id = Some(members.next_value()?),
+                MessageMember::Result if result.is_none() => {
+                    let node = JsonNode { state: &mut *state, depth };
                     result = Some(members.next_value_seed(node)?);
                 }
                 _ => return Err(odd()),
@@ -189,10 +192,10 @@ impl<'de> Visitor<'de> for Answer<'_> {
     }
 }
 
-struct Reading {
+struct JsonReading {
     nodes: usize,
     bytes: usize,
-    limits: Budget,
+    limits: ParseBudget,
     repeated: Option<String>,
     flaw: Option<Flaw>,
     /// Where only the beginning is wanted, what is known of its end.
@@ -208,10 +211,10 @@ struct Beginning {
     cut: Option<Cut>,
 }
 
-impl Reading {
-    fn new(budget: Budget) -> Self {
-        let limits = Budget { depth: budget.depth.min(Budget::MAX_DEPTH), ..budget };
-        let Budget { nodes, bytes, .. } = budget;
+impl JsonReading {
+    fn new(budget: ParseBudget) -> Self {
+        let limits = ParseBudget { depth: budget.depth.min(ParseBudget::MAX_DEPTH), ..budget };
+        let ParseBudget { nodes, bytes, .. } = budget;
         Self { nodes, bytes, limits, repeated: None, flaw: None, beginning: None }
     }
 
@@ -220,7 +223,7 @@ impl Reading {
         self.beginning.is_some() && self.nodes == 0
     }
 
-    /// Begins a child of a container; gives what [`Reading::leave`] wants.
+    /// Begins a child of a container; gives what [`JsonReading::leave`] wants.
     fn enter(&mut self, key: impl fmt::Display) -> usize {
         let Some(beginning) = &mut self.beginning else { return 0 };
         let length = beginning.pointer.len();
@@ -257,12 +260,12 @@ impl Reading {
     }
 }
 
-struct Node<'a> {
-    state: &'a mut Reading,
+struct JsonNode<'a> {
+    state: &'a mut JsonReading,
     depth: usize,
 }
 
-impl Node<'_> {
+impl JsonNode<'_> {
     fn charge<E: serde::de::Error>(&mut self) -> Result<(), E> {
         match self.state.nodes.checked_sub(1) {
             Some(left) => self.state.nodes = left,
@@ -274,7 +277,7 @@ impl Node<'_> {
 
     /// Charges for the children that a container has now.
     fn grown<E: serde::de::Error>(&mut self, object: bool, count: usize) -> Result<(), E> {
-        let more = Budget::children(object, count) - Budget::children(object, count - 1);
+        let more = ParseBudget::children(object, count) - ParseBudget::children(object, count - 1);
         let left = self.state.bytes.checked_sub(more);
         self.state.bytes = left.ok_or_else(|| self.fail(Flaw::TooBig(self.state.limits.bytes)))?;
         Ok(())
@@ -291,7 +294,7 @@ impl Node<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Node<'_> {
+impl<'de> DeserializeSeed<'de> for JsonNode<'_> {
     type Value = Value;
 
     fn deserialize<D: serde::Deserializer<'de>>(mut self, from: D) -> Result<Value, D::Error> {
@@ -300,7 +303,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Node<'_> {
+impl<'de> Visitor<'de> for JsonNode<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -341,14 +344,14 @@ impl<'de> Visitor<'de> for Node<'_> {
         let mut out = Vec::new();
         while !self.state.is_past() {
             let length = self.state.enter(out.len());
-            let item = items.next_element_seed(Node { state: &mut *self.state, depth })?;
+            let item = items.next_element_seed(JsonNode { state: &mut *self.state, depth })?;
             self.state.leave(length);
             let Some(item) = item else { return Ok(Value::Array(exact(out))) };
             out.push(item);
             self.grown(false, out.len())?;
         }
         let (before, mut count) = (self.state.pass(true), out.len());
-        while items.next_element_seed(Node { state: &mut *self.state, depth })?.is_some() {
+        while items.next_element_seed(JsonNode { state: &mut *self.state, depth })?.is_some() {
             count += 1;
         }
         self.state.pass(before);
@@ -364,7 +367,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         while !self.state.is_past() {
             let Some(key) = entries.next_key::<String>()? else { return Ok(Value::Object(out)) };
             let length = self.state.enter(&key);
-            let value = entries.next_value_seed(Node { state: &mut *self.state, depth })?;
+            let value = entries.next_value_seed(JsonNode { state: &mut *self.state, depth })?;
             self.state.leave(length);
             let count = out.len() + 1;
             match out.entry(key) {
@@ -380,7 +383,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         }
         let (before, mut count) = (self.state.pass(true), out.len());
         while entries.next_key::<IgnoredAny>()?.is_some() {
-            entries.next_value_seed(Node { state: &mut *self.state, depth })?;
+            entries.next_value_seed(JsonNode { state: &mut *self.state, depth })?;
             count += 1;
         }
         self.state.pass(before);

@@ -21,12 +21,12 @@ use crate::mcp::session::SessionEvent;
 #[derive(Debug)]
 pub struct Pump {
     events: mpsc::Sender<SessionEvent>,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingMessage>,
     arrived: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingMessage {
     first_byte: bool,
     findings: Vec<Finding>,
     lists: BTreeSet<ListKind>,
@@ -102,7 +102,7 @@ fn is_flood(event: &SessionEvent) -> bool {
     matches!(event, Finding(_) | ResourceUpdated(_) | ListChanged(_))
 }
 
-impl Waiting {
+impl WaitingMessage {
     fn add_finding(&mut self, finding: Finding) {
         let mut same = self.findings.iter_mut().filter(|other| other.kind == finding.kind);
         match same.nth(Pump::PER_KIND - 1) {

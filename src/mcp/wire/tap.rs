@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::json::Budget;
+use super::json::ParseBudget;
 use super::message::Spread;
 use super::pump::Pump;
 use crate::base::SafeText;
@@ -35,8 +35,8 @@ pub use answers::Attended;
 pub use record::method_name;
 use record::{JunkWindow, id_text};
 pub use requests::kind;
-pub use table::Answer;
-use table::{Entry, Table};
+pub use table::RoundTripResult;
+use table::{PendingTable, RoundTrip};
 
 /// The tap of one connection.
 pub struct Tap {
@@ -53,7 +53,7 @@ pub struct Tap {
     ending: OnceLock<String>,
     /// Bytes of answers since the transport asked last.
     answered: AtomicUsize,
-    table: Mutex<Table>,
+    table: Mutex<PendingTable>,
     /// Lines of a message that is printed over several lines.
     spread: Mutex<Spread>,
     junk: Mutex<JunkWindow>,
@@ -89,10 +89,10 @@ impl Tap {
     }
 
     /// Limits of one message.
-    pub fn budget(&self) -> Budget {
+    pub fn budget(&self) -> ParseBudget {
         let limits = &self.context.limits;
-        let bytes = limits.line_bytes.saturating_mul(Budget::PER_BYTE);
-        Budget { depth: limits.depth, nodes: limits.nodes, bytes }
+        let bytes = limits.line_bytes.saturating_mul(ParseBudget::PER_BYTE);
+        ParseBudget { depth: limits.depth, nodes: limits.nodes, bytes }
     }
 
     /// Bytes arrived, whatever they are.
@@ -198,7 +198,7 @@ impl Tap {
     }
 
     /// Reports what was found in the answer of a request, to whoever asked too.
-    fn find_in(&self, entry: &Entry, kind: FindingKind, message: &str, raw: &[u8]) {
+    fn find_in(&self, entry: &RoundTrip, kind: FindingKind, message: &str, raw: &[u8]) {
         let finding = self.context.finding(kind, message, raw, Some(entry.name()));
         entry.request.found(finding.clone());
         self.pump.push(SessionEvent::Finding(finding));
@@ -217,7 +217,7 @@ impl Tap {
         &self,
         rpc: &RpcRequest,
         request: &Arc<PendingRequest>,
-    ) -> (i64, oneshot::Receiver<Answer>) {
+    ) -> (i64, oneshot::Receiver<RoundTripResult>) {
         let (answer, answered) = oneshot::channel();
         let method = method_name(&rpc.method);
         let shakes = rpc.is_handshake();
@@ -232,7 +232,7 @@ impl Tap {
         }
         let (target, request) = (rpc.target.clone(), Arc::clone(request));
         let sent = Instant::now();
-        let entry = Entry { method, target, request, sent, answer };
+        let entry = RoundTrip { method, target, request, sent, answer };
         table.pending.insert(id, entry);
         (id, answered)
     }

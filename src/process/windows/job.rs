@@ -25,7 +25,7 @@ use windows::Win32::System::Threading::{
 };
 use windows::core::PWSTR;
 
-use super::super::census::{Process, Row};
+use super::super::census::{ProcessId, ProcessRow};
 use crate::config::ProcessLimits;
 
 /// Exit code of a process that was ended with its job.
@@ -102,7 +102,7 @@ impl Job {
     }
 
     /// The processes in it, as members of the group of `leader`.
-    pub(super) fn rows(&self, leader: u32) -> Vec<Row> {
+    pub(super) fn rows(&self, leader: u32) -> Vec<ProcessRow> {
         self.processes().into_iter().filter_map(|pid| row(pid, leader)).collect()
     }
 
@@ -128,7 +128,7 @@ impl Job {
 }
 
 /// The processes of all jobs.
-pub(crate) fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<ProcessRow> {
     let jobs = JOBS.lock().clone();
     jobs.iter()
         .filter_map(|(leader, job)| Some((leader, job.upgrade()?)))
@@ -138,7 +138,7 @@ pub(crate) fn rows() -> Vec<Row> {
 
 /// What there is to know of a process; `None` when it is gone, or is the console of another, which
 /// the system starts and ends with it.
-fn row(pid: u32, leader: u32) -> Option<Row> {
+fn row(pid: u32, leader: u32) -> Option<ProcessRow> {
     #[expect(unsafe_code, reason = "the handle is new and owned by nobody else")]
     let process = unsafe {
         let handle = OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION, false, pid).ok()?;
@@ -154,8 +154,8 @@ fn row(pid: u32, leader: u32) -> Option<Row> {
     if is_console(handle) {
         return None;
     }
-    Some(Row {
-        process: Process { pid, started: number(created) },
+    Some(ProcessRow {
+        process: ProcessId { pid, started: number(created) },
         parent: leader,
         group: leader,
         session: leader,

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use crate::config::ApprovalRule;
 use crate::deck::Answers as KeptAnswers;
-use crate::host::{HostView, PendingRequest, RuleKind, SessionRule, Settlement};
+use crate::host::{ApprovalRequest, HostView, RuleKind, SessionRule, Settlement};
 use crate::mcp::{Answer, ApprovalId, RequestKind};
-use crate::tui::approval::answering::{AnswerScreen, Drafting, Offer, Stage, kept_offers};
+use crate::tui::approval::answering::{AnswerScreen, AnsweringStage, Drafting, Offer, kept_offers};
 use crate::tui::effect::{Effect, Order};
 use crate::tui::message::FormToken;
 use crate::tui::model::Model;
@@ -26,21 +26,22 @@ const UNSEEN: &str = "see the logs for how it ended";
 
 /// Requests being answered.
 #[derive(Default)]
-pub struct Answers {
+pub struct OpenAnswers {
     pub(super) screens: BTreeMap<ApprovalId, AnswerScreen>,
     /// Answers that are kept beside the configuration, and those kept while this runs.
     pub(super) kept: KeptAnswers,
 }
 
-impl Answers {
+impl OpenAnswers {
     /// Whether an answer is on its way: the engine has not confirmed it yet.
     pub(super) fn is_sent(&self, id: ApprovalId) -> bool {
-        self.screens.get(&id).is_some_and(|answering| answering.stage == Stage::Sent)
+        self.screens.get(&id).is_some_and(|answering| answering.stage == AnsweringStage::Sent)
     }
 
     /// How many answers to these servers are half written.
     pub(super) fn drafts(&self, of: impl Fn(&ServerName) -> bool) -> usize {
-        let open = self.screens.values().filter(|answering| answering.stage == Stage::Open);
+        let open =
+            self.screens.values().filter(|answering| answering.stage == AnsweringStage::Open);
         open.filter(|answering| of(&answering.request.server) && answering.has_draft()).count()
     }
 
@@ -56,7 +57,8 @@ impl Answers {
 
     /// Asks the registered model for a draft of this answer.
     pub(super) fn ask_for_draft(&mut self, id: ApprovalId, model: &Model, out: &mut Out) {
-        let Some(answering) = self.screens.get_mut(&id).filter(|one| one.stage == Stage::Open)
+        let Some(answering) =
+            self.screens.get_mut(&id).filter(|one| one.stage == AnsweringStage::Open)
         else {
             return;
         };
@@ -87,7 +89,7 @@ impl Answers {
             if answering.ended().is_some() {
                 continue;
             }
-            let late = answering.stage == Stage::Sent;
+            let late = answering.stage == AnsweringStage::Sent;
             let server = Ink::line(answering.request.server.as_str());
             let Some(reason) = withdrawn(*id, answering, view) else {
                 answered.push(*id);
@@ -113,7 +115,7 @@ impl Answers {
     pub(super) fn forget_empty(
         &mut self,
         open: Option<ApprovalId>,
-    ) -> Vec<(Arc<PendingRequest>, SafeText)> {
+    ) -> Vec<(Arc<ApprovalRequest>, SafeText)> {
         self.screens.retain(|id, answering| {
             answering.ended().is_none() || answering.has_draft() || open == Some(*id)
         });
@@ -267,7 +269,7 @@ fn withdrawn(id: ApprovalId, answering: &AnswerScreen, view: &HostView) -> Optio
     let settlement = view.settled.iter().rev().find(|(_, request, _)| request.id == id);
     Some(match settlement {
         Some((_, _, Settlement::Withdrawn { reason })) => reason.clone(),
-        Some(_) if answering.stage == Stage::Sent => return None,
+        Some(_) if answering.stage == AnsweringStage::Sent => return None,
         Some(_) => SafeText::line("answered elsewhere"),
         None if view.servers.contains_key(&answering.request.server) => SafeText::line(UNSEEN),
         None => SafeText::line("its server was removed"),

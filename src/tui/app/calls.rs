@@ -8,9 +8,9 @@ use crate::deck::{History, SavedCall, SavedCalls, SavedTarget};
 use crate::error::Error;
 use crate::host::{BuildEnd, CallOutcome, CallView, DevView, HostView, ServerState, ServerView};
 use crate::mcp::{CallId, Direction, ListKind, TrafficRecord};
-use crate::tui::call::{CallScreen, Subject, SubjectKind};
+use crate::tui::call::{CallScreen, CallSubject, SubjectKind};
 use crate::tui::effect::Effect;
-use crate::tui::look::Look;
+use crate::tui::look::Styles;
 use crate::tui::message::{CallPurpose, CallToken, FormToken, ViewToken};
 use crate::tui::model::Model;
 use crate::tui::pane::{Out, Redraw};
@@ -32,7 +32,7 @@ pub struct Calls {
     pub(super) history: History,
     pub(super) saved: SavedCalls,
     /// Restarts by changed sources, by server.
-    seen: HashMap<ServerName, Seen>,
+    seen: HashMap<ServerName, SeenServer>,
 }
 
 impl Calls {
@@ -42,7 +42,7 @@ impl Calls {
     }
 
     /// The number of the screen of a subject, as it was left when it was open before.
-    pub(super) fn show(&mut self, subject: Subject, now: Timestamp) -> usize {
+    pub(super) fn show(&mut self, subject: CallSubject, now: Timestamp) -> usize {
         let key = subject.key();
         let found = self.screens.iter().position(|screen| screen.subject.key() == key);
         if let Some(index) = found {
@@ -64,7 +64,7 @@ impl Calls {
     pub(super) fn work(
         &mut self,
         open: Option<usize>,
-        look: &Look,
+        look: &Styles,
         area: Option<Rect>,
         out: &mut Out,
     ) {
@@ -203,7 +203,7 @@ impl Calls {
         &self,
         name: &str,
         view: &HostView,
-    ) -> Option<(SavedCall, Option<Subject>)> {
+    ) -> Option<(SavedCall, Option<CallSubject>)> {
         let call = self.saved.get(name).ok()?.clone();
         let found = view.servers.iter().find_map(|(server, view)| {
             let target = match &call.target {
@@ -291,27 +291,27 @@ impl Calls {
 }
 
 /// What a server offers under a name or URI of one of its lists.
-pub(super) fn subject_of(view: &ServerView, list: ListKind, wire: &str) -> Option<Subject> {
+pub(super) fn subject_of(view: &ServerView, list: ListKind, wire: &str) -> Option<CallSubject> {
     let (server, capabilities) = (&view.name, &view.capabilities);
     let subject = match list {
         ListKind::Tools => {
             let tool = capabilities.tools.iter().find(|t| &*t.name == wire)?;
-            Subject::tool(server, tool)
+            CallSubject::tool(server, tool)
         }
         ListKind::Prompts => {
             let prompt = capabilities.prompts.iter().find(|p| &*p.name == wire)?;
-            Subject::prompt(server, prompt)
+            CallSubject::prompt(server, prompt)
         }
         ListKind::Resources => {
             let resource = capabilities.resources.iter().find(|r| &*r.uri == wire)?;
-            Subject::resource(server, resource)
+            CallSubject::resource(server, resource)
         }
         ListKind::ResourceTemplates => {
             let template = capabilities.templates.iter().find(|t| &*t.uri == wire)?;
-            Subject::template(server, template)
+            CallSubject::template(server, template)
         }
     };
-    Some(Subject { limits: view.limits, target: view.target.clone(), ..subject })
+    Some(CallSubject { limits: view.limits, target: view.target.clone(), ..subject })
 }
 
 /// The URI of `notifications/resources/updated` (MCP, server features, resources).
@@ -320,8 +320,8 @@ fn updated_uri(body: &str) -> Option<String> {
     message.pointer("/params/uri")?.as_str().map(str::to_owned)
 }
 
-/// What of a server a target of the history names ([`Subject::key`]).
-pub(super) fn named(server: &ServerName, view: &ServerView, target: &str) -> Option<Subject> {
+/// What of a server a target of the history names ([`CallSubject::key`]).
+pub(super) fn named(server: &ServerName, view: &ServerView, target: &str) -> Option<CallSubject> {
     if target.strip_prefix("request:") == Some(server.as_str()) {
         return Some(request_of(view));
     }
@@ -339,13 +339,17 @@ pub(super) fn named(server: &ServerName, view: &ServerView, target: &str) -> Opt
 }
 
 /// A resource that is not listed.
-pub(super) fn resource_of(view: &ServerView, uri: &str) -> Subject {
-    Subject { limits: view.limits, ..Subject::uri(&view.name, uri) }
+pub(super) fn resource_of(view: &ServerView, uri: &str) -> CallSubject {
+    CallSubject { limits: view.limits, ..CallSubject::uri(&view.name, uri) }
 }
 
 /// Any request to a server.
-pub(super) fn request_of(view: &ServerView) -> Subject {
-    Subject { limits: view.limits, target: view.target.clone(), ..Subject::request(&view.name) }
+pub(super) fn request_of(view: &ServerView) -> CallSubject {
+    CallSubject {
+        limits: view.limits,
+        target: view.target.clone(),
+        ..CallSubject::request(&view.name)
+    }
 }
 
 /// Whatever the servers offer, to be filled in and called.
@@ -398,7 +402,7 @@ pub(super) fn dev_words(server: &ServerName, model: &Model) -> Option<SafeText> 
 
 /// What was seen of a server.
 #[derive(Default)]
-struct Seen {
+struct SeenServer {
     taken: u64,
     /// A restart that is under way, with what changed.
     restarting: Option<SafeText>,
@@ -406,7 +410,7 @@ struct Seen {
     reported: Option<Timestamp>,
 }
 
-impl Seen {
+impl SeenServer {
     /// How a build failed that was not reported yet. Views skip what passes quickly: two builds may be
     /// seen without a running one between.
     fn failed_build(&mut self, dev: &DevView) -> Option<Ink> {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::playback;
 use crate::host::ServerState;
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::layout::SMALLEST;
 use crate::tui::model::EngineState;
 use crate::tui::pane::{Cx, PaneId};
@@ -66,7 +66,7 @@ pub(super) fn header(
     if let Some(problem) = problem {
         // File and line; the help has the whole sentence.
         let at = problem.as_str().find(": ").unwrap_or(problem.as_str().len());
-        let place = crate::tui::ink::Piece::of(problem, 0, at);
+        let place = crate::tui::ink::InkSlice::of(problem, 0, at);
         right.push((ink!("{} {}", cx.glyphs.warning, place), Role::Warning));
     }
     playback::marks(cx, &mut right);
@@ -119,7 +119,7 @@ pub(super) fn source(cx: &Cx<'_>, home: Option<&Path>, is_demo: bool) -> Ink {
     }
     if cx.model.rejected().next().is_some() {
         text.push(ink!(" {} newer file has errors  ", cx.glyphs.warning));
-        text.push(cx.keymap.spelled(&[Scope::Global], "{show-config} shows them"));
+        text.push(cx.keymap.spelled(&[KeyScope::Global], "{show-config} shows them"));
     }
     text
 }
@@ -249,5 +249,5 @@ pub(super) fn too_small(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
     let mut pen = Pen::new(buf, area);
     pen.put(ink!("{}x{} is too small", area.width, area.height), cx.style(Role::Warning));
     pen.at(0, 1).put(ink!("at least {}x{}", SMALLEST.0, SMALLEST.1), cx.style(Role::Muted));
-    pen.at(0, 2).put(cx.spelled(&[Scope::Global], "{quit} quits"), cx.style(Role::Muted));
+    pen.at(0, 2).put(cx.spelled(&[KeyScope::Global], "{quit} quits"), cx.style(Role::Muted));
 }

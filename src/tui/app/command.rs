@@ -3,18 +3,19 @@
 
 use serde_json::json;
 
-use super::screens::Open;
-use super::{App, Focus, answers, keys, playback};
+use super::screens::OpenScreen;
+use super::{App, AppFocus, answers, keys, playback};
 use crate::config::ConfigChange;
 use crate::config::import::templates;
 use crate::config::print::servers;
 use crate::mcp::ListKind;
-use crate::tui::effect::{Baseline, Change, ConfigCommand, Effect, Order, ServerCommand};
+use crate::tui::effect::{Baseline, ConfigCommand, Effect, FileChange, Order, ServerCommand};
 use crate::tui::entry::FormScreen;
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::model::{EngineState, Model, Todo};
 use crate::tui::overlay::{
-    Ask, Confirm, Consent, InputDialog, Named, Overlay, Palette, Reader, Subject, Verdict,
+    Confirm, Consent, InputDialog, NamePrompt, Named, Overlay, OverlayReply, Palette,
+    ReaderSubject, TextReader,
 };
 use crate::tui::pane::config::{PLANNED, touched};
 use crate::tui::pane::logs::level_word;
@@ -24,7 +25,7 @@ use crate::tui::pick::{ApprovalPick, Choice, FilterPick, Pick};
 use crate::tui::policy::PolicyScreen;
 use crate::tui::prefs::SavedFilter;
 use crate::tui::prelude::*;
-use crate::tui::widget::Keep;
+use crate::tui::widget::KeepFilter;
 
 /// Most servers named in the question about a changed file; the Config pane has all of them.
 const NAMED: usize = 10;
@@ -54,7 +55,7 @@ impl App {
             let verdict = overlay.act(action, self.size, &mut self.out);
             self.overlays.push(overlay);
             self.absorb();
-            if verdict != Verdict::Pass {
+            if verdict != OverlayReply::Pass {
                 return self.settle(verdict);
             }
         } else if keys::is_of_screen(self, action) {
@@ -67,16 +68,16 @@ impl App {
 
     /// Does an action of the open screen.
     pub(super) fn act_on_screen(&mut self, action: Action) {
-        if let Some(&Open::Answer(id)) = self.screens.open()
+        if let Some(&OpenScreen::Answer(id)) = self.screens.open()
             && self.screens.request_action(id, action, &self.model, &mut self.out)
         {
             return;
         }
         match (self.screens.open(), action) {
-            (Some(Open::Call(_)), Action::History) => {
+            (Some(OpenScreen::Call(_)), Action::History) => {
                 self.screens.choose_history(&self.model, &mut self.out);
             }
-            (Some(Open::Call(_)), Action::Saved) => {
+            (Some(OpenScreen::Call(_)), Action::Saved) => {
                 let choices = self.screens.calls.choices().collect();
                 self.choose(ink!("saved calls"), choices);
             }
@@ -89,18 +90,18 @@ impl App {
         if pane.is_typing() {
             match action {
                 Action::Open => {
-                    pane.end_typing(Keep::Yes);
+                    pane.end_typing(KeepFilter::Yes);
                     return true;
                 }
                 Action::Back => {
-                    pane.end_typing(Keep::No);
+                    pane.end_typing(KeepFilter::No);
                     self.remember_filter();
                     return true;
                 }
                 Action::Up | Action::Down => {}
                 _ => return false,
             }
-        } else if self.focus == Focus::Servers && self.act_in_server_list(action) {
+        } else if self.focus == AppFocus::Servers && self.act_in_server_list(action) {
             return true;
         }
         let done = self.on_pane(|pane, ui, out| pane.act(action, ui, out)).unwrap_or(false);
@@ -112,7 +113,7 @@ impl App {
 
     fn act_in_server_list(&mut self, action: Action) -> bool {
         match action {
-            Action::Open | Action::Right => self.focus = Focus::Pane,
+            Action::Open | Action::Right => self.focus = AppFocus::Pane,
             Action::Mark => self.mark_server(),
             action => {
                 let Some(delta) = action.steps(isize::MAX / 2) else { return false };
@@ -142,7 +143,7 @@ impl App {
                 self.setup.prefs.server_list = Some(!self.has_server_list());
                 self.remember();
             }
-            Action::Back if self.overlays.is_empty() => self.focus = Focus::Pane,
+            Action::Back if self.overlays.is_empty() => self.focus = AppFocus::Pane,
             Action::Back => self.close_overlay(),
             Action::Answer => match self.first_todo() {
                 Some(todo) => self.open_todo(&todo),
@@ -190,8 +191,8 @@ impl App {
             Action::BlackBox | Action::ServerInfo => {
                 if let Some(server) = self.target_server() {
                     self.open_reader_of(match action {
-                        Action::ServerInfo => Subject::Info(server),
-                        _ => Subject::BlackBox(server),
+                        Action::ServerInfo => ReaderSubject::Info(server),
+                        _ => ReaderSubject::BlackBox(server),
                     });
                 }
             }
@@ -220,11 +221,13 @@ impl App {
                 self.toast(ink!("quit, restart and stop end open work {}", how), Role::Ok);
                 self.remember();
             }
-            Action::Tour => self.push_overlay(Overlay::Reader(Reader::of(Subject::Tour(0)))),
+            Action::Tour => {
+                self.push_overlay(Overlay::Reader(TextReader::of(ReaderSubject::Tour(0))));
+            }
             Action::Record => self.effects.push(Effect::ToggleRecording),
             Action::Chat => {
                 self.overlays.clear();
-                self.push_screen(Open::Chat);
+                self.push_screen(OpenScreen::Chat);
             }
             Action::Redraw => self.effects.push(Effect::Redraw),
             Action::Suspend => self.effects.push(Effect::Suspend),
@@ -316,7 +319,7 @@ impl App {
         if pane == PaneId::Logs {
             self.model.unseen_errors = 0;
         }
-        self.focus = Focus::Pane;
+        self.focus = AppFocus::Pane;
         self.setup.prefs.pane = Some(pane.name().to_lowercase());
         self.mark(Redraw::Now);
     }
@@ -332,12 +335,12 @@ impl App {
     }
 
     fn turn_focus(&mut self) {
-        if self.focus == Focus::Servers {
-            self.focus = Focus::Pane;
+        if self.focus == AppFocus::Servers {
+            self.focus = AppFocus::Pane;
         } else if self.on_pane(|pane, ui, _| pane.focus_next(ui)) == Some(false)
             && self.has_server_list()
         {
-            self.focus = Focus::Servers;
+            self.focus = AppFocus::Servers;
         }
     }
 
@@ -374,7 +377,7 @@ impl App {
             Pick::Filter(pick) => self.filter_pick(pick),
             Pick::Server(server) => self.model.scope = Some(server),
             Pick::OnServer(Action::BlackBox, server) => {
-                self.open_reader_of(Subject::BlackBox(server));
+                self.open_reader_of(ReaderSubject::BlackBox(server));
             }
             Pick::OnServer(action, server) => self.command(action, &[server]),
             Pick::SavedCall(name) => screens.open_saved(&name, false, model, out),
@@ -417,7 +420,7 @@ impl App {
         }
         self.overlays.clear();
         self.toast = None;
-        self.push_screen(Open::Own(Box::new(screen)));
+        self.push_screen(OpenScreen::Own(Box::new(screen)));
     }
 
     /// Lists subscriptions and tasks; the list is kept up to date.
@@ -536,15 +539,15 @@ impl App {
             }
             (Action::UndoEdit, _) => Effect::Config(ConfigCommand::Undo),
             (Action::EditServer, Some(name)) => Effect::Config(ConfigCommand::OpenEntry(name)),
-            (Action::DuplicateServer, Some(name)) => change(Change::Duplicate(name)),
+            (Action::DuplicateServer, Some(name)) => change(FileChange::Duplicate(name)),
             (Action::ToggleServer, Some(name)) => {
                 if !self.model.entry(&name).is_some_and(|entry| entry.disabled) {
                     let title = ink!("switch off {}?", Model::name(&name));
-                    let yes = vec![change(Change::Disable(name.clone()))];
+                    let yes = vec![change(FileChange::Disable(name.clone()))];
                     self.end(title, &[name], yes);
                     return;
                 }
-                change(Change::Enable(name))
+                change(FileChange::Enable(name))
             }
             // A configuration of its own, secrets masked.
             (Action::CopyEntry, Some(name)) => {
@@ -568,7 +571,7 @@ impl App {
             ink!("Its entry is taken out of {}", file),
             self.spelled("and the server is stopped. {undo-edit} brings it back."),
         ];
-        let yes = vec![Effect::Config(ConfigCommand::Change(Change::Remove(name)))];
+        let yes = vec![Effect::Config(ConfigCommand::Change(FileChange::Remove(name)))];
         self.confirm(title, lines, yes);
     }
 
@@ -587,7 +590,7 @@ impl App {
     fn open_template(&mut self, number: usize) {
         let Some((_, template)) = templates().into_iter().nth(number) else { return };
         let file = self.model.files.last().map(|file| file.path.clone()).unwrap_or_default();
-        self.push_screen(Open::Own(Box::new(FormScreen::entry(&template, &file, None))));
+        self.push_screen(OpenScreen::Own(Box::new(FormScreen::entry(&template, &file, None))));
     }
 
     // Saved filters of the traffic: asked for a name, listed, used, removed.
@@ -599,7 +602,7 @@ impl App {
         let same = saved.clone().rev().find(|saved| saved.text == text);
         let name = same.map_or_else(String::new, |saved| saved.name.clone());
         let taken = saved.map(|saved| saved.name.clone()).collect();
-        self.push_overlay(Overlay::Ask(Ask::new(Named::Filter(text), &name, taken)));
+        self.push_overlay(Overlay::Ask(NamePrompt::new(Named::Filter(text), &name, taken)));
     }
 
     /// Lists the saved filters.
@@ -612,7 +615,7 @@ impl App {
             )
         });
         let mut palette = Palette::new(ink!("saved filters"), choices.collect());
-        palette.scopes = &[Scope::SavedFilters, Scope::Text];
+        palette.scopes = &[KeyScope::SavedFilters, KeyScope::Text];
         self.push_overlay(Overlay::Palette(palette));
     }
 
@@ -660,20 +663,20 @@ impl App {
     }
 
     /// Opens the diagnostics or the info of a server.
-    fn open_reader_of(&mut self, subject: Subject) {
+    fn open_reader_of(&mut self, subject: ReaderSubject) {
         // One is enough: esc leads out of it at once.
         self.overlays.retain(|overlay| match overlay {
             Overlay::Reader(reader) => {
-                !matches!(reader.subject, Subject::BlackBox(_) | Subject::Info(_))
+                !matches!(reader.subject, ReaderSubject::BlackBox(_) | ReaderSubject::Info(_))
             }
             _ => true,
         });
-        self.push_overlay(Overlay::Reader(Reader::of(subject)));
+        self.push_overlay(Overlay::Reader(TextReader::of(subject)));
     }
 
     fn turn_tour(&mut self, delta: isize) {
         let Some(Overlay::Reader(reader)) = self.overlays.last_mut() else { return };
-        let Subject::Tour(page) = &mut reader.subject else { return };
+        let ReaderSubject::Tour(page) = &mut reader.subject else { return };
         let next = page.saturating_add_signed(delta);
         reader.text.top = 0;
         if next >= tour::PAGES.len() {
@@ -709,7 +712,7 @@ impl App {
     fn open_roots(&mut self, server: ServerName) {
         let Some(view) = self.model.server(&server) else { return };
         let editor = FormScreen::roots(server, &view.roots, self.setup.home.clone());
-        self.push_screen(Open::Own(Box::new(editor)));
+        self.push_screen(OpenScreen::Own(Box::new(editor)));
     }
 
     /// Shows what a changed file would do, and asks whether to use it.

@@ -8,23 +8,23 @@ use crossterm::event::{
 };
 
 use super::pointer::Drag;
-use super::screens::Open;
-use super::{App, Focus, chrome, keys, playback};
+use super::screens::OpenScreen;
+use super::{App, AppFocus, chrome, keys, playback};
 use crate::base::LogLevel;
 use crate::deck::{Answers as KeptAnswers, DeckEvent, News, PolicyView};
 use crate::error::Error;
-use crate::host::{Held, HostView};
+use crate::host::{HeldReason, HostView};
 use crate::mcp::ApprovalId;
 use crate::tui::chat::port::ChatNews;
 use crate::tui::chord::Chord;
 use crate::tui::effect::{ConfigCommand, Effect, Existing};
 use crate::tui::entry::FormScreen;
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::message::Message;
 use crate::tui::model::{
     Activity, EngineState, Feed, InputView, Model, Situation, Todo, Watched, who_asks,
 };
-use crate::tui::overlay::{Overlay, Reader, Subject, Verdict, reader_width};
+use crate::tui::overlay::{Overlay, OverlayReply, ReaderSubject, TextReader, reader_width};
 use crate::tui::pane::servers::removals_seen;
 use crate::tui::pane::{Gesture, PaneId, Redraw};
 use crate::tui::pick::{Choice, Pick};
@@ -117,7 +117,7 @@ impl App {
             DeckEvent::Entry(entry) => {
                 let (shown, file) = (entry.shown.clone(), entry.file.clone());
                 let form = FormScreen::entry(&shown, &file, Some(*entry));
-                self.push_screen(Open::Own(Box::new(form)));
+                self.push_screen(OpenScreen::Own(Box::new(form)));
             }
             DeckEvent::Saved(outcome) => self.entry_saved(outcome),
             DeckEvent::Done(text) => self.toast(Ink::from(&text), Role::Ok),
@@ -139,7 +139,7 @@ impl App {
                     None => _ = doc.text(0, &"the entry is gone", Role::Muted),
                 }
                 let title = ink!("{} {}", Ink::line(&key.method), Ink::line(&key.params));
-                let mut reader = Reader::new(title, doc);
+                let mut reader = TextReader::new(title, doc);
                 reader.raw = content.and_then(|v| serde_json::to_string_pretty(&*v).ok());
                 self.push_overlay(Overlay::Reader(reader));
             }
@@ -225,7 +225,7 @@ impl App {
     /// Reports definitions that are new among those nobody has decided about.
     fn policy(&mut self, policy: PolicyView) {
         let open = |policy: &PolicyView| {
-            policy.held.iter().filter(|tool| tool.held != Held::Refused).count()
+            policy.held.iter().filter(|tool| tool.held != HeldReason::Refused).count()
         };
         let (before, now) = (open(&self.model.policy), open(&policy));
         self.renew(|model| &mut model.policy, Arc::new(policy));
@@ -267,7 +267,7 @@ impl App {
                 let mut text = ink!("{} {}   ", who, asks);
                 // The screen that is open has the keys.
                 text.push(if self.screens.open_request().is_some() {
-                    self.look.keymap.spelled(&[Scope::Answer], "{next-request} shows the next")
+                    self.look.keymap.spelled(&[KeyScope::Answer], "{next-request} shows the next")
                 } else {
                     self.spelled("{answer} to answer")
                 });
@@ -516,7 +516,7 @@ impl App {
             return false;
         }
         let chord = Chord::pressed(key);
-        let global = self.look.keymap.action(&[Scope::Global], chord);
+        let global = self.look.keymap.action(&[KeyScope::Global], chord);
         let Some(screen) = self.screens.top() else { return false };
         let bound = self.look.keymap.pressed(&screen.scopes(), key);
         // A plain character belongs to whatever takes letters, whatever it is bound to elsewhere.
@@ -577,19 +577,19 @@ impl App {
     }
 
     /// Does what an overlay's verdict says.
-    pub(super) fn settle(&mut self, verdict: Verdict) {
+    pub(super) fn settle(&mut self, verdict: OverlayReply) {
         match verdict {
-            Verdict::Stay | Verdict::Pass => {}
-            Verdict::Close => {
+            OverlayReply::Stay | OverlayReply::Pass => {}
+            OverlayReply::Close => {
                 if let Some(Overlay::Reader(reader)) = self.overlays.last()
-                    && let Subject::BlackBox(server) = &reader.subject
+                    && let ReaderSubject::BlackBox(server) = &reader.subject
                 {
                     self.effects.extend(removals_seen(&self.model, server));
                 }
                 self.close_overlay();
             }
-            Verdict::Act(action) => self.perform(action),
-            Verdict::Pick(pick) => self.pick(pick),
+            OverlayReply::Act(action) => self.perform(action),
+            OverlayReply::Pick(pick) => self.pick(pick),
         }
     }
 
@@ -624,10 +624,10 @@ impl App {
             return;
         }
         if layout.main.contains(at) {
-            self.focus = Focus::Pane;
+            self.focus = AppFocus::Pane;
             self.on_pane(|pane, ui, out| pane.mouse(gesture, ui, out));
         } else if let Some(servers) = layout.servers.filter(|area| area.contains(at)) {
-            self.focus = Focus::Servers;
+            self.focus = AppFocus::Servers;
             if let Gesture::Scroll { delta, .. } = gesture {
                 self.model.scope = self.servers.step(delta.signum());
             } else if let Some(row) = self.servers.row_at(at.y - servers.y) {
@@ -740,7 +740,7 @@ impl App {
             // What the person opened over a request does not hide that it was read.
             Some(_) | None => match self.screens.open()? {
                 // Under its id the parameters of a request never change.
-                Open::Answer(id) if self.screens.top().is_some() => id.0.hash(&mut hash),
+                OpenScreen::Answer(id) if self.screens.top().is_some() => id.0.hash(&mut hash),
                 _ => return None,
             },
         }

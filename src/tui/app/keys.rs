@@ -7,14 +7,14 @@ use super::playback::play;
 use super::screens::key_line;
 use crate::host::{ServerState, ServerView};
 use crate::tui::chord::Chord;
-use crate::tui::keymap::{Row, Scope};
+use crate::tui::keymap::{KeyRow, KeyScope};
 use crate::tui::model::{EngineState, Model};
-use crate::tui::overlay::{Overlay, Reader, Subject, reader_width};
+use crate::tui::overlay::{Overlay, ReaderSubject, TextReader, reader_width};
 use crate::tui::pane::catalog::CatalogPane;
 use crate::tui::pane::{Availability, PaneId, when};
 use crate::tui::pick::{Choice, FilterPick, Pick};
 use crate::tui::prelude::*;
-use crate::tui::user_command::{PLACES, Run};
+use crate::tui::user_command::{FilledCommand, PLACES};
 use crate::tui::widget::Doc;
 
 /// The mouse, for the help.
@@ -38,7 +38,7 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
     let running = matches!(model.engine, EngineState::Running);
     let on_top = !app.overlays.is_empty() || app.panes.get(app.pane).is_typing();
     match action {
-        Action::Filter if matches!(app.overlays.last(), Some(Overlay::Reader(r)) if r.subject != Subject::Help) => {
+        Action::Filter if matches!(app.overlays.last(), Some(Overlay::Reader(r)) if r.subject != ReaderSubject::Help) => {
             Err("there is no list to filter here")
         }
         // These are for the overlay, or for the line being typed.
@@ -129,17 +129,17 @@ fn can_edit(model: &Model) -> Availability {
 }
 
 /// A command of the person with what is selected now; `None` when it is none.
-pub(super) fn user_command(app: &App, action: Action) -> Option<Run> {
+pub(super) fn user_command(app: &App, action: Action) -> Option<FilledCommand> {
     let command = app.look.keymap.command(action)?.clone();
     let server = app.target_server().map(|server| server.to_string());
     let of = |pane, list: &CatalogPane| (app.pane == pane).then(|| list.wire_name()).flatten();
     let tool = of(PaneId::Tools, &app.panes.tools);
     let uri = of(PaneId::Resources, &app.panes.resources);
-    Some(Run { command, values: [server, tool, uri] })
+    Some(FilledCommand { command, values: [server, tool, uri] })
 }
 
 fn can_run(app: &App, action: Action) -> Availability {
-    let Some(Run { command, values }) = user_command(app, action) else {
+    let Some(FilledCommand { command, values }) = user_command(app, action) else {
         return Err("the keymap file has no such command");
     };
     for ((place, _, missing), value) in PLACES.iter().zip(&values) {
@@ -162,7 +162,7 @@ pub(super) fn footer(app: &App) -> Vec<FooterKey> {
     rows.retain(|row| {
         row.footer > 0
             && match overlay {
-                Some(Overlay::Confirm(_)) => row.scope == Scope::Confirm,
+                Some(Overlay::Confirm(_)) => row.scope == KeyScope::Confirm,
                 // It shows its own keys.
                 Some(
                     Overlay::Consent(_) | Overlay::Input(_) | Overlay::Ask(_) | Overlay::SignIn(_),
@@ -175,7 +175,7 @@ pub(super) fn footer(app: &App) -> Vec<FooterKey> {
     });
     rows.sort_by_key(|row| row.footer);
     let types = overlay.is_none() && app.is_typing();
-    let key = |row: Row| {
+    let key = |row: KeyRow| {
         let label = match row.action {
             // The line being typed is the filter of a list.
             Action::Open if types => ink!("keep"),
@@ -189,7 +189,7 @@ pub(super) fn footer(app: &App) -> Vec<FooterKey> {
 
 /// The keys that work now: while a line is typed, those that type a character do nothing else, but
 /// for the line's own.
-fn rows_here(app: &App, scopes: &[Scope]) -> Vec<Row> {
+fn rows_here(app: &App, scopes: &[KeyScope]) -> Vec<KeyRow> {
     let mut rows = app.look.keymap.rows(scopes);
     if app.is_typing() {
         rows.retain_mut(|row| {
@@ -255,7 +255,7 @@ pub(super) fn palette(app: &App) -> Vec<Choice> {
 }
 
 /// A row of the palette. What is bound in another pane only is done there.
-fn action_choice(app: &App, action: Action, here: &[Row]) -> Choice {
+fn action_choice(app: &App, action: Action, here: &[KeyRow]) -> Choice {
     let pick = Pick::Action(action);
     let words = app.look.keymap.help(action);
     if let Some(pane) = elsewhere(app, action) {
@@ -271,7 +271,7 @@ fn action_choice(app: &App, action: Action, here: &[Row]) -> Choice {
 fn is_of_panes(app: &App, action: Action) -> bool {
     let mut scopes = app.look.keymap.scopes_of(action).peekable();
     let unbound = scopes.peek().is_none();
-    unbound || scopes.any(|s| s.is_pane() || matches!(s, Scope::Global | Scope::List))
+    unbound || scopes.any(|s| s.is_pane() || matches!(s, KeyScope::Global | KeyScope::List))
 }
 
 /// Whether an action is one of the open screen.
@@ -283,8 +283,9 @@ pub(super) fn is_of_screen(app: &App, action: Action) -> bool {
 /// The pane an action belongs to, when it is bound neither here nor everywhere.
 pub(super) fn elsewhere(app: &App, action: Action) -> Option<PaneId> {
     let here = app.panes.get(app.pane).scopes();
-    let everywhere =
-        |scope: &Scope| here.contains(scope) || matches!(scope, Scope::Global | Scope::List);
+    let everywhere = |scope: &KeyScope| {
+        here.contains(scope) || matches!(scope, KeyScope::Global | KeyScope::List)
+    };
     if app.look.keymap.scopes_of(action).any(|scope| everywhere(&scope)) {
         return None;
     }
@@ -292,7 +293,7 @@ pub(super) fn elsewhere(app: &App, action: Action) -> Option<PaneId> {
 }
 
 /// The help: every key that works now, and what is wrong with a file of the person.
-pub(super) fn help(app: &App) -> Reader {
+pub(super) fn help(app: &App) -> TextReader {
     let mut doc = Doc::new(reader_width(app.size));
     if let Some(problem) = &app.look.problem {
         doc.text(0, problem, Role::Error);
@@ -316,5 +317,8 @@ pub(super) fn help(app: &App) -> Reader {
     for (what, does) in MOUSE {
         key_line(&ink!("{}", *what), &ink!("{}", *does), Role::Text, &mut doc);
     }
-    Reader { subject: Subject::Help, ..Reader::new(ink!("keys: {}", app.pane.name()), doc) }
+    TextReader {
+        subject: ReaderSubject::Help,
+        ..TextReader::new(ink!("keys: {}", app.pane.name()), doc)
+    }
 }

@@ -9,14 +9,14 @@ const MOMENT: Duration = Duration::from_millis(500);
 
 /// What was drawn last that somebody may decide on, and since when it stands there unchanged.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Moment {
+pub struct DrawnDecision {
     shown: Option<(u64, Timestamp)>,
     /// The request that came up by itself after another one was answered: a second press of the key
     /// that sent must not reach it.
     pub unasked: Option<ApprovalId>,
 }
 
-impl Moment {
+impl DrawnDecision {
     /// Notes what the frame that is drawn now shows, by its hash.
     pub fn note(&mut self, decision: Option<u64>, now: Timestamp) {
         self.shown = decision.map(|hash| match self.shown {

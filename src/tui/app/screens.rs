@@ -1,20 +1,20 @@
 //! The stack of open screens over the panes, with the calls and answers that outlive theirs. The
 //! topmost screen has keys, mouse and pasted text, but for the few keys that hold everywhere.
 
-use super::answers::{Answers, how_many, send_next};
+use super::answers::{OpenAnswers, how_many, send_next};
 use super::calls::{Calls, named, request_of, resource_of, subject_of};
 use crate::host::{HostView, RuleKind};
 use crate::mcp::{ApprovalId, ListKind, RequestKind};
-use crate::tui::approval::answering::Stage;
-use crate::tui::call::export::{Origin, Start};
-use crate::tui::call::{CallScreen, Subject};
+use crate::tui::approval::answering::AnsweringStage;
+use crate::tui::call::export::{ExportOrigin, Start};
+use crate::tui::call::{CallScreen, CallSubject};
 use crate::tui::chat::ChatScreen;
 use crate::tui::effect::{Effect, Order};
-use crate::tui::form::Checked;
-use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::form::CheckResult;
+use crate::tui::keymap::{KeyScope, Keymap};
 use crate::tui::message::{CallPurpose, FormToken, Message};
 use crate::tui::model::Model;
-use crate::tui::overlay::{Overlay, Reader, SignInDialog, reader_width};
+use crate::tui::overlay::{Overlay, SignInDialog, TextReader, reader_width};
 use crate::tui::pane::inbox::deny_all;
 use crate::tui::pane::{Out, Redraw};
 use crate::tui::pick::ApprovalPick;
@@ -23,7 +23,7 @@ use crate::tui::screen::Screen;
 use crate::tui::widget::Doc;
 
 /// An open screen: calls and answers outlive their screens, the others are theirs alone.
-pub enum Open {
+pub enum OpenScreen {
     /// A call screen, by its number.
     Call(usize),
     /// An answer to this request.
@@ -38,50 +38,50 @@ pub enum Open {
 #[derive(Default)]
 pub struct Screens {
     /// The last has the keys.
-    stack: Vec<Open>,
+    stack: Vec<OpenScreen>,
     pub calls: Calls,
-    pub answers: Answers,
+    pub answers: OpenAnswers,
     /// The chat, once there is one.
     pub chat: Option<ChatScreen>,
     /// Where the servers come from, for what is copied.
-    origin: Origin,
+    origin: ExportOrigin,
 }
 
 impl Screens {
     /// Nothing is open yet.
-    pub fn new(calls: Calls, origin: Origin) -> Self {
+    pub fn new(calls: Calls, origin: ExportOrigin) -> Self {
         Self { calls, origin, ..Self::default() }
     }
 
     /// The topmost screen.
-    pub fn open(&self) -> Option<&Open> {
+    pub fn open(&self) -> Option<&OpenScreen> {
         self.stack.last()
     }
 
     /// The screen that has the keys, when one is open.
     pub fn top(&self) -> Option<&dyn Screen> {
         Some(match self.stack.last()? {
-            Open::Call(number) => self.calls.screens.get(*number)?,
-            Open::Answer(id) => self.answers.screens.get(id)?,
-            Open::Chat => self.chat.as_ref()?,
-            Open::Own(screen) => &**screen,
+            OpenScreen::Call(number) => self.calls.screens.get(*number)?,
+            OpenScreen::Answer(id) => self.answers.screens.get(id)?,
+            OpenScreen::Chat => self.chat.as_ref()?,
+            OpenScreen::Own(screen) => &**screen,
         })
     }
 
     /// The same, to change.
     pub fn top_mut(&mut self) -> Option<&mut dyn Screen> {
         Some(match self.stack.last_mut()? {
-            Open::Call(number) => self.calls.screens.get_mut(*number)?,
-            Open::Answer(id) => self.answers.screens.get_mut(id)?,
-            Open::Chat => self.chat.as_mut()?,
-            Open::Own(screen) => &mut **screen,
+            OpenScreen::Call(number) => self.calls.screens.get_mut(*number)?,
+            OpenScreen::Answer(id) => self.answers.screens.get_mut(id)?,
+            OpenScreen::Chat => self.chat.as_mut()?,
+            OpenScreen::Own(screen) => &mut **screen,
         })
     }
 
     /// The number of the call screen that is open, under an answer too.
     pub fn open_call(&self) -> Option<usize> {
         self.stack.iter().rev().find_map(|open| match open {
-            Open::Call(number) => Some(*number),
+            OpenScreen::Call(number) => Some(*number),
             _ => None,
         })
     }
@@ -100,15 +100,15 @@ impl Screens {
     /// The request whose answer is open.
     pub fn open_request(&self) -> Option<ApprovalId> {
         self.stack.iter().rev().find_map(|open| match open {
-            Open::Answer(id) => Some(*id),
+            OpenScreen::Answer(id) => Some(*id),
             _ => None,
         })
     }
 
     /// Opens a screen over the others. There is one of each kind.
-    pub fn push(&mut self, open: Open, out: &mut Out) {
+    pub fn push(&mut self, open: OpenScreen, out: &mut Out) {
         let kind = std::mem::discriminant(&open);
-        if !matches!(open, Open::Own(_)) {
+        if !matches!(open, OpenScreen::Own(_)) {
             self.stack.retain(|other| std::mem::discriminant(other) != kind);
         }
         self.stack.push(open);
@@ -122,7 +122,7 @@ impl Screens {
 
     /// Leaves the screen of an answer.
     fn close_answer(&mut self, id: ApprovalId) {
-        self.stack.retain(|open| !matches!(open, Open::Answer(open) if *open == id));
+        self.stack.retain(|open| !matches!(open, OpenScreen::Answer(open) if *open == id));
     }
 
     /// An answer goes out: its screen is left, and kept until the engine confirms it.
@@ -130,7 +130,7 @@ impl Screens {
         if view.pending.contains_key(&id)
             && let Some(answering) = self.answers.show(id, view)
         {
-            answering.stage = Stage::Sent;
+            answering.stage = AnsweringStage::Sent;
         }
         self.close_answer(id);
     }
@@ -145,7 +145,7 @@ impl Screens {
     }
 
     /// A check of a form is done. What waited for it is only done while the person looks.
-    fn checked(&mut self, token: FormToken, found: Checked, out: &mut Out) {
+    fn checked(&mut self, token: FormToken, found: CheckResult, out: &mut Out) {
         let (call, request) = (self.open_call(), self.open_request());
         let wanted = match token {
             FormToken::Answer(id) => {
@@ -218,14 +218,15 @@ impl Screens {
 
     /// Leaves calls and answers for a pane; what exists nowhere else stays open.
     pub fn leave(&mut self) {
-        let unsaved = |open: &Open| matches!(open, Open::Own(own) if own.unsaved().is_some());
+        let unsaved =
+            |open: &OpenScreen| matches!(open, OpenScreen::Own(own) if own.unsaved().is_some());
         self.stack.retain(unsaved);
     }
 
     /// What would be lost by leaving the program now.
     pub fn unsaved(&self) -> impl Iterator<Item = &'static str> {
         self.stack.iter().filter_map(|open| match open {
-            Open::Own(screen) => screen.unsaved(),
+            OpenScreen::Own(screen) => screen.unsaved(),
             _ => None,
         })
     }
@@ -233,7 +234,7 @@ impl Screens {
     /// Something came from outside that a screen may wait for; gives whether one did.
     pub fn hear(&mut self, message: &Message, out: &mut Out) -> bool {
         for at in 0..self.stack.len() {
-            let Open::Own(screen) = &mut self.stack[at] else { continue };
+            let OpenScreen::Own(screen) = &mut self.stack[at] else { continue };
             if screen.hear(message, out) {
                 if out.effects.contains(&Effect::Close) {
                     self.stack.remove(at);
@@ -247,7 +248,7 @@ impl Screens {
     }
 
     /// The help of the topmost screen.
-    pub fn help(&self, keymap: &Keymap, size: Rect) -> Option<Reader> {
+    pub fn help(&self, keymap: &Keymap, size: Rect) -> Option<TextReader> {
         let (title, scopes) = self.top()?.help();
         let mut doc = Doc::new(reader_width(size));
         for (scope, heading) in scopes {
@@ -256,20 +257,20 @@ impl Screens {
                 key_line(&Ink::line(&chords), &ink!("{}", help), Role::Text, &mut doc);
             }
         }
-        Some(Reader::new(ink!("{}", title), doc))
+        Some(TextReader::new(ink!("{}", title), doc))
     }
 
     /// Where the keys of the topmost screen are bound, innermost first; `None` when none is open.
-    pub fn scopes(&self) -> Option<Vec<Scope>> {
+    pub fn scopes(&self) -> Option<Vec<KeyScope>> {
         Some(self.top()?.scopes())
     }
 
     // Calls: what is opened is filled in, read or made at once.
 
     /// Opens the screen of a subject. What is copied there names the configuration.
-    fn show_call(&mut self, subject: Subject, model: &Model, out: &mut Out) -> &mut CallScreen {
+    fn show_call(&mut self, subject: CallSubject, model: &Model, out: &mut Out) -> &mut CallScreen {
         let number = self.calls.show(subject, model.now);
-        self.push(Open::Call(number), out);
+        self.push(OpenScreen::Call(number), out);
         let screen = &mut self.calls.screens[number];
         screen.origin = self.origin.clone();
         if let Start::Files(named) = &mut screen.origin.start {
@@ -355,7 +356,7 @@ impl Screens {
             let dialog = SignInDialog::new(Arc::clone(request));
             out.overlay = Some(Overlay::SignIn(Box::new(dialog)));
         } else if self.answers.show(id, &model.view).is_some() {
-            self.push(Open::Answer(id), out);
+            self.push(OpenScreen::Answer(id), out);
         } else {
             out.warn(ink!("the request is no longer open"));
         }

@@ -6,15 +6,15 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::json;
 
-use crate::host::PendingRequest;
+use crate::host::ApprovalRequest;
 use crate::mcp::{Answer, ApprovalId, RequestKind};
-use crate::tui::approval::draw::{self, Spot};
+use crate::tui::approval::draw::{self, ApprovalSpot};
 use crate::tui::approval::elicitation::{self, Asks, ElicitationReading};
 use crate::tui::approval::sampling::{self, SamplingReading};
 use crate::tui::effect::{Effect, Order};
 use crate::tui::form::seed::Defaults;
 use crate::tui::form::{FormState, JsonView};
-use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::keymap::{KeyScope, Keymap};
 use crate::tui::message::FormToken;
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::prelude::*;
@@ -54,7 +54,7 @@ const PAGE: isize = 10;
 
 /// How far an answer has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Stage {
+pub enum AnsweringStage {
     /// It is being made.
     #[default]
     Open,
@@ -79,7 +79,7 @@ pub enum Drafting {
 /// A request being answered.
 pub struct AnswerScreen {
     /// The request.
-    pub request: Arc<PendingRequest>,
+    pub request: Arc<ApprovalRequest>,
     /// Its parameters as the person edited them; what a model that drafts is given.
     pub params: Arc<Value>,
     /// What the server says.
@@ -95,7 +95,7 @@ pub struct AnswerScreen {
     /// Why the answer could not be sent, or what a second press would do.
     pub notice: Option<SafeText>,
     /// How far the answer has come.
-    pub stage: Stage,
+    pub stage: AnsweringStage,
     /// Whether a model drafted.
     pub drafting: Drafting,
     /// What the server says as lines; built by [`AnswerScreen::lay_out`], because a prompt may have
@@ -113,7 +113,7 @@ pub struct AnswerScreen {
 
 impl AnswerScreen {
     /// The screen of a request, with an empty answer or the defaults of its form.
-    pub fn new(request: Arc<PendingRequest>) -> Self {
+    pub fn new(request: Arc<ApprovalRequest>) -> Self {
         let params = Arc::clone(&request.params);
         let says = read(&request.kind, &params);
         let answer = form_of(&request.kind, &says);
@@ -127,7 +127,7 @@ impl AnswerScreen {
             over: None,
             top: 0,
             notice: None,
-            stage: Stage::Open,
+            stage: AnsweringStage::Open,
             drafting: Drafting::No,
             doc: Doc::default(),
             hidden,
@@ -168,8 +168,8 @@ impl AnswerScreen {
 
     /// The request is no longer open; the draft stays to be copied.
     pub fn end(&mut self, reason: SafeText) {
-        if !matches!(self.stage, Stage::Ended(_)) {
-            self.stage = Stage::Ended(reason);
+        if !matches!(self.stage, AnsweringStage::Ended(_)) {
+            self.stage = AnsweringStage::Ended(reason);
         }
         self.armed = false;
         if self.drafting == Drafting::Asked {
@@ -182,8 +182,8 @@ impl AnswerScreen {
     /// Why nothing more can be sent.
     pub const fn ended(&self) -> Option<&SafeText> {
         match &self.stage {
-            Stage::Ended(reason) => Some(reason),
-            Stage::Open | Stage::Sent => None,
+            AnsweringStage::Ended(reason) => Some(reason),
+            AnsweringStage::Open | AnsweringStage::Sent => None,
         }
     }
 
@@ -204,7 +204,7 @@ impl AnswerScreen {
 
     /// The form that has the keys.
     pub fn open_form(&self) -> Option<&FormState> {
-        self.form().filter(|_| self.stage == Stage::Open && !self.reads)
+        self.form().filter(|_| self.stage == AnsweringStage::Open && !self.reads)
     }
 
     fn open_form_mut(&mut self) -> Option<&mut FormState> {
@@ -228,8 +228,10 @@ impl AnswerScreen {
                 }
             }
             Action::Switch => self.reads = self.form().is_none() || !self.reads,
-            _ if self.stage == Stage::Sent => return self.say("your answer is on its way"),
-            _ if self.stage != Stage::Open => {
+            _ if self.stage == AnsweringStage::Sent => {
+                return self.say("your answer is on its way");
+            }
+            _ if self.stage != AnsweringStage::Open => {
                 return self.say("nothing was sent: it is no longer open");
             }
             Action::Open if self.at_end() => match self.over {
@@ -269,7 +271,9 @@ impl AnswerScreen {
     /// A browser was started for the page, or could not be.
     pub fn visited(&mut self, opened: Result<(), SafeText>) -> Option<Effect> {
         match opened {
-            Ok(()) if self.stage == Stage::Open => Some(self.sends(json!({"action": "accept"}))),
+            Ok(()) if self.stage == AnsweringStage::Open => {
+                Some(self.sends(json!({"action": "accept"})))
+            }
             Ok(()) => None,
             Err(reason) => {
                 self.opened_elsewhere = true;
@@ -302,12 +306,12 @@ impl AnswerScreen {
     }
 
     /// The mouse was pressed there.
-    pub fn click(&mut self, spot: Spot, at: Position) -> Option<Effect> {
+    pub fn click(&mut self, spot: ApprovalSpot, at: Position) -> Option<Effect> {
         match spot {
-            Spot::Says if self.reads => None,
-            Spot::Says => self.apply(Action::Switch),
-            Spot::Form(_) if self.stage != Stage::Open => None,
-            Spot::Form(area) => {
+            ApprovalSpot::Says if self.reads => None,
+            ApprovalSpot::Says => self.apply(Action::Switch),
+            ApprovalSpot::Form(_) if self.stage != AnsweringStage::Open => None,
+            ApprovalSpot::Form(area) => {
                 self.reads = false;
                 let again = self.open_form().is_some_and(FormState::is_on_submit);
                 let clicked = self.open_form_mut().is_some_and(|form| form.click(at, area));
@@ -337,10 +341,10 @@ impl AnswerScreen {
     /// Takes text over that was written in an editor outside.
     pub fn replace_text(&mut self, text: &str) {
         match self.stage {
-            Stage::Open => {}
+            AnsweringStage::Open => {}
             // Nothing is sent any more, but what was written is not lost either.
-            Stage::Ended(_) => _ = self.say("it ended meanwhile; your text is kept"),
-            Stage::Sent => {
+            AnsweringStage::Ended(_) => _ = self.say("it ended meanwhile; your text is kept"),
+            AnsweringStage::Sent => {
                 self.say("your answer is on its way; it stays as it was");
                 return;
             }
@@ -417,12 +421,12 @@ const EDITED: usize = 4 << 20;
 const HELP: Help = (
     "keys: answering",
     &[
-        (Scope::Answer, "answering"),
-        (Scope::AnswerSampling, "a completion"),
-        (Scope::AnswerElicitation, "an elicitation"),
-        (Scope::AnswerReading, "while nothing is typed"),
-        (Scope::Form, "in the form"),
-        (Scope::FormLine, "on lines that take no text"),
+        (KeyScope::Answer, "answering"),
+        (KeyScope::AnswerSampling, "a completion"),
+        (KeyScope::AnswerElicitation, "an elicitation"),
+        (KeyScope::AnswerReading, "while nothing is typed"),
+        (KeyScope::Form, "in the form"),
+        (KeyScope::FormLine, "on lines that take no text"),
     ],
 );
 
@@ -432,7 +436,7 @@ fn body(area: Rect) -> Rect {
 }
 
 impl Screen for AnswerScreen {
-    fn scopes(&self) -> Vec<Scope> {
+    fn scopes(&self) -> Vec<KeyScope> {
         [scopes(self), self.open_form().map_or(&[], FormState::scopes)].concat()
     }
 
@@ -454,7 +458,7 @@ impl Screen for AnswerScreen {
     fn act(&mut self, action: Action, _cx: &Cx<'_>, out: &mut Out) {
         match action {
             Action::SaveForm => self.ask_for_name(),
-            Action::MoreTime if self.stage == Stage::Open => {
+            Action::MoreTime if self.stage == AnsweringStage::Open => {
                 out.effect(Effect::Order(Order::MoreTime(self.id(), MORE_TIME)));
             }
             Action::MoreTime => {}
@@ -563,11 +567,13 @@ fn too_many_fields(schema: &Value) -> bool {
 // Where the keys of the answering screen are looked up, and the words its last line shows.
 
 /// Where the keys of a request being answered are bound, innermost first.
-pub fn scopes(answering: &AnswerScreen) -> &'static [Scope] {
-    let all: &[Scope] = match &answering.says {
-        Says::Sampling(_) => &[Scope::AnswerReading, Scope::AnswerSampling, Scope::Answer],
-        Says::Elicitation(_) => &[Scope::AnswerReading, Scope::AnswerElicitation, Scope::Answer],
-        Says::Other => &[Scope::AnswerReading, Scope::Answer],
+pub fn scopes(answering: &AnswerScreen) -> &'static [KeyScope] {
+    let all: &[KeyScope] = match &answering.says {
+        Says::Sampling(_) => &[KeyScope::AnswerReading, KeyScope::AnswerSampling, KeyScope::Answer],
+        Says::Elicitation(_) => {
+            &[KeyScope::AnswerReading, KeyScope::AnswerElicitation, KeyScope::Answer]
+        }
+        Says::Other => &[KeyScope::AnswerReading, KeyScope::Answer],
     };
     // The first holds only while no text is typed.
     if answering.is_typing() { &all[1..] } else { all }
@@ -595,9 +601,9 @@ pub(super) fn verbs(answering: &AnswerScreen) -> (&'static str, &'static str) {
 /// Keys and words for the footer: what decides comes first.
 pub fn footer(keymap: &Keymap, answering: &AnswerScreen) -> Vec<(String, &'static str)> {
     let kind = match &answering.says {
-        Says::Sampling(_) => Scope::AnswerSampling,
-        Says::Elicitation(_) => Scope::AnswerElicitation,
-        Says::Other => Scope::AnswerReading,
+        Says::Sampling(_) => KeyScope::AnswerSampling,
+        Says::Elicitation(_) => KeyScope::AnswerElicitation,
+        Says::Other => KeyScope::AnswerReading,
     };
     let (send, deny) = verbs(answering);
     let refused = matches!(&answering.says, Says::Elicitation(ElicitationReading { asks: Asks::Url(url), .. }) if url.open.is_none());
@@ -609,7 +615,7 @@ pub fn footer(keymap: &Keymap, answering: &AnswerScreen) -> Vec<(String, &'stati
         Action::SaveMedia | Action::CancelRequest => 2,
         _ => 3,
     };
-    let mut labels = keymap.labels(&[Scope::Answer, kind]);
+    let mut labels = keymap.labels(&[KeyScope::Answer, kind]);
     labels.retain(|(.., action)| match action {
         Action::CopyForm | Action::NextRequest | Action::Back => true,
         _ if answering.ended().is_some() => false,

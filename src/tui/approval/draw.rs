@@ -1,8 +1,10 @@
 //! Drawing a request being answered: what the server says on its own ground, then our side.
 
-use crate::host::PendingRequest;
+use crate::host::ApprovalRequest;
 use crate::mcp::RequestKind;
-use crate::tui::approval::answering::{AnswerScreen, Drafting, Over, Says, Stage, scopes, verbs};
+use crate::tui::approval::answering::{
+    AnswerScreen, AnsweringStage, Drafting, Over, Says, scopes, verbs,
+};
 use crate::tui::approval::elicitation::{Asks, ElicitationReading, UrlReading};
 use crate::tui::approval::sampling;
 use crate::tui::form::draw::form;
@@ -69,7 +71,7 @@ fn draw_url(url: &UrlReading, doc: &mut Doc) {
 }
 
 /// Where things stand on the screen of a request being answered.
-struct Regions {
+struct ApprovalRegions {
     /// What the server says.
     says: Rect,
     /// The rule below it.
@@ -79,7 +81,7 @@ struct Regions {
     notes: Doc,
 }
 
-fn regions(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect) -> Option<Regions> {
+fn regions(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect) -> Option<ApprovalRegions> {
     if area.height < 6 || area.width < 20 {
         return None;
     }
@@ -105,12 +107,12 @@ fn regions(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect) -> Option<Regions>
     let rule = Rect { y: says.bottom(), height: 1, ..area };
     let y = rule.bottom();
     let answer = Rect { y, height: area.bottom().saturating_sub(y), ..inner };
-    Some(Regions { says, rule, answer, notes })
+    Some(ApprovalRegions { says, rule, answer, notes })
 }
 
 /// Something of the screen under the mouse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spot {
+pub enum ApprovalSpot {
     /// What the server says.
     Says,
     /// The form, drawn there.
@@ -118,21 +120,27 @@ pub enum Spot {
 }
 
 /// What stands at a place of the `area` the screen is drawn in.
-pub fn spot(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect, at: Position) -> Option<Spot> {
+pub fn spot(
+    answering: &AnswerScreen,
+    cx: &Cx<'_>,
+    area: Rect,
+    at: Position,
+) -> Option<ApprovalSpot> {
     let regions = regions(answering, cx, area)?;
     let is_open = answering.open_form().is_some_and(FormState::popup_is_open);
     if regions.says.contains(at) && !is_open {
-        return Some(Spot::Says);
+        return Some(ApprovalSpot::Says);
     }
     let rest = below_notes(&regions.notes, regions.answer);
     let form = answering.form().filter(|_| is_open || rest.contains(at));
-    form.map(|_| Spot::Form(below_title(answering, rest)))
+    form.map(|_| ApprovalSpot::Form(below_title(answering, rest)))
 }
 
 /// Draws the whole screen of a request being answered.
 pub fn render(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
     let area = area.intersection(buf.area);
-    let Some(Regions { says, rule: divider, answer: rest, notes }) = regions(answering, cx, area)
+    let Some(ApprovalRegions { says, rule: divider, answer: rest, notes }) =
+        regions(answering, cx, area)
     else {
         Pen::new(buf, area).put("too small to answer here", cx.style(Role::Warning));
         return;
@@ -185,9 +193,9 @@ fn title(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
 /// How long there is, in as many words as there is room for.
 fn time_left(answering: &AnswerScreen, cx: &Cx<'_>, room: u16) -> (Ink, Role) {
     match &answering.stage {
-        Stage::Ended(_) => (ink!("no longer open "), Role::Error),
-        Stage::Sent => (ink!("on its way "), Role::Busy),
-        Stage::Open => {
+        AnsweringStage::Ended(_) => (ink!("no longer open "), Role::Error),
+        AnsweringStage::Sent => (ink!("on its way "), Role::Busy),
+        AnsweringStage::Open => {
             let left = cx.model.until(answering.request.deadline);
             let over = answering.request.call.is_some_and(|call| cx.model.has_ended(call));
             let words: &[&str] = if over {
@@ -208,7 +216,7 @@ fn time_left(answering: &AnswerScreen, cx: &Cx<'_>, room: u16) -> (Ink, Role) {
 
 /// Whether the server asked while it worked on no call: then no clock stands still for it.
 fn is_outside_calls(answering: &AnswerScreen, cx: &Cx<'_>) -> bool {
-    let PendingRequest { server, call, during, deferred, .. } = &*answering.request;
+    let ApprovalRequest { server, call, during, deferred, .. } = &*answering.request;
     let works = || cx.model.calls.iter().any(|call| call.server == *server);
     call.is_none() && during.is_none() && !deferred && !works()
 }
@@ -237,7 +245,7 @@ const WARNINGS: usize = 4;
 /// drafted, notice.
 fn notes(answering: &AnswerScreen, cx: &Cx<'_>, width: u16) -> Doc {
     let mut notes: Vec<(Ink, Role)> = Vec::new();
-    if let Stage::Ended(reason) = &answering.stage {
+    if let AnsweringStage::Ended(reason) = &answering.stage {
         let mut text = ink!("withdrawn: {}; nothing more is sent", reason);
         if answering.has_draft() {
             text.push(
@@ -330,7 +338,7 @@ fn below_notes(notes: &Doc, area: Rect) -> Rect {
 /// What a yes would do, where nothing is written.
 fn consequence(answering: &AnswerScreen) -> &'static str {
     match &answering.says {
-        _ if answering.stage != Stage::Open => "",
+        _ if answering.stage != AnsweringStage::Open => "",
         Says::Elicitation(ElicitationReading { asks: Asks::Url(url), .. }) => match &url.open {
             Some(_) => "opened by a second press only; the server learns that you agreed, no more",
             None => "it cannot be opened from here: decline, or cancel without deciding",

@@ -4,15 +4,15 @@ use ratatui::layout::Constraint::{Fill, Length};
 use ratatui::layout::Layout;
 
 use crate::error::Error;
-use crate::tui::call::run::{Difference, FORCED, Run, RunState};
-use crate::tui::call::screen::{CallScreen, Focus};
-use crate::tui::form::draw::{Look, form, put};
-use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::call::run::{CallRun, Difference, FORCED, RunState};
+use crate::tui::call::screen::{CallFocus, CallScreen};
+use crate::tui::form::draw::{Styles, form, put};
+use crate::tui::keymap::{KeyScope, Keymap};
 use crate::tui::prelude::*;
 use crate::tui::widget::Pen;
 use crate::tui::widget::doc::wrap;
 
-pub(super) struct Regions {
+pub(super) struct CallRegions {
     head: Rect,
     pub(super) form: Rect,
     status: Option<Rect>,
@@ -27,14 +27,14 @@ fn inset(area: Rect) -> Rect {
 }
 
 impl CallScreen {
-    pub(super) fn regions(&self, area: Rect) -> Regions {
+    pub(super) fn regions(&self, area: Rect) -> CallRegions {
         let described = self.description(area).count() as u16;
         let head = 1 + described + u16::from(self.changed.is_some());
         let footer = u16::from(area.height >= 8);
         let [head, body, footer] =
             Layout::vertical([Length(head), Fill(1), Length(footer)]).areas(area);
         if self.runs.is_empty() {
-            return Regions { head, form: body, status: None, result: None, footer };
+            return CallRegions { head, form: body, status: None, result: None, footer };
         }
         let [form, rest] = if body.width >= 150 {
             let halves = [Length(body.width / 2), Fill(1)];
@@ -42,14 +42,14 @@ impl CallScreen {
         } else {
             let wanted = self.form.rows().len() as u16 + 2;
             let most = match self.focus {
-                Focus::Form => body.height * 3 / 5,
-                Focus::Result => body.height / 4,
+                CallFocus::Form => body.height * 3 / 5,
+                CallFocus::Result => body.height / 4,
             };
             let height = wanted.min(most).max(body.height.min(3));
             Layout::vertical([Length(height), Fill(1)]).areas(body)
         };
         let [status, result] = Layout::vertical([Length(2), Fill(1)]).areas(rest);
-        Regions { head, form, status: Some(status), result: Some(inset(result)), footer }
+        CallRegions { head, form, status: Some(status), result: Some(inset(result)), footer }
     }
 
     /// The description, on a line or on three where there is room.
@@ -66,16 +66,23 @@ impl CallScreen {
     }
 
     /// Brings the layout of the result up to date with the region.
-    pub fn lay_out(&mut self, area: Rect, look: &Look) {
+    pub fn lay_out(&mut self, area: Rect, look: &Styles) {
         let Some(result) = self.regions(area).result else { return };
         let shown = self.shown;
-        if let Some(view) = self.runs.get_mut(shown).and_then(Run::view_mut) {
+        if let Some(view) = self.runs.get_mut(shown).and_then(CallRun::view_mut) {
             view.prepare(result, look);
         }
     }
 
     /// Draws the screen.
-    pub fn draw(&self, keymap: &Keymap, look: &Look, now: Timestamp, area: Rect, buf: &mut Buffer) {
+    pub fn draw(
+        &self,
+        keymap: &Keymap,
+        look: &Styles,
+        now: Timestamp,
+        area: Rect,
+        buf: &mut Buffer,
+    ) {
         let area = area.intersection(buf.area);
         if area.height < 3 || area.width < 10 {
             return;
@@ -96,7 +103,7 @@ impl CallScreen {
     }
 
     /// The look of what nothing is laid over: pixels would cover what is.
-    pub(super) fn uncovered(&self, look: &Look) -> Look {
+    pub(super) fn uncovered(&self, look: &Styles) -> Styles {
         let mut look = look.clone();
         if self.form.popup_is_open() {
             look.graphics = look.graphics.as_blocks();
@@ -106,7 +113,7 @@ impl CallScreen {
 
     fn draw_head<'a>(
         &self,
-        look: &Look,
+        look: &Styles,
         area: Rect,
         description: impl Iterator<Item = &'a str>,
         buf: &mut Buffer,
@@ -144,9 +151,9 @@ impl CallScreen {
     fn draw_status(
         &self,
         keymap: &Keymap,
-        look: &Look,
+        look: &Styles,
         now: Timestamp,
-        (run, area): (&Run, Rect),
+        (run, area): (&CallRun, Rect),
         buf: &mut Buffer,
     ) {
         if area.height == 0 {
@@ -156,7 +163,7 @@ impl CallScreen {
         put(buf, area.x, area.y, area.width, &rule, look.rule);
         if self.runs.len() > 1 {
             let text = format!(" {} of {} ", self.shown + 1, self.runs.len());
-            let style = if self.focus == Focus::Result { look.accent } else { look.muted };
+            let style = if self.focus == CallFocus::Result { look.accent } else { look.muted };
             put(buf, area.x + 2, area.y, area.width.saturating_sub(2), &text, style);
         }
         if let Some(at) = self.updates.at {
@@ -165,7 +172,7 @@ impl CallScreen {
                 text = format!(" updated at {} ", clock(at));
             }
             if self.updates.stale && !self.subscribed {
-                let again = keymap.spelled(&[Scope::Result], "{again} reads it again ");
+                let again = keymap.spelled(&[KeyScope::Result], "{again} reads it again ");
                 text.push_str(look.sign("· ", "- "));
                 text.push_str(again.as_str());
             }
@@ -181,7 +188,7 @@ impl CallScreen {
             let word = if *cancelling { "cancelling" } else { "running" };
             pen.write(&format!(" {} {word} {elapsed}", look.sign("◐", "~")), look.accent);
             if run.waiting.1.is_some() {
-                let key = keymap.spelled(&[Scope::Global], "{answer} answers");
+                let key = keymap.spelled(&[KeyScope::Global], "{answer} answers");
                 let text = format!("  waiting for you {}  {key}", Dur(waiting));
                 pen.write(&text, look.warning);
             } else if waiting > Duration::from_millis(100) {
@@ -191,7 +198,7 @@ impl CallScreen {
                 pen.write(&format!("  {FORCED}"), look.warning);
             }
             draw_progress(look, run, pen.skip(2));
-            let hint = keymap.spelled(&[Scope::Call], "  {cancel-call} cancels");
+            let hint = keymap.spelled(&[KeyScope::Call], "  {cancel-call} cancels");
             pen.write(hint.as_str(), look.faint);
         } else {
             let Some(ending) = run.ending() else { return };
@@ -216,13 +223,13 @@ impl CallScreen {
         }
     }
 
-    fn draw_suggestions(&self, keymap: &Keymap, look: &Look, area: Rect, buf: &mut Buffer) {
+    fn draw_suggestions(&self, keymap: &Keymap, look: &Styles, area: Rect, buf: &mut Buffer) {
         if area.height < 3 {
             return;
         }
         let mut pen = Pen::new(buf, Rect { y: area.bottom() - 1, height: 1, ..area });
         pen.write(&" ".repeat(usize::from(area.width)), look.text);
-        let key = keymap.spelled(&[Scope::Form], "{suggest} ");
+        let key = keymap.spelled(&[KeyScope::Form], "{suggest} ");
         pen.column(1).write(key.as_str(), look.accent);
         for suggestion in self.suggestions.iter().take(20) {
             let cut: String = suggestion.chars().take(60).collect();
@@ -235,7 +242,7 @@ fn clock(at: Timestamp) -> String {
     crate::tui::model::Model::time_of_day(at).as_str().to_owned()
 }
 
-fn draw_progress(look: &Look, run: &Run, pen: &mut Pen<'_>) {
+fn draw_progress(look: &Styles, run: &CallRun, pen: &mut Pen<'_>) {
     let Some(progress) = &run.progress else { return };
     if let Some(share) = run.share() {
         let width = 20.min(pen.room() / 2);
@@ -253,7 +260,7 @@ fn draw_progress(look: &Look, run: &Run, pen: &mut Pen<'_>) {
     }
 }
 
-fn draw_run(look: &Look, run: &Run, area: Rect, buf: &mut Buffer) {
+fn draw_run(look: &Styles, run: &CallRun, area: Rect, buf: &mut Buffer) {
     match &run.state {
         RunState::Answered { view, .. } => view.render(look, area, buf),
         RunState::Running { .. } => {
@@ -274,7 +281,7 @@ fn draw_run(look: &Look, run: &Run, area: Rect, buf: &mut Buffer) {
 const DATA: usize = 20_000;
 
 /// Draws it; a last line says what does not fit.
-pub(super) fn draw(look: &Look, run: &Run, error: &Error, area: Rect, buf: &mut Buffer) {
+pub(super) fn draw(look: &Styles, run: &CallRun, error: &Error, area: Rect, buf: &mut Buffer) {
     let room = area.width.max(8);
     let texts = said(look, run, error);
     let mut rows = texts.iter().flat_map(|(text, style)| {
@@ -293,7 +300,7 @@ pub(super) fn draw(look: &Look, run: &Run, error: &Error, area: Rect, buf: &mut 
 }
 
 /// The reason, every violation, what the server added to its error, and what to do.
-fn said(look: &Look, run: &Run, error: &Error) -> Vec<(SafeText, Style)> {
+fn said(look: &Styles, run: &CallRun, error: &Error) -> Vec<(SafeText, Style)> {
     let mut out = vec![(SafeText::block(&error.message), look.text)];
     if let Some(next) = run.ending().map(|ending| ending.next).filter(|next| !next.is_empty()) {
         let text = format!("{} {next}", look.sign("↳", ">"));

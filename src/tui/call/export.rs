@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::subject::{Subject, SubjectKind};
+use super::subject::{CallSubject, SubjectKind};
 use crate::base::text::quoted;
 use crate::host::Validation;
 
@@ -30,7 +30,7 @@ named! {
 
 impl Export {
     /// The call in this way.
-    pub fn text(self, call: &Written<'_>) -> String {
+    pub fn text(self, call: &WrittenCall<'_>) -> String {
         match self {
             Self::CommandLine => call.command_line(),
             Self::JsonRpc => call.json_rpc(),
@@ -50,9 +50,9 @@ impl Export {
 
 /// A call to be written down.
 #[derive(Clone, Copy, Debug)]
-pub struct Written<'a> {
+pub struct WrittenCall<'a> {
     /// What is called.
-    pub subject: &'a Subject,
+    pub subject: &'a CallSubject,
     /// Its arguments.
     pub arguments: &'a Value,
     /// What a template expands to; the URI of a resource.
@@ -60,12 +60,12 @@ pub struct Written<'a> {
     /// Whether it goes past validation.
     pub validation: Validation,
     /// Where a command line finds the server.
-    pub origin: &'a Origin,
+    pub origin: &'a ExportOrigin,
 }
 
 /// Where the servers of the dashboard come from, as far as a command line has to say it again.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Origin {
+pub struct ExportOrigin {
     /// What kind of place.
     pub start: Start,
     /// Options that were given with it: files of variables, headers, variables.
@@ -91,7 +91,7 @@ impl Default for Start {
     }
 }
 
-impl Written<'_> {
+impl WrittenCall<'_> {
     fn json_rpc(&self) -> String {
         let named = || json!({"name": &*self.subject.wire, "arguments": self.arguments});
         let (method, params) = match self.subject.kind {

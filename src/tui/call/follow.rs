@@ -1,15 +1,15 @@
 //! What happens to the calls of a screen, and to what they call, from outside: progress, logs,
 //! endings, changed definitions, checks that ran elsewhere; and what is kept of a form. No I/O.
 
-use super::run::{Difference, Run};
-use super::screen::{CallScreen, Focus};
-use super::subject::{Subject, SubjectKind};
+use super::run::{CallRun, Difference};
+use super::screen::{CallFocus, CallScreen};
+use super::subject::{CallSubject, SubjectKind};
 use crate::deck::HistoryRecord;
 use crate::error::Error;
 use crate::host::{CallOutcome, CallView, Validation};
 use crate::mcp::Progress;
 use crate::tui::effect::Effect;
-use crate::tui::form::{Checked, FormState};
+use crate::tui::form::{CheckResult, FormState};
 use crate::tui::prelude::*;
 use crate::tui::result::{PictureJob, ResultView};
 
@@ -37,7 +37,7 @@ impl CallScreen {
         vec![Effect::Record(HistoryRecord::Draft { target: self.subject.key(), draft })]
     }
 
-    fn run_of(&mut self, number: u64) -> Option<&mut Run> {
+    fn run_of(&mut self, number: u64) -> Option<&mut CallRun> {
         self.runs.iter_mut().find(|run| run.number == number)
     }
 
@@ -83,7 +83,7 @@ impl CallScreen {
 
     /// The definition changed (`list_changed`): the form is made anew over the same value, and says
     /// so.
-    pub fn redefine(&mut self, subject: Subject) {
+    pub fn redefine(&mut self, subject: CallSubject) {
         let parts = self.subject.changed_parts(&subject);
         if !parts.is_empty() {
             self.changed = Some((self.now, parts.join(", ")));
@@ -99,7 +99,7 @@ impl CallScreen {
     }
 
     /// Takes what a check found; a call that waited for it is made, or its problems are shown.
-    pub fn checked(&mut self, found: Checked) -> Vec<Effect> {
+    pub fn checked(&mut self, found: CheckResult) -> Vec<Effect> {
         self.form.checked(found);
         if self.form.is_checking() || !std::mem::take(&mut self.call_when_checked) {
             return Vec::new();
@@ -131,7 +131,7 @@ impl CallScreen {
         if self.runs.is_empty() {
             return self.send(self.form.arguments(), Validation::Enforce);
         }
-        self.focus = Focus::Result;
+        self.focus = CallFocus::Result;
         Vec::new()
     }
 
@@ -153,7 +153,7 @@ impl CallScreen {
     /// Reads again what is shown, without taking its place until the answer is there. One at a
     /// time: changes meanwhile are one more reading.
     fn refresh(&mut self) -> Vec<Effect> {
-        if self.runs.iter().any(Run::is_running) {
+        if self.runs.iter().any(CallRun::is_running) {
             self.updates.again = true;
             return Vec::new();
         }
@@ -161,7 +161,7 @@ impl CallScreen {
         let arguments = shown.arguments.clone();
         let Some(uri) = self.uri() else { return Vec::new() };
         let number = self.runs.last().map_or(1, |run| run.number + 1);
-        let mut run = Run::new(number, arguments, false, self.now);
+        let mut run = CallRun::new(number, arguments, false, self.now);
         run.refresh = true;
         self.runs.push(run);
         self.updates.again = false;
@@ -185,7 +185,7 @@ impl CallScreen {
         if self.runs[at].refresh {
             if self.shown + 1 == at {
                 let (before, after) = self.runs.split_at_mut(at);
-                let earlier = before.last().and_then(Run::view);
+                let earlier = before.last().and_then(CallRun::view);
                 if let (Some(view), Some(earlier)) = (after[0].view_mut(), earlier) {
                     view.stand_as(earlier);
                 }
@@ -206,7 +206,7 @@ impl CallScreen {
 
     /// Whether the result that is shown has pictures.
     pub fn has_pictures(&self) -> bool {
-        self.run().and_then(Run::view).is_some_and(|view| {
+        self.run().and_then(CallRun::view).is_some_and(|view| {
             let is_picture = |block: &crate::tui::result::Block| {
                 matches!(block.kind, crate::tui::result::content::BlockKind::Picture(..))
             };
@@ -250,7 +250,7 @@ impl CallScreen {
         let Some(at) = self.runs.iter().position(|run| run.number == number) else { return };
         let (before, rest) = self.runs.split_at_mut(at);
         let Some(run) = rest.first_mut().filter(|run| run.because.is_some()) else { return };
-        let earlier = before.iter().rev().find_map(Run::result);
+        let earlier = before.iter().rev().find_map(CallRun::result);
         let Some(view) = run.view_mut() else { return };
         run.difference = Some(match earlier {
             None => Difference::First,

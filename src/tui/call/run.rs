@@ -11,7 +11,7 @@ use crate::tui::result::ResultView;
 const LOGS: usize = 200;
 
 /// One call.
-pub struct Run {
+pub struct CallRun {
     /// Its number on this screen, from 1.
     pub number: u64,
     /// What was sent.
@@ -83,7 +83,7 @@ pub enum RunState {
 
 /// How an ended call reads: a word, what it means, what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ending {
+pub struct EndedCall {
     /// Whether it is what was wanted.
     pub good: bool,
     /// A few words.
@@ -92,7 +92,7 @@ pub struct Ending {
     pub next: String,
 }
 
-impl Run {
+impl CallRun {
     /// A call that begins.
     pub const fn new(number: u64, arguments: Value, forced: bool, began: Timestamp) -> Self {
         Self {
@@ -188,7 +188,7 @@ impl Run {
     }
 
     /// How it ended, in words; `None` while it runs.
-    pub fn ending(&self) -> Option<Ending> {
+    pub fn ending(&self) -> Option<EndedCall> {
         match &self.state {
             RunState::Running { .. } => None,
             RunState::Answered { outcome, .. } => Some(answered(outcome)),
@@ -218,7 +218,7 @@ impl Run {
 /// How a call is marked that was sent although its arguments do not fit.
 pub const FORCED: &str = "sent without validation";
 
-fn answered(outcome: &CallOutcome) -> Ending {
+fn answered(outcome: &CallOutcome) -> EndedCall {
     let mut parts = vec![Dur(outcome.duration).to_string()];
     if outcome.waiting > Duration::from_millis(100) {
         parts[0] = format!("{} + {} waiting for you", parts[0], Dur(outcome.waiting));
@@ -240,12 +240,12 @@ fn answered(outcome: &CallOutcome) -> Ending {
     if outcome.is_error {
         let words = format!("tool error · {words}");
         let next = "see its message below; fix the arguments or try again".to_owned();
-        return Ending { good: false, words, next };
+        return EndedCall { good: false, words, next };
     }
-    Ending { good: true, words, next: String::new() }
+    EndedCall { good: true, words, next: String::new() }
 }
 
-fn failed(error: &Error) -> Ending {
+fn failed(error: &Error) -> EndedCall {
     let (word, fallback) = match error.code {
         ErrorCode::Timeout => {
             ("timed out", "call again with a longer timeout, or look at the server's log")
@@ -264,5 +264,5 @@ fn failed(error: &Error) -> Ending {
         code => (code.as_str(), ""),
     };
     let next = error.help.clone().unwrap_or_else(|| fallback.to_owned());
-    Ending { good: false, words: word.to_owned(), next }
+    EndedCall { good: false, words: word.to_owned(), next }
 }

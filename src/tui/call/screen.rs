@@ -2,28 +2,28 @@
 
 use crossterm::event::KeyEvent;
 
-use super::export::{Export, Origin, Written};
+use super::export::{Export, ExportOrigin, WrittenCall};
 use super::follow::Updates;
-use super::run::{Run, RunState};
-use super::subject::{METHODS, Subject, SubjectKind};
-use crate::deck::{Draft, History, HistoryRecord, SavedCall, SavedTarget};
+use super::run::{CallRun, RunState};
+use super::subject::{CallSubject, METHODS, SubjectKind};
+use crate::deck::{FormDraft, History, HistoryRecord, SavedCall, SavedTarget};
 use crate::host::Validation;
 use crate::tui::effect::{CallRequest, CallTarget, Effect, Existing, Order, ServerCommand};
-use crate::tui::form::draw::Look;
+use crate::tui::form::draw::Styles;
 use crate::tui::form::{Defaults, FormState, JsonView, pointer};
 use crate::tui::graphics::Placement;
-use crate::tui::keymap::{Keymap, Scope};
+use crate::tui::keymap::{KeyScope, Keymap};
 use crate::tui::message::{CallPurpose, CallToken, FormToken};
 use crate::tui::pane::{Cx, Gesture, Out};
-use crate::tui::pick::{CallPick, Choice, Line, Pick};
+use crate::tui::pick::{CallPick, Choice, LinePrompt, Pick};
 use crate::tui::prelude::*;
-use crate::tui::result::{Content, ResultView};
+use crate::tui::result::{ResultFile, ResultView};
 use crate::tui::screen::{Help, Screen};
 use crate::tui::widget::KeyLine;
 
 /// Where the keys go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Focus {
+pub enum CallFocus {
     /// The form.
     #[default]
     Form,
@@ -37,15 +37,15 @@ pub struct CallScreen {
     /// Its number among the call screens.
     pub number: usize,
     /// What is called.
-    pub subject: Subject,
+    pub subject: CallSubject,
     /// The form.
     pub form: FormState,
     /// The calls, oldest first.
-    pub runs: Vec<Run>,
+    pub runs: Vec<CallRun>,
     /// Which of them is shown.
     pub shown: usize,
     /// Where the keys go.
-    pub focus: Focus,
+    pub focus: CallFocus,
     /// What the server suggests for the field under the cursor.
     pub suggestions: Vec<String>,
     /// Whether updates of the resource are wanted.
@@ -60,15 +60,15 @@ pub struct CallScreen {
     pub(super) completion: Option<(u64, Timestamp)>,
     pub(super) ticket: u64,
     last_record: u64,
-    pub(super) drafted: Option<Draft>,
+    pub(super) drafted: Option<FormDraft>,
     /// When what was typed is to be kept.
     pub(super) draft_due: Option<Timestamp>,
     /// Changes of the resource that is looked at.
     pub updates: Updates,
     /// What is to be written, while its name is asked for.
-    pub(super) saving: Option<Content>,
+    pub(super) saving: Option<ResultFile>,
     /// Where a copied command line finds the server.
-    pub origin: Origin,
+    pub origin: ExportOrigin,
     /// JSON pointer of the field that a file is read for.
     pub(super) filling: Option<String>,
     /// The call is made as soon as the check that runs elsewhere finds nothing against it.
@@ -85,7 +85,7 @@ const RUNS: usize = 20;
 
 impl CallScreen {
     /// A screen for `subject`. A draft of an earlier run of the program is taken up again.
-    pub fn new(subject: Subject, history: &History, now: Timestamp) -> Self {
+    pub fn new(subject: CallSubject, history: &History, now: Timestamp) -> Self {
         let mut form = FormState::new(&subject.schema, Defaults::Required);
         form.keep_within(&subject.limits);
         let key = subject.key();
@@ -107,7 +107,7 @@ impl CallScreen {
     }
 
     /// The call that is shown.
-    pub fn run(&self) -> Option<&Run> {
+    pub fn run(&self) -> Option<&CallRun> {
         self.runs.get(self.shown)
     }
 
@@ -117,11 +117,11 @@ impl CallScreen {
     }
 
     /// Where keys are looked up, innermost first.
-    pub fn scopes(&self) -> &'static [Scope] {
+    pub fn scopes(&self) -> &'static [KeyScope] {
         match self.focus {
-            Focus::Form if self.form.takes_text() => &[Scope::Form, Scope::Call],
-            Focus::Form => &[Scope::FormLine, Scope::Form, Scope::Call],
-            Focus::Result => &[Scope::Result, Scope::Call],
+            CallFocus::Form if self.form.takes_text() => &[KeyScope::Form, KeyScope::Call],
+            CallFocus::Form => &[KeyScope::FormLine, KeyScope::Form, KeyScope::Call],
+            CallFocus::Result => &[KeyScope::Result, KeyScope::Call],
         }
     }
 
@@ -141,17 +141,17 @@ impl CallScreen {
             Action::SaveForm if self.subject.kind == SubjectKind::Request => {
                 return say("a request has no name; {history} lists it");
             }
-            Action::SaveForm => return vec![Effect::AskLine(Line::Name, String::new())],
+            Action::SaveForm => return vec![Effect::AskLine(LinePrompt::Name, String::new())],
             Action::CopyForm => return self.offer_exports(),
             Action::FillFile => return self.fill_file(),
             Action::Suggest => return self.suggest(),
             Action::Older => self.shown = self.shown.saturating_sub(1),
             Action::Newer => self.shown = (self.shown + 1).min(self.runs.len().saturating_sub(1)),
             Action::Compare => return self.compare(),
-            Action::Search => return vec![Effect::AskLine(Line::Search, String::new())],
+            Action::Search => return vec![Effect::AskLine(LinePrompt::Search, String::new())],
             Action::Subscribe => return self.subscribe(),
             Action::Back => return self.back(),
-            action if self.focus == Focus::Result => {
+            action if self.focus == CallFocus::Result => {
                 let wants = self.view_mut().and_then(|view| view.apply(action));
                 return self.want(wants);
             }
@@ -172,14 +172,14 @@ impl CallScreen {
             self.form.set_value(Some(call.arguments_value()));
         }
         self.seconds = call.timeout;
-        self.focus = Focus::Form;
+        self.focus = CallFocus::Form;
     }
 
     /// Takes the arguments of a call of the past into the form.
     pub fn take_past(&mut self, arguments: Value) {
         self.form.set_value(Some(arguments));
         self.seconds = None;
-        self.focus = Focus::Form;
+        self.focus = CallFocus::Form;
     }
 
     /// Makes a saved call that was taken into the form.
@@ -196,7 +196,7 @@ impl CallScreen {
             return Vec::new();
         }
         if validation == Validation::Enforce && self.form.blocking() > 0 {
-            self.focus = Focus::Form;
+            self.focus = CallFocus::Form;
             self.form.go_to_gravest();
             let problems = count(self.form.blocking(), "problem");
             return say(&format!("the form has {problems}; {{force}} calls anyway"));
@@ -206,7 +206,7 @@ impl CallScreen {
 
     /// Goes to what is no value yet, instead of doing something with what would be left of it.
     fn refuse(&mut self, done: &str) -> Vec<Effect> {
-        self.focus = Focus::Form;
+        self.focus = CallFocus::Form;
         self.form.go_to_gravest();
         say(&format!("Invalid value; not {done}"))
     }
@@ -231,11 +231,11 @@ impl CallScreen {
         // their calls apart.
         let id = self.now.0.max(self.last_record + 1);
         self.last_record = id;
-        let mut run = Run::new(number, arguments.clone(), forced, self.now);
+        let mut run = CallRun::new(number, arguments.clone(), forced, self.now);
         run.record = Some(id);
         self.runs.push(run);
         self.shown = self.runs.len() - 1;
-        self.focus = Focus::Result;
+        self.focus = CallFocus::Result;
         let target = self.subject.key();
         let arguments = self.form.without_secrets(arguments);
         let record = HistoryRecord::Began { id, at: self.now.0, target, arguments };
@@ -253,7 +253,7 @@ impl CallScreen {
         let Some(arguments) = self.run().map(|run| run.arguments.clone()) else { return };
         self.form.set_value(Some(arguments));
         self.form.apply(Action::FirstField);
-        self.focus = Focus::Form;
+        self.focus = CallFocus::Form;
     }
 
     /// The call of a run: arguments of a tool or prompt, the URI of a resource as text.
@@ -291,7 +291,7 @@ impl CallScreen {
         match wanted {
             Some(Effect::SaveAs { path, content, .. }) => {
                 self.saving = Some(content);
-                vec![Effect::AskLine(Line::SaveAs, path.display().to_string())]
+                vec![Effect::AskLine(LinePrompt::SaveAs, path.display().to_string())]
             }
             wanted => wanted.into_iter().collect(),
         }
@@ -311,8 +311,8 @@ impl CallScreen {
 
     fn switch(&mut self) {
         self.focus = match self.focus {
-            Focus::Form if !self.runs.is_empty() => Focus::Result,
-            _ => Focus::Form,
+            CallFocus::Form if !self.runs.is_empty() => CallFocus::Result,
+            _ => CallFocus::Form,
         };
     }
 
@@ -341,8 +341,8 @@ impl CallScreen {
         if self.form.leave_json() {
             return Vec::new();
         }
-        if self.focus == Focus::Result {
-            self.focus = Focus::Form;
+        if self.focus == CallFocus::Result {
+            self.focus = CallFocus::Form;
             return Vec::new();
         }
         let mut wanted = self.draft();
@@ -379,7 +379,7 @@ impl CallScreen {
         self.keep_soon();
         let before = self.pressed.replace((key, now));
         let held = before.is_some_and(|(last, at)| last == key && now.since(at) < HELD);
-        if self.focus == Focus::Form && self.form.take_key(key, bound.is_some()) {
+        if self.focus == CallFocus::Form && self.form.take_key(key, bound.is_some()) {
             return Some(self.typed());
         }
         // A key that is held down repeats; a call is made once.
@@ -397,7 +397,7 @@ impl CallScreen {
     /// Text was pasted.
     pub fn paste(&mut self, text: &str, now: Timestamp) -> Vec<Effect> {
         self.now = now;
-        self.focus = Focus::Form;
+        self.focus = CallFocus::Form;
         self.keep_soon();
         self.form.paste(text);
         self.typed()
@@ -503,7 +503,7 @@ impl CallScreen {
     fn means(&self, action: Action) -> bool {
         let answered = || self.run().is_some_and(|run| run.view().is_some());
         match action {
-            Action::CancelCall => self.run().is_some_and(Run::is_running),
+            Action::CancelCall => self.run().is_some_and(CallRun::is_running),
             Action::Switch => !self.runs.is_empty(),
             Action::Compare => self.runs.len() > 1 && answered(),
             Action::Search | Action::NextTab | Action::Copy | Action::Save => answered(),
@@ -517,7 +517,7 @@ impl CallScreen {
     pub fn click(&mut self, at: Position, area: Rect) -> Vec<Effect> {
         let regions = self.regions(area);
         if let Some(result) = regions.result.filter(|result| result.contains(at)) {
-            self.focus = Focus::Result;
+            self.focus = CallFocus::Result;
             let wants = self.view_mut().and_then(|view| view.click(at, result));
             return self.want(wants);
         }
@@ -525,7 +525,7 @@ impl CallScreen {
         if !regions.form.contains(at) && !self.form.popup_is_open() {
             return Vec::new();
         }
-        self.focus = Focus::Form;
+        self.focus = CallFocus::Form;
         let sends = self.form.click(at, regions.form);
         if sends { self.apply(Action::Send) } else { self.typed() }
     }
@@ -571,10 +571,10 @@ impl CallScreen {
 
     /// Asks for the file that fills the field under the cursor.
     pub(super) fn fill_file(&mut self) -> Vec<Effect> {
-        if self.form.current().and_then(crate::tui::form::Row::field).is_none() {
+        if self.form.current().and_then(crate::tui::form::FormRow::field).is_none() {
             return say("no field to fill on this line");
         }
-        vec![Effect::AskLine(Line::File, String::new())]
+        vec![Effect::AskLine(LinePrompt::File, String::new())]
     }
 
     /// JSON pointer of the line under the cursor.
@@ -591,20 +591,20 @@ impl CallScreen {
                 self.suggestions.clear();
                 Vec::new()
             }
-            CallPick::Line(Line::Search, text) => {
+            CallPick::Line(LinePrompt::Search, text) => {
                 let wants = self.view_mut().and_then(|view| view.search(&text));
                 self.want(wants)
             }
-            CallPick::Line(Line::SaveAs, path) => {
+            CallPick::Line(LinePrompt::SaveAs, path) => {
                 let (path, existing) = (path.into(), Existing::Keep);
                 let save = |content| Effect::SaveAs { path, content, existing };
                 self.saving.take().map(save).into_iter().collect()
             }
-            CallPick::Line(Line::File, path) => {
+            CallPick::Line(LinePrompt::File, path) => {
                 self.filling = self.here().map(str::to_owned);
                 vec![Effect::ReadFile(self.form_token(), path.into())]
             }
-            CallPick::Line(Line::Name, name) => {
+            CallPick::Line(LinePrompt::Name, name) => {
                 vec![Effect::SaveCall(name, Box::new(self.to_save()))]
             }
         }
@@ -613,7 +613,7 @@ impl CallScreen {
     fn exported(&self, way: Export) -> String {
         let arguments = self.form.arguments();
         let blocked = self.form.blocking() > 0 && self.form.schema_problem().is_none();
-        way.text(&Written {
+        way.text(&WrittenCall {
             subject: &self.subject,
             uri: &self.subject.expanded(&arguments).unwrap_or_default(),
             arguments: &arguments,
@@ -659,15 +659,15 @@ fn choice(words: Ink, hint: &'static str, pick: CallPick) -> Choice {
 const HELP: Help = (
     "keys: calling",
     &[
-        (Scope::Call, "calling"),
-        (Scope::Form, "in the form"),
-        (Scope::FormLine, "on lines that take no text"),
-        (Scope::Result, "in the result"),
+        (KeyScope::Call, "calling"),
+        (KeyScope::Form, "in the form"),
+        (KeyScope::FormLine, "on lines that take no text"),
+        (KeyScope::Result, "in the result"),
     ],
 );
 
 impl Screen for CallScreen {
-    fn scopes(&self) -> Vec<Scope> {
+    fn scopes(&self) -> Vec<KeyScope> {
         Self::scopes(self).to_vec()
     }
 
@@ -676,7 +676,7 @@ impl Screen for CallScreen {
     }
 
     fn takes_letters(&self) -> bool {
-        self.focus == Focus::Form
+        self.focus == CallFocus::Form
     }
 
     /// What is done to servers does not hold: the server that is meant is not the one that is looked
@@ -721,25 +721,25 @@ impl Screen for CallScreen {
         self.draw(cx.keymap, &cx.look(), cx.model.now, area, buf);
     }
 
-    fn placements(&self, look: &Look, area: Rect) -> Vec<Placement> {
+    fn placements(&self, look: &Styles, area: Rect) -> Vec<Placement> {
         let look = self.uncovered(look);
         let Some(result) = self.regions(area).result else { return Vec::new() };
-        let view = self.run().and_then(Run::view);
+        let view = self.run().and_then(CallRun::view);
         view.map_or_else(Vec::new, |view| view.placements(&look, result))
     }
 
     /// The line of keys at its foot: those that mean something now.
     fn key_line(&self, keymap: &Keymap) -> KeyLine {
         let mut keys = keymap.labels(self.scopes());
-        if self.focus == Focus::Form {
+        if self.focus == CallFocus::Form {
             // What the screen is for comes first there.
-            keys = keymap.labels(&[Scope::Call, Scope::FormLine, Scope::Form]);
+            keys = keymap.labels(&[KeyScope::Call, KeyScope::FormLine, KeyScope::Form]);
         } else if let Some(back) = keys.iter().position(|(.., action)| *action == Action::Back) {
             keys[..=back].rotate_right(1);
         }
         let keys = keys.into_iter().filter(|(.., action)| self.means(*action));
         let worded = |(key, word, action)| match action {
-            Action::Switch if self.focus == Focus::Result => (key, "form"),
+            Action::Switch if self.focus == CallFocus::Result => (key, "form"),
             _ => (key, word),
         };
         KeyLine::new(keys.map(worded).collect(), keymap.help_label())

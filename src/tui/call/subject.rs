@@ -32,7 +32,7 @@ pub const METHODS: &str = "completion/complete logging/setLevel ping prompts/get
 
 /// What is called.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Subject {
+pub struct CallSubject {
     /// Its server.
     pub server: ServerName,
     /// What kind it is.
@@ -57,7 +57,7 @@ pub struct Subject {
     pub target: SafeText,
 }
 
-impl Subject {
+impl CallSubject {
     /// A tool.
     pub fn tool(server: &ServerName, tool: &Tool) -> Self {
         let manner = match (tool.hints.read_only, tool.hints.destructive) {

@@ -8,9 +8,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
-use super::export::{Export, Origin, Start, Written};
+use super::export::{Export, ExportOrigin, Start, WrittenCall};
 use super::screen::CallScreen;
-use super::subject::{Subject, SubjectKind};
+use super::subject::{CallSubject, SubjectKind};
 use super::template::{expand, variables};
 use crate::base::text::{SafeText, quoted};
 use crate::base::{ServerName, Timestamp};
@@ -20,12 +20,12 @@ use crate::host::{AnswerSource, CallOutcome, Validation};
 use crate::mcp::{CallId, Progress};
 use crate::tui::effect::{CallRequest, CallTarget, Effect};
 use crate::tui::keymap::Keymap;
-use crate::tui::look::Look;
+use crate::tui::look::Styles;
 use crate::tui::message::{CallPurpose, CallToken};
-use crate::tui::pick::{CallPick, Line};
+use crate::tui::pick::{CallPick, LinePrompt};
 
-fn subject(kind: SubjectKind, wire: &str, schema: Value) -> Subject {
-    Subject {
+fn subject(kind: SubjectKind, wire: &str, schema: Value) -> CallSubject {
+    CallSubject {
         server: ServerName::new("memory"),
         kind,
         wire: wire.into(),
@@ -107,9 +107,9 @@ fn outcome(result: Value, is_error: bool) -> CallOutcome {
 
 fn drawn(screen: &mut CallScreen, width: u16, height: u16) -> String {
     let area = Rect::new(0, 0, width, height);
-    screen.lay_out(area, &Look::default());
+    screen.lay_out(area, &Styles::default());
     let mut buf = Buffer::empty(area);
-    screen.draw(&Keymap::builtin(), &Look::default(), Timestamp(5_200_000), area, &mut buf);
+    screen.draw(&Keymap::builtin(), &Styles::default(), Timestamp(5_200_000), area, &mut buf);
     let line = |y: u16| (0..width).map(|x| buf[(x, y)].symbol()).collect::<String>();
     (0..height).map(|y| line(y).trim_end().to_owned() + "\n").collect()
 }
@@ -185,7 +185,7 @@ fn every_ending_reads_differently_and_says_what_to_do() {
         let mut screen = screen(json!({"type": "object"}));
         press(&mut screen, "<f5>");
         screen.ended(1, ending);
-        let ending = screen.run().and_then(super::Run::ending).expect("ended");
+        let ending = screen.run().and_then(super::CallRun::ending).expect("ended");
         assert!(ending.good || !ending.next.is_empty());
         assert!(seen.insert(ending.words));
         // Nothing of it is cut off, in however many rows it stands.
@@ -281,8 +281,8 @@ fn u4_a_half_filled_form_comes_back_and_an_interrupted_call_is_not_sent_again() 
 fn a_call_is_saved_and_copied_as_others_would_make_it() {
     let mut screen = screen(json!({"type": "object", "properties": {"t": {"type": "string"}}}));
     let asked = press(&mut screen, "it's<ctrl-s>");
-    assert_eq!(asked, [Effect::AskLine(Line::Name, String::new())]);
-    let intents = screen.picked(CallPick::Line(Line::Name, "mine".to_owned()));
+    assert_eq!(asked, [Effect::AskLine(LinePrompt::Name, String::new())]);
+    let intents = screen.picked(CallPick::Line(LinePrompt::Name, "mine".to_owned()));
     let Some(Effect::SaveCall(name, call)) = intents.last() else { panic!("{intents:?}") };
     assert_eq!((name.as_str(), call.arguments_value()), ("mine", json!({"t": "it's"})));
     let Some(Effect::Choose(_, ways)) = press(&mut screen, "<ctrl-y>").pop() else { panic!() };
@@ -291,12 +291,12 @@ fn a_call_is_saved_and_copied_as_others_would_make_it() {
     let expected = r#"mcpdeck call memory.add '{"t":"it'\''s"}'"#;
     assert_eq!(intents, [Effect::Copy(expected.to_owned())]);
     let arguments = json!({"t": 1});
-    let written = Written {
+    let written = WrittenCall {
         subject: &screen.subject,
         arguments: &arguments,
         uri: "",
         validation: Validation::Enforce,
-        origin: &Origin::default(),
+        origin: &ExportOrigin::default(),
     };
     let wire = Export::JsonRpc.text(&written);
     let wire: Value = serde_json::from_str(&wire).expect("JSON");
@@ -307,12 +307,14 @@ fn a_call_is_saved_and_copied_as_others_would_make_it() {
     let script = Export::TypeScript.text(&written);
     assert!(script.contains(r#"client.callTool({ name: "add", arguments: {"t":1} })"#), "{script}");
     let subject =
-        Subject { target: SafeText::line("https://a.example/mcp"), ..written.subject.clone() };
-    let curl = Export::Curl.text(&Written { subject: &subject, ..written });
+        CallSubject { target: SafeText::line("https://a.example/mcp"), ..written.subject.clone() };
+    let curl = Export::Curl.text(&WrittenCall { subject: &subject, ..written });
     assert!(curl.starts_with("curl -sS https://a.example/mcp -H "), "{curl}");
-    let origin =
-        Origin { start: Start::Files(vec!["my deck/mcp.json".into()]), ..Origin::default() };
-    let forced = Written { validation: Validation::Force, origin: &origin, ..written };
+    let origin = ExportOrigin {
+        start: Start::Files(vec!["my deck/mcp.json".into()]),
+        ..ExportOrigin::default()
+    };
+    let forced = WrittenCall { validation: Validation::Force, origin: &origin, ..written };
     let line = Export::CommandLine.text(&forced);
     let expected = r#"mcpdeck call --config 'my deck/mcp.json' --force memory.add '{"t":1}'"#;
     assert_eq!(line, expected);

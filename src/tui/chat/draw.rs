@@ -5,9 +5,9 @@ use ratatui::style::Modifier;
 use ratatui::widgets::Widget as _;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{Call, ChatScreen, Line, Part};
-use crate::tui::form::draw::{Look, put};
-use crate::tui::overlay::{Reader, reader_width};
+use super::{ChatCall, ChatLine, ChatPart, ChatScreen};
+use crate::tui::form::draw::{Styles, put};
+use crate::tui::overlay::{TextReader, reader_width};
 use crate::tui::prelude::*;
 use crate::tui::result::markdown;
 use crate::tui::widget::Doc;
@@ -17,9 +17,9 @@ use crate::tui::widget::doc::{foreign, wrap};
 const RESULT: usize = 200;
 
 /// The lines of a part; at least one.
-pub(super) fn lines(part: &Part, unfolded: bool, width: u16, look: &Look) -> Vec<Line> {
+pub(super) fn lines(part: &ChatPart, unfolded: bool, width: u16, look: &Styles) -> Vec<ChatLine> {
     let mut out = match part {
-        Part::Person(text) => {
+        ChatPart::Person(text) => {
             let mut lines = vec![Vec::new()];
             let rows = text.lines().flat_map(|row| wrap(row, width.saturating_sub(2)));
             lines.extend(rows.map(|row| {
@@ -28,14 +28,14 @@ pub(super) fn lines(part: &Part, unfolded: bool, width: u16, look: &Look) -> Vec
             lines.push(Vec::new());
             lines
         }
-        Part::Text(text) => {
+        ChatPart::Text(text) => {
             let mut lines = markdown::lines(text, width, look);
             lines.push(Vec::new());
             lines
         }
-        Part::Note(text) => wrapped(text, width, look.faint),
-        Part::Problem(text) => wrapped(text, width, look.error),
-        Part::Call(call) => of_call(call, unfolded, width, look),
+        ChatPart::Note(text) => wrapped(text, width, look.faint),
+        ChatPart::Problem(text) => wrapped(text, width, look.error),
+        ChatPart::Call(call) => of_call(call, unfolded, width, look),
     };
     if out.is_empty() {
         out.push(Vec::new());
@@ -43,11 +43,11 @@ pub(super) fn lines(part: &Part, unfolded: bool, width: u16, look: &Look) -> Vec
     out
 }
 
-fn wrapped(text: &SafeText, width: u16, style: Style) -> Vec<Line> {
+fn wrapped(text: &SafeText, width: u16, style: Style) -> Vec<ChatLine> {
     wrap(text, width).map(|row| vec![(SafeText::line(row), style)]).collect()
 }
 
-fn of_call(call: &Call, unfolded: bool, width: u16, look: &Look) -> Vec<Line> {
+fn of_call(call: &ChatCall, unfolded: bool, width: u16, look: &Styles) -> Vec<ChatLine> {
     let (sign, style) = match &call.result {
         None => (look.sign("… ", "~ "), look.warning),
         Some(outcome) if outcome.is_error => (look.sign("✗ ", "x "), look.error),
@@ -74,7 +74,7 @@ fn of_call(call: &Call, unfolded: bool, width: u16, look: &Look) -> Vec<Line> {
 }
 
 /// Arguments and result of a call.
-pub(super) fn viewer(call: &Call, area: Rect) -> Reader {
+pub(super) fn viewer(call: &ChatCall, area: Rect) -> TextReader {
     let mut doc = Doc::new(reader_width(area));
     doc.heading("arguments").json(0, &call.arguments);
     match &call.result {
@@ -87,7 +87,7 @@ pub(super) fn viewer(call: &Call, area: Rect) -> Reader {
             }
         }
     }
-    let mut reader = Reader::new(ink!("{}", &call.name), doc);
+    let mut reader = TextReader::new(ink!("{}", &call.name), doc);
     reader.raw = call.result.as_ref().map(|outcome| outcome.text.clone());
     reader
 }
@@ -100,7 +100,7 @@ impl ChatScreen {
         costs: &Value,
         limit: u64,
         area: Rect,
-    ) -> Reader {
+    ) -> TextReader {
         let number = |value: &Value| value.as_u64().unwrap_or_default();
         let mut doc = Doc::new(reader_width(area));
         doc.heading("tokens by server, estimated");
@@ -140,11 +140,11 @@ impl ChatScreen {
         doc.text(0, &says, Role::Faint);
         doc.heading("system prompt");
         doc.text(0, prompt, Role::Text);
-        Reader::new(ink!("context: {} tokens", limit), doc)
+        TextReader::new(ink!("context: {} tokens", limit), doc)
     }
 
     /// Draws the screen.
-    pub(super) fn draw(&self, look: &Look, area: Rect, buf: &mut Buffer) {
+    pub(super) fn draw(&self, look: &Styles, area: Rect, buf: &mut Buffer) {
         let area = area.intersection(buf.area);
         if area.height < 6 || area.width < 20 {
             return;
@@ -187,7 +187,7 @@ impl ChatScreen {
         }
     }
 
-    fn draw_text(&self, look: &Look, text: Rect, buf: &mut Buffer) {
+    fn draw_text(&self, look: &Styles, text: Rect, buf: &mut Buffer) {
         let found = self.search.as_ref().and_then(|(_, found)| *found);
         let all = self.entries.iter().enumerate().flat_map(|(at, entry)| {
             let is_selected = self.selected == Some(at);

@@ -11,7 +11,7 @@ fn screen(events: &[Value]) -> ChatScreen {
     for event in events {
         screen.event(event);
     }
-    screen.lay_out(&Look::default(), AREA);
+    screen.lay_out(&Styles::default(), AREA);
     screen
 }
 
@@ -19,7 +19,7 @@ fn screen(events: &[Value]) -> ChatScreen {
 fn act(screen: &mut ChatScreen, action: Action) -> Option<ChatCommand> {
     let mut out = Out::default();
     screen.apply(action, &mut out);
-    screen.lay_out(&Look::default(), AREA);
+    screen.lay_out(&Styles::default(), AREA);
     out.effects.into_iter().find_map(|effect| match effect {
         Effect::Chat(command) => Some(command),
         _ => None,
@@ -43,7 +43,7 @@ fn call(id: &str) -> [Value; 2] {
 
 fn shown(screen: &ChatScreen) -> String {
     let lines = screen.entries.iter().flat_map(|entry| &entry.lines).chain(&screen.tail_lines);
-    let line = |line: &Line| line.iter().map(|(text, _)| text.as_str()).collect::<String>();
+    let line = |line: &ChatLine| line.iter().map(|(text, _)| text.as_str()).collect::<String>();
     lines.map(line).collect::<Vec<_>>().join("\n")
 }
 
@@ -54,7 +54,7 @@ fn finished_blocks_are_laid_out_once_and_the_end_grows() {
     assert!(screen.tail.starts_with("```"), "{:?}", screen.tail);
     let first = screen.entries[0].lines.as_ptr();
     screen.event(&text("\n```\n\nlast"));
-    screen.lay_out(&Look::default(), AREA);
+    screen.lay_out(&Styles::default(), AREA);
     assert_eq!(screen.entries[0].lines.as_ptr(), first, "not laid out again");
     assert!(shown(&screen).ends_with("last"), "{}", shown(&screen));
     screen.event(&json!({"type": "status", "status": "retrying", "message": "again"}));

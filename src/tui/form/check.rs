@@ -7,10 +7,10 @@ use std::iter::successors;
 
 use crate::config::ContentLimits;
 use crate::error::Violation;
-use crate::host::{Formats, SchemaProblem, Validator, Verdict};
+use crate::host::{Formats, SchemaProblem, SchemaVerdict, Validator};
 use crate::tui::form::pointer;
-use crate::tui::form::row::{Row, RowKind};
-use crate::tui::form::schema::Document;
+use crate::tui::form::row::{FormRow, RowKind};
+use crate::tui::form::schema::SchemaDocument;
 use crate::tui::prelude::*;
 
 /// Schemas with at most this many sub-schemas are compiled where the form is built: that takes less
@@ -34,7 +34,7 @@ fn compile(schema: &Value, limits: ContentLimits) -> Pair {
 pub(super) struct Checks {
     pub(super) limits: ContentLimits,
     compiled: Option<Arc<Pair>>,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: SchemaVerdict,
     pub(super) notes: Vec<Violation>,
     revision: u64,
     checked: u64,
@@ -56,11 +56,11 @@ pub struct CheckJob {
 
 /// What a [`CheckJob`] found.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct CheckResult {
     whose: Arc<()>,
     revision: u64,
     compiled: Arc<Pair>,
-    verdict: Verdict,
+    verdict: SchemaVerdict,
     notes: Vec<Violation>,
 }
 
@@ -74,33 +74,33 @@ impl PartialEq for CheckJob {
 impl CheckJob {
     /// Compiles what is not compiled yet and checks. Blocks for at most about four times
     /// [`ContentLimits::schema_time`]: two compilations, two checks.
-    pub fn run(self) -> Checked {
+    pub fn run(self) -> CheckResult {
         let compiled =
             self.compiled.unwrap_or_else(|| Arc::new(compile(&self.schema, self.limits)));
         let (verdict, notes) = judged(&compiled, |validator| Some(validator.check(&self.value)));
-        let verdict = verdict.unwrap_or(Verdict::Valid);
-        Checked { whose: self.whose, revision: self.revision, compiled, verdict, notes }
+        let verdict = verdict.unwrap_or(SchemaVerdict::Valid);
+        CheckResult { whose: self.whose, revision: self.revision, compiled, verdict, notes }
     }
 }
 
 /// What the two validators say of a value, as far as `check` asks them.
 fn judged(
     compiled: &Pair,
-    check: impl Fn(&Validator) -> Option<Verdict>,
-) -> (Option<Verdict>, Vec<Violation>) {
+    check: impl Fn(&Validator) -> Option<SchemaVerdict>,
+) -> (Option<SchemaVerdict>, Vec<Violation>) {
     let (engine, strict) = compiled;
     let verdict = match engine {
-        Err(problem) => Some(Verdict::Unknown(problem.message.clone())),
+        Err(problem) => Some(SchemaVerdict::Unknown(problem.message.clone())),
         Ok(engine) => check(engine),
     };
     match strict.as_ref().filter(|_| verdict.is_some()).and_then(check) {
-        Some(Verdict::Invalid(notes)) => (verdict, notes),
+        Some(SchemaVerdict::Invalid(notes)) => (verdict, notes),
         _ => (verdict, Vec::new()),
     }
 }
 
 impl Checks {
-    pub(super) fn new(document: &Document, limits: ContentLimits) -> Self {
+    pub(super) fn new(document: &SchemaDocument, limits: ContentLimits) -> Self {
         let small = document.len() <= AT_ONCE;
         Self {
             limits,
@@ -134,7 +134,7 @@ impl Checks {
     /// A job for another thread, one at a time; give what it finds to [`Checks::take`].
     pub(super) fn job(
         &mut self,
-        document: &Document,
+        document: &SchemaDocument,
         value: impl FnOnce() -> Value,
     ) -> Option<CheckJob> {
         if !self.is_pending() || self.in_flight {
@@ -152,7 +152,7 @@ impl Checks {
     }
 
     /// Takes what a job of this form found; gives whether it is of the value as it is now.
-    pub(super) fn take(&mut self, found: Checked) -> Option<bool> {
+    pub(super) fn take(&mut self, found: CheckResult) -> Option<bool> {
         if !Arc::ptr_eq(&self.mine, &found.whose) {
             return None;
         }
@@ -210,10 +210,10 @@ pub struct Problem {
 
 /// Joins drafts, verdict and notes, in the order of the rows.
 pub fn collect(
-    rows: &[Row],
+    rows: &[FormRow],
     value: Option<&Value>,
     drafts: &BTreeMap<String, HalfTyped>,
-    verdict: &Verdict,
+    verdict: &SchemaVerdict,
     notes: &[Violation],
 ) -> Vec<Problem> {
     let shown = shown(rows);
@@ -230,7 +230,7 @@ pub fn collect(
         .map(|(pointer, draft)| at(pointer, SafeText::line(&draft.message), Weight::Draft))
         .collect();
     let violations = match verdict {
-        Verdict::Invalid(violations) => violations.as_slice(),
+        SchemaVerdict::Invalid(violations) => violations.as_slice(),
         _ => &[],
     };
     for violation in violations {
@@ -250,7 +250,7 @@ pub fn collect(
             all.push(at(&note.pointer, words(note), Weight::Note));
         }
     }
-    if let Verdict::Unknown(reason) = verdict {
+    if let SchemaVerdict::Unknown(reason) = verdict {
         let message = SafeText::line(&format!("cannot be checked: {reason}"));
         all.push(Problem { pointer: String::new(), message, weight: Weight::Violation, row: None });
     }
@@ -261,7 +261,7 @@ pub fn collect(
 /// Where a value fits no alternative: the required fields of the one that is shown and that are not
 /// filled in yet. What is to be done stands there; that the whole fits none is said once they are.
 fn missing_below<'a>(
-    rows: &'a [Row],
+    rows: &'a [FormRow],
     value: Option<&Value>,
     violation: &Violation,
 ) -> Vec<&'a str> {
@@ -285,7 +285,7 @@ fn words(violation: &Violation) -> SafeText {
 }
 
 /// The row that shows each place.
-fn shown(rows: &[Row]) -> HashMap<&str, usize> {
+fn shown(rows: &[FormRow]) -> HashMap<&str, usize> {
     let mut shown = HashMap::with_capacity(rows.len());
     for (i, row) in rows.iter().enumerate() {
         match row.kind {

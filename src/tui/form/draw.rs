@@ -4,15 +4,15 @@ use ratatui::widgets::{Clear, Widget};
 use unicode_width::UnicodeWidthStr;
 
 use crate::tui::form::check::Weight;
-use crate::tui::form::editor::{Editor, Edits, JsonView, Popup, pretty};
+use crate::tui::form::editor::{Edits, JsonView, LineEditor, Popup, pretty};
 use crate::tui::form::pointer::{self, plain};
-use crate::tui::form::row::{Field, FieldKind, OF_TYPES, Row, RowKind};
+use crate::tui::form::row::{Field, FieldKind, FormRow, OF_TYPES, RowKind};
 use crate::tui::form::schema::Types;
 use crate::tui::form::state::FormState;
 use crate::tui::prelude::*;
 use crate::tui::widget::Pen;
 
-pub use crate::tui::look::Look;
+pub use crate::tui::look::Styles;
 
 /// Writes `text` on one row of `area`, cut to `cells`; gives the column after it.
 pub fn put(buf: &mut Buffer, x: u16, y: u16, cells: u16, text: &str, style: Style) -> u16 {
@@ -21,7 +21,7 @@ pub fn put(buf: &mut Buffer, x: u16, y: u16, cells: u16, text: &str, style: Styl
 
 const MAX_EDITOR: u16 = 8;
 /// Draws the form in `area`: fields, the line that calls, and an open list to choose from.
-pub fn form(state: &FormState, look: &Look, submit: &str, area: Rect, buf: &mut Buffer) {
+pub fn form(state: &FormState, look: &Styles, submit: &str, area: Rect, buf: &mut Buffer) {
     let area = area.intersection(buf.area);
     if area.width < 4 || area.height == 0 {
         return;
@@ -99,28 +99,28 @@ pub(super) fn window(state: &FormState, body: Rect) -> Vec<(usize, Rect)> {
 }
 
 /// What of a form is at a place of its `area`.
-pub(super) fn hit(state: &FormState, area: Rect, at: Position) -> Option<Spot> {
+pub(super) fn hit(state: &FormState, area: Rect, at: Position) -> Option<FormSpot> {
     if let Some(popup) = &state.popup {
         let outer = popup_area(state, popup, area);
         let line = usize::from(at.y.saturating_sub(outer.y + 1));
         let framed = at.y == outer.y || at.y + 1 == outer.bottom();
         return Some(match outer.contains(at) {
-            false => Spot::Outside,
-            true if framed => Spot::Frame,
-            true => Spot::Entry(popup_top(popup, outer) + line),
+            false => FormSpot::Outside,
+            true if framed => FormSpot::Frame,
+            true => FormSpot::Entry(popup_top(popup, outer) + line),
         });
     }
     let (fields, side) = split(state, area);
     if side.is_some_and(|side| side.contains(at)) {
-        return Some(Spot::Json);
+        return Some(FormSpot::Json);
     }
     let lines = window(state, body(fields?).0);
-    lines.into_iter().find(|(_, line)| line.contains(at)).map(|(row, _)| Spot::Row(row))
+    lines.into_iter().find(|(_, line)| line.contains(at)).map(|(row, _)| FormSpot::Row(row))
 }
 
 /// Something of a form under the mouse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spot {
+pub(super) enum FormSpot {
     /// A row; the one after the last is the line that calls.
     Row(usize),
     /// A line of the open list.
@@ -148,7 +148,7 @@ pub(super) fn label_width(state: &FormState, top: usize, body: Rect) -> u16 {
     widest.unwrap_or(10).clamp(10, (body.width * 2 / 5).max(10))
 }
 
-fn draw_json(state: &FormState, look: &Look, ruled: bool, area: Rect, buf: &mut Buffer) {
+fn draw_json(state: &FormState, look: &Styles, ruled: bool, area: Rect, buf: &mut Buffer) {
     let mut area = area;
     if ruled {
         for y in area.y..area.bottom() {
@@ -207,7 +207,7 @@ fn popup_top(popup: &Popup, outer: Rect) -> usize {
 }
 
 /// Nothing shines through it: a rule with its title above, a rule below.
-fn draw_popup(state: &FormState, popup: &Popup, look: &Look, outer: Rect, buf: &mut Buffer) {
+fn draw_popup(state: &FormState, popup: &Popup, look: &Styles, outer: Rect, buf: &mut Buffer) {
     let narrowed = popup.narrowed();
     let Rect { x, y, width, height } = outer;
     let many = state.chooses_many();
@@ -250,7 +250,7 @@ const FIELD: u16 = 12;
 /// What the fields are drawn with.
 pub(super) struct Sheet<'a> {
     pub(super) state: &'a FormState,
-    pub(super) look: &'a Look,
+    pub(super) look: &'a Styles,
     /// Columns for what each field takes; 0 where there is no room.
     pub(super) hints: u16,
     pub(super) buf: &'a mut Buffer,
@@ -278,7 +278,7 @@ impl Sheet<'_> {
         index == self.state.cursor() && self.state.json() != JsonView::Focused
     }
 
-    fn row(&mut self, index: usize, row: &Row, label_width: u16, area: Rect) {
+    fn row(&mut self, index: usize, row: &FormRow, label_width: u16, area: Rect) {
         let look = self.look;
         let here = self.is_here(index);
         if here {
@@ -320,7 +320,7 @@ impl Sheet<'_> {
     }
 
     /// Draws what is being typed at a row; gives the column after it.
-    fn editor(&mut self, editor: &Editor, row: &Row, area: Rect) -> u16 {
+    fn editor(&mut self, editor: &LineEditor, row: &FormRow, area: Rect) -> u16 {
         let wide = editor.area.lines().iter().map(|l| l.width()).max().unwrap_or(0) as u16;
         let width = if self.state.problem_at(self.state.cursor()).is_some() {
             // What is wrong stands behind the field, not in it.
@@ -341,7 +341,7 @@ impl Sheet<'_> {
     }
 
     /// Draws what stands at a row; gives the column after it.
-    fn value(&mut self, row: &Row, area: Rect) -> u16 {
+    fn value(&mut self, row: &FormRow, area: Rect) -> u16 {
         let value = self.state.at(&row.pointer);
         let (text, style) = shown(self.state, row, value, self.look);
         let limited = SafeText::cut(&text, usize::from(area.width) * 2 + 8);
@@ -378,7 +378,7 @@ impl Sheet<'_> {
     }
 
     /// What a row takes, and what the server says of it.
-    fn takes(&mut self, row: &Row, area: Rect) {
+    fn takes(&mut self, row: &FormRow, area: Rect) {
         let mut pen = Pen::new(self.buf, area);
         pen.write(&describe(row), self.look.muted);
         if let Some(description) = row.field().and_then(Field::description) {
@@ -391,7 +391,7 @@ impl Sheet<'_> {
 // The words of a row: what stands there, what it takes, what it would be by default. Pure.
 
 /// What is shown in an empty editor.
-pub(super) fn ghost(row: &Row, edits: Edits) -> String {
+pub(super) fn ghost(row: &FormRow, edits: Edits) -> String {
     match edits {
         Edits::NewKey => "name of a new entry".to_owned(),
         _ => row.field().map(placeholder).unwrap_or_default(),
@@ -414,9 +414,9 @@ fn cut(text: &str) -> String {
 
 pub(super) fn shown(
     state: &FormState,
-    row: &Row,
+    row: &FormRow,
     value: Option<&Value>,
-    look: &Look,
+    look: &Styles,
 ) -> (String, Style) {
     match &row.kind {
         RowKind::Choice { titles, active, .. } => {
@@ -453,7 +453,7 @@ fn named(field: &Field, options: &[Value], value: &Value) -> String {
     name.map_or_else(|| plain(value), str::to_owned)
 }
 
-fn field_text(field: &Field, value: Option<&Value>, look: &Look) -> (String, Style) {
+fn field_text(field: &Field, value: Option<&Value>, look: &Styles) -> (String, Style) {
     let Some(value) = value else {
         let hint = placeholder(field);
         let text =
@@ -558,7 +558,7 @@ fn ranges(field: &Field) -> Vec<String> {
 }
 
 /// What the row is, in words, for the line of help below the form.
-fn describe(row: &Row) -> String {
+fn describe(row: &FormRow) -> String {
     match &row.kind {
         RowKind::Choice { slot: OF_TYPES, titles, .. } => {
             titles.iter().map(SafeText::as_str).collect::<Vec<_>>().join(" or ")

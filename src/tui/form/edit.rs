@@ -6,11 +6,11 @@ use jiff::civil::{Date, DateTime, Time};
 use serde_json::Map;
 
 use crate::tui::form::check::Weight;
-use crate::tui::form::editor::{Editor, Edits, area};
+use crate::tui::form::editor::{Edits, LineEditor, area};
 use crate::tui::form::merge::{Merged, fits, merge, same};
 use crate::tui::form::pointer::{self, join};
-use crate::tui::form::row::{Field, FieldKind, Row, RowKind, item_conj, picks};
-use crate::tui::form::schema::Node;
+use crate::tui::form::row::{Field, FieldKind, FormRow, RowKind, item_conj, picks};
+use crate::tui::form::schema::SubSchema;
 use crate::tui::form::seed::{Defaults, empty, seed};
 use crate::tui::form::state::FormState;
 use crate::tui::prelude::*;
@@ -41,7 +41,7 @@ impl FormState {
 
     /// Sets the empty value of the place's kind; gives whether there is one.
     pub fn set_empty(&mut self, row: usize) -> bool {
-        let field = self.rows.get(row).and_then(Row::field);
+        let field = self.rows.get(row).and_then(FormRow::field);
         let Some(value) = field.and_then(|field| empty(&field.merged)) else { return false };
         self.set_row(row, value);
         true
@@ -210,7 +210,7 @@ impl FormState {
     }
 
     /// The value as a variant has it, as far as it looks like one.
-    fn as_variant(&self, node: &Node, current: Option<Value>) -> Option<Value> {
+    fn as_variant(&self, node: &SubSchema, current: Option<Value>) -> Option<Value> {
         let old = match current {
             Some(value) if fits(&self.document, node, &value) => return Some(value),
             Some(Value::Object(old)) => old,
@@ -271,7 +271,7 @@ impl FormState {
     }
 
     /// What a new member of a container begins with.
-    fn begun(&self, conj: &[Node]) -> Value {
+    fn begun(&self, conj: &[SubSchema]) -> Value {
         seed(&self.document, conj, Defaults::Required)
             .or_else(|| empty(&merge(&self.document, conj, None, &[])))
             .unwrap_or(Value::Null)
@@ -385,7 +385,7 @@ impl FormState {
         if let Some(done) = self.unfold() {
             return done;
         }
-        match self.current().and_then(Row::field).map(|field| &field.kind) {
+        match self.current().and_then(FormRow::field).map(|field| &field.kind) {
             // A container that is null has nothing to fold: going in makes it empty.
             Some(FieldKind::Object { .. } | FieldKind::Array { .. }) => {
                 return self.set_empty(self.cursor);
@@ -425,12 +425,12 @@ impl FormState {
         let mut at = row.pointer.clone();
         loop {
             let adds = |form: &Self| {
-                let adds = |r: &Row| {
+                let adds = |r: &FormRow| {
                     r.pointer == at && matches!(r.kind, RowKind::AddItem | RowKind::AddKey)
                 };
                 form.rows.iter().position(adds)
             };
-            let here = self.rows.iter().find(|row| row.pointer == at).and_then(Row::field);
+            let here = self.rows.iter().find(|row| row.pointer == at).and_then(FormRow::field);
             let is_list = here.is_some_and(|f| matches!(f.kind, FieldKind::Array { open: true }));
             let is_map = here.is_some_and(|f| matches!(f.kind, FieldKind::Object { open: true }));
             if is_map && adds(self).is_none() {
@@ -475,7 +475,7 @@ impl FormState {
             return false;
         }
         let pointer = row.pointer.clone();
-        self.editor = Some(Editor { pointer, edits: Edits::Rename, area: area(&key) });
+        self.editor = Some(LineEditor { pointer, edits: Edits::Rename, area: area(&key) });
         true
     }
 

@@ -42,7 +42,7 @@ impl Edits {
 }
 
 /// The text being typed on one line.
-pub struct Editor {
+pub struct LineEditor {
     /// The place.
     pub pointer: String,
     /// What it edits.

@@ -5,14 +5,14 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui_textarea::CursorMove;
 
 use crate::tui::form::check::HalfTyped;
-use crate::tui::form::draw::{Spot, hit};
+use crate::tui::form::draw::{FormSpot, hit};
 use crate::tui::form::editor::{
-    Editor, Edits, JsonView, Popup, area, edit, exact, insert, length, number, rewrite, text_of,
+    Edits, JsonView, LineEditor, Popup, area, edit, exact, insert, length, number, rewrite, text_of,
 };
 use crate::tui::form::pointer::{self, plain};
-use crate::tui::form::row::{Field, FieldKind, Row, RowKind};
+use crate::tui::form::row::{Field, FieldKind, FormRow, RowKind};
 use crate::tui::form::state::FormState;
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::prelude::*;
 
 /// Texts of at most this many lines are seen whole.
@@ -34,7 +34,7 @@ impl FormState {
     /// Puts the cursor on a place.
     pub fn select_place(&mut self, at: &str) {
         let exact =
-            |r: &Row| r.pointer == at && !matches!(r.kind, RowKind::AddItem | RowKind::AddKey);
+            |r: &FormRow| r.pointer == at && !matches!(r.kind, RowKind::AddItem | RowKind::AddKey);
         if let Some(row) = self.rows.iter().position(exact) {
             // A container is entered at its first field, where typing can begin.
             let inner = self.rows[row..].iter().position(|r| {
@@ -50,7 +50,7 @@ impl FormState {
     pub(super) fn focus(&mut self) {
         if self.json == JsonView::Focused {
             let area = area(&self.json_text());
-            self.editor = Some(Editor { pointer: String::new(), edits: Edits::Json, area });
+            self.editor = Some(LineEditor { pointer: String::new(), edits: Edits::Json, area });
             return;
         }
         let row = self.rows.get(self.cursor);
@@ -60,7 +60,7 @@ impl FormState {
         }
     }
 
-    fn editor_of(&self, row: &Row) -> Option<Editor> {
+    fn editor_of(&self, row: &FormRow) -> Option<LineEditor> {
         let (edits, text) = match &row.kind {
             RowKind::AddKey => (Edits::NewKey, Some(String::new())),
             RowKind::Field { field, .. } => {
@@ -73,7 +73,7 @@ impl FormState {
         if row.field().is_some_and(Field::is_secret) {
             area.set_mask_char('*');
         }
-        Some(Editor { pointer: row.pointer.clone(), edits, area })
+        Some(LineEditor { pointer: row.pointer.clone(), edits, area })
     }
 
     /// Puts the cursor of the line at a column, or at its end.
@@ -101,8 +101,8 @@ impl FormState {
     }
 
     /// Where its keys are bound.
-    pub fn scopes(&self) -> &'static [Scope] {
-        if self.takes_text() { &[Scope::Form] } else { &[Scope::FormLine, Scope::Form] }
+    pub fn scopes(&self) -> &'static [KeyScope] {
+        if self.takes_text() { &[KeyScope::Form] } else { &[KeyScope::FormLine, KeyScope::Form] }
     }
 
     /// Types one key into whatever takes text; gives whether it was used.
@@ -177,8 +177,8 @@ impl FormState {
     fn enter_object(&mut self, at: &str) {
         self.decisions.entry(at.to_owned()).or_default().folded = Some(false);
         self.refresh();
-        let inside = |row: &Row| row.pointer != at && pointer::is_within(&row.pointer, at);
-        let named = |row: &Row| row.pointer == at && matches!(row.kind, RowKind::AddKey);
+        let inside = |row: &FormRow| row.pointer != at && pointer::is_within(&row.pointer, at);
+        let named = |row: &FormRow| row.pointer == at && matches!(row.kind, RowKind::AddKey);
         let first = self.rows.iter().position(inside);
         if let Some(row) = first.or_else(|| self.rows.iter().position(named)) {
             self.select(row);
@@ -190,7 +190,7 @@ impl FormState {
     fn begin_anew(&mut self, at: String, edits: Edits) {
         let value = self.at(&at);
         if value.and_then(Value::as_str).is_none_or(|text| text.len() <= INLINE) {
-            self.editor = Some(Editor { pointer: at, edits, area: area("") });
+            self.editor = Some(LineEditor { pointer: at, edits, area: area("") });
         }
     }
 
@@ -374,7 +374,7 @@ impl FormState {
 
     /// Whether the field under the cursor holds base64 (`contentEncoding`, or `format: byte`).
     pub fn wants_base64(&self) -> bool {
-        let field = self.current().and_then(Row::field);
+        let field = self.current().and_then(FormRow::field);
         field.is_some_and(|field| {
             field.merged.nodes.iter().any(|node| {
                 node.text("contentEncoding") == Some("base64")
@@ -467,7 +467,7 @@ impl FormState {
     /// Whether several entries of the open list can be marked.
     pub(super) fn chooses_many(&self) -> bool {
         let row = self.popup.as_ref().and_then(|popup| self.rows.get(popup.row));
-        row.and_then(Row::options).is_some_and(|(_, many)| many)
+        row.and_then(FormRow::options).is_some_and(|(_, many)| many)
     }
 
     /// Chooses the selected entry of the open list; of several, marks it or not.
@@ -493,10 +493,10 @@ impl FormState {
     /// line does what Enter does there. Gives whether it was on the line that calls, or saves.
     pub fn click(&mut self, at: Position, area: Rect) -> bool {
         match hit(self, area, at) {
-            Some(Spot::Entry(entry)) => self.click_entry(entry),
-            Some(Spot::Outside) => self.popup = None,
-            Some(Spot::Json) => self.enter_json(),
-            Some(Spot::Row(row)) => {
+            Some(FormSpot::Entry(entry)) => self.click_entry(entry),
+            Some(FormSpot::Outside) => self.popup = None,
+            Some(FormSpot::Json) => self.enter_json(),
+            Some(FormSpot::Row(row)) => {
                 self.leave_json();
                 let again = self.cursor() == row;
                 if row == self.rows().len() {
@@ -509,7 +509,7 @@ impl FormState {
                     self.apply(Action::Open);
                 }
             }
-            Some(Spot::Frame) | None => {}
+            Some(FormSpot::Frame) | None => {}
         }
         false
     }
@@ -544,7 +544,7 @@ mod mouse_tests {
     use ratatui::buffer::Buffer;
     use serde_json::json;
 
-    use super::super::draw::{Look, form};
+    use super::super::draw::{Styles, form};
     use super::super::seed::Defaults;
     use super::*;
 
@@ -553,7 +553,7 @@ mod mouse_tests {
     /// The place of a text on the drawn form.
     fn place(state: &FormState, text: &str) -> Position {
         let mut buf = Buffer::empty(Rect::new(0, 0, 80, 24));
-        form(state, &Look::default(), "Call", AREA, &mut buf);
+        form(state, &Styles::default(), "Call", AREA, &mut buf);
         for y in 0..24 {
             let line: String = (0..80).map(|x| buf[(x, y)].symbol()).collect();
             if let Some(at) = line.find(text) {

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
-use crate::tui::form::schema::{Document, Node, Schema, Types, sole, strings};
+use crate::tui::form::schema::{Schema, SchemaDocument, SubSchema, Types, sole, strings};
 
 /// Sub-schemas that all hold at one place.
-pub type Conj = Vec<Node>;
+pub type Conj = Vec<SubSchema>;
 
 /// A choice among alternatives at one place.
 #[derive(Clone, Debug)]
 pub struct Union {
     /// The alternatives, those for `null` alone left out.
-    pub variants: Vec<Node>,
+    pub variants: Vec<SubSchema>,
     /// The one that is shown.
     pub active: usize,
     /// Property that tells the variants apart.
@@ -34,7 +34,7 @@ pub struct Merged {
     /// Whether numbers must be whole.
     pub integer: bool,
     /// The sub-schemas that were joined, outermost first.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<SubSchema>,
     /// Choices, in the order in which they were met.
     pub unions: Vec<Union>,
     /// `properties`, by name.
@@ -48,7 +48,7 @@ pub struct Merged {
     /// Whether other keys were spoken of at all.
     pub speaks_of_others: bool,
     /// `patternProperties`
-    pub patterns: Vec<(String, Node)>,
+    pub patterns: Vec<(String, SubSchema)>,
     /// `prefixItems`
     pub prefix: Vec<Conj>,
     /// `items`
@@ -67,8 +67,8 @@ const MAX_JOINED: usize = 256;
 /// Joins `conj` for the value that stands there. `picks` are the variants the person chose, in the
 /// order of the unions; a `None` or a missing one is found by looking at the value.
 pub fn merge(
-    document: &Document,
-    conj: &[Node],
+    document: &SchemaDocument,
+    conj: &[SubSchema],
     value: Option<&Value>,
     picks: &[Option<usize>],
 ) -> Merged {
@@ -86,7 +86,7 @@ pub fn merge(
 }
 
 struct Merger<'a> {
-    document: &'a Document,
+    document: &'a SchemaDocument,
     value: Option<&'a Value>,
     picks: &'a [Option<usize>],
     seen: HashSet<*const Schema>,
@@ -94,7 +94,7 @@ struct Merger<'a> {
 }
 
 impl Merger<'_> {
-    fn add(&mut self, node: &Node) {
+    fn add(&mut self, node: &SubSchema) {
         if !self.seen.insert(Arc::as_ptr(node)) {
             return;
         }
@@ -119,7 +119,7 @@ impl Merger<'_> {
         }
         self.add_conditions(node);
         for keyword in ["oneOf", "anyOf"] {
-            let list: Vec<Node> = node.parts(keyword).cloned().collect();
+            let list: Vec<SubSchema> = node.parts(keyword).cloned().collect();
             if !list.is_empty() {
                 self.add_union(node, &list);
             }
@@ -199,11 +199,11 @@ impl Merger<'_> {
         }
     }
 
-    fn add_union(&mut self, owner: &Schema, list: &[Node]) {
-        let is_null = |node: &Node| {
+    fn add_union(&mut self, owner: &Schema, list: &[SubSchema]) {
+        let is_null = |node: &SubSchema| {
             node.types == Some(Types::NULL) || node.value("const").is_some_and(Value::is_null)
         };
-        let variants: Vec<Node> = list.iter().filter(|n| !is_null(n)).cloned().collect();
+        let variants: Vec<SubSchema> = list.iter().filter(|n| !is_null(n)).cloned().collect();
         let nullable = variants.len() < list.len();
         let value = self.value;
         if variants.is_empty() {
@@ -244,7 +244,7 @@ impl Merger<'_> {
 }
 
 /// The values of alternatives that are all a `const` or a one-valued `enum`.
-fn constants(document: &Document, list: &[Node]) -> Option<Vec<Value>> {
+fn constants(document: &SchemaDocument, list: &[SubSchema]) -> Option<Vec<Value>> {
     list.iter()
         .map(|node| {
             let node = node.reference().and_then(|r| document.resolve(r)).unwrap_or(node);
@@ -255,10 +255,10 @@ fn constants(document: &Document, list: &[Node]) -> Option<Vec<Value>> {
 }
 
 /// The variant that `value` fits, else the one it is most like.
-fn best(document: &Document, variants: &[Node], value: &Value) -> usize {
+fn best(document: &SchemaDocument, variants: &[SubSchema], value: &Value) -> usize {
     let fitting = variants.iter().take(200).position(|node| fits(document, node, value));
     fitting.unwrap_or_else(|| {
-        let like = |node: &Node| Judge { document, left: BUDGET }.likeness(node, value);
+        let like = |node: &SubSchema| MergeJudge { document, left: BUDGET }.likeness(node, value);
         let scored = variants.iter().take(200).enumerate();
         scored.max_by_key(|(i, node)| (like(node), std::cmp::Reverse(*i))).map_or(0, |(i, _)| i)
     })
@@ -316,16 +316,16 @@ impl Merged {
 const BUDGET: u32 = 5_000;
 
 /// Whether `value` looks like `schema`.
-pub fn fits(document: &Document, schema: &Schema, value: &Value) -> bool {
-    Judge { document, left: BUDGET }.fits(schema, value, 0)
+pub fn fits(document: &SchemaDocument, schema: &Schema, value: &Value) -> bool {
+    MergeJudge { document, left: BUDGET }.fits(schema, value, 0)
 }
 
-struct Judge<'a> {
-    document: &'a Document,
+struct MergeJudge<'a> {
+    document: &'a SchemaDocument,
     left: u32,
 }
 
-impl Judge<'_> {
+impl MergeJudge<'_> {
     fn fits(&mut self, schema: &Schema, value: &Value, depth: u32) -> bool {
         if self.left == 0 || depth > 32 {
             return true;

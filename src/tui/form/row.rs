@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::tui::form::merge::{Conj, Merged, merge};
 use crate::tui::form::pointer::{join, plain, unescaped};
-use crate::tui::form::schema::{Document, Node, Types};
+use crate::tui::form::schema::{SchemaDocument, SubSchema, Types};
 use crate::tui::prelude::*;
 
 /// Most items or keys of one container that get rows; the rest is edited as JSON.
@@ -15,7 +15,7 @@ const MAX_DEPTH: u16 = 48;
 
 /// One visible line of the form.
 #[derive(Clone, Debug, Default)]
-pub struct Row {
+pub struct FormRow {
     /// JSON pointer of the place within the value.
     pub pointer: String,
     /// How deep it is nested.
@@ -42,7 +42,7 @@ pub enum RowKind {
         /// The one that is shown.
         active: usize,
         /// The sub-schema of each; none for types.
-        variants: Vec<Node>,
+        variants: Vec<SubSchema>,
     },
     /// A field; for a container, the line above its members.
     Field {
@@ -68,7 +68,7 @@ pub const OF_TYPES: usize = usize::MAX;
 
 /// What a person decided about a place, apart from the value.
 #[derive(Clone, Debug, Default)]
-pub struct Decision {
+pub struct FieldDecision {
     /// Variants, by slot.
     pub picks: Vec<Option<usize>>,
     /// Its type, among those it may have.
@@ -82,7 +82,7 @@ pub struct Decision {
 }
 
 /// What a person decided, by place.
-pub type Decisions = BTreeMap<String, Decision>;
+pub type Decisions = BTreeMap<String, FieldDecision>;
 
 /// The variants that were chosen at a place.
 pub(super) fn picks<'a>(decisions: &'a Decisions, pointer: &str) -> &'a [Option<usize>] {
@@ -90,23 +90,27 @@ pub(super) fn picks<'a>(decisions: &'a Decisions, pointer: &str) -> &'a [Option<
 }
 
 /// Builds all visible rows.
-pub fn rows(document: &Document, value: Option<&Value>, decisions: &Decisions) -> Vec<Row> {
+pub fn rows(
+    document: &SchemaDocument,
+    value: Option<&Value>,
+    decisions: &Decisions,
+) -> Vec<FormRow> {
     let mut builder = Builder { document, decisions, rows: Vec::new(), path: Vec::new() };
     let root = vec![Arc::clone(&document.root)];
-    builder.place(Row { required: true, ..Row::default() }, &root, value);
+    builder.place(FormRow { required: true, ..FormRow::default() }, &root, value);
     builder.rows
 }
 
 struct Builder<'a> {
-    document: &'a Document,
+    document: &'a SchemaDocument,
     decisions: &'a Decisions,
-    rows: Vec<Row>,
+    rows: Vec<FormRow>,
     /// Sub-schemas of the containers above, to see a schema that contains itself.
     path: Vec<*const super::schema::Schema>,
 }
 
 impl Builder<'_> {
-    fn place(&mut self, mut place: Row, conj: &Conj, value: Option<&Value>) {
+    fn place(&mut self, mut place: FormRow, conj: &Conj, value: Option<&Value>) {
         if self.rows.len() >= MAX_ROWS {
             return;
         }
@@ -131,7 +135,7 @@ impl Builder<'_> {
         let pointer = place.pointer.clone();
         if !is_root {
             // A group under its choice would have no name of its own.
-            if let Some(Row { kind: RowKind::Choice { slot, titles, active, .. }, .. }) =
+            if let Some(FormRow { kind: RowKind::Choice { slot, titles, active, .. }, .. }) =
                 self.rows.last().filter(|_| container && place.label.is_empty())
                 && *slot != OF_TYPES
             {
@@ -143,7 +147,7 @@ impl Builder<'_> {
         let Some(merged) = merged.filter(|_| !folded && inner < MAX_DEPTH) else { return };
         let entered = self.path.len();
         self.path.extend(merged.nodes.iter().map(Arc::as_ptr));
-        let of = Container { pointer, depth: inner, merged: &merged, value, open };
+        let of = ContainerRow { pointer, depth: inner, merged: &merged, value, open };
         if is_list {
             self.items(&of);
         } else {
@@ -152,17 +156,17 @@ impl Builder<'_> {
         self.path.truncate(entered);
     }
 
-    fn push(&mut self, place: Row, kind: RowKind) {
-        self.rows.push(Row { kind, ..place });
+    fn push(&mut self, place: FormRow, kind: RowKind) {
+        self.rows.push(FormRow { kind, ..place });
     }
 
     /// The line that follows a choice belongs to the same place; only the first carries its name.
-    fn choice_row(&mut self, place: &mut Row, kind: RowKind) {
+    fn choice_row(&mut self, place: &mut FormRow, kind: RowKind) {
         self.push(place.clone(), kind);
         place.label = SafeText::default();
     }
 
-    fn variant_rows(&mut self, place: &mut Row, merged: &Merged) {
+    fn variant_rows(&mut self, place: &mut FormRow, merged: &Merged) {
         for (slot, union) in merged.unions.iter().enumerate() {
             let discriminator = union.discriminator.as_deref();
             let shown = union.variants.iter().take(MAX_MEMBERS);
@@ -174,7 +178,7 @@ impl Builder<'_> {
         }
     }
 
-    fn type_row(&mut self, place: &mut Row, merged: &mut Merged, value: Option<&Value>) {
+    fn type_row(&mut self, place: &mut FormRow, merged: &mut Merged, value: Option<&Value>) {
         let types = merged.types - Types::NULL;
         let closed =
             merged.options.is_some() || merged.fixed.is_some() || merged.degraded.is_some();
@@ -196,7 +200,7 @@ impl Builder<'_> {
         self.choice_row(place, RowKind::Choice { slot: OF_TYPES, titles, active, variants });
     }
 
-    fn is_folded(&self, place: &Row, field: &Field, value: Option<&Value>) -> bool {
+    fn is_folded(&self, place: &FormRow, field: &Field, value: Option<&Value>) -> bool {
         if let Some(decided) = self.decisions.get(&place.pointer).and_then(|d| d.folded) {
             return decided;
         }
@@ -212,7 +216,7 @@ impl Builder<'_> {
         }
     }
 
-    fn members(&mut self, of: &Container<'_>) {
+    fn members(&mut self, of: &ContainerRow<'_>) {
         for (name, conj) in &of.merged.properties {
             // What must be there, can have one value only, and has it, is nothing to fill in.
             let value = of.get(name).filter(|_| of.merged.required.contains(name));
@@ -232,20 +236,20 @@ impl Builder<'_> {
     }
 
     /// Keys of the value that the schema does not describe; gives how many are not shown.
-    fn undescribed(&mut self, of: &Container<'_>) -> usize {
+    fn undescribed(&mut self, of: &ContainerRow<'_>) -> usize {
         let members = of.value.and_then(Value::as_object).into_iter().flatten();
         let mut others =
             members.filter(|(name, _)| !of.merged.properties.contains_key(name.as_str()));
         for (name, member) in others.by_ref().take(MAX_MEMBERS) {
             let conj = of.merged.other(name).unwrap_or_default();
-            let place = Row { removable: true, ..of.member(name, SafeText::line(name)) };
+            let place = FormRow { removable: true, ..of.member(name, SafeText::line(name)) };
             self.place(place, &conj, Some(member));
         }
         others.count()
     }
 
     /// Names that are required but described nowhere, and not set.
-    fn missing(&mut self, of: &Container<'_>) {
+    fn missing(&mut self, of: &ContainerRow<'_>) {
         for name in &of.merged.required {
             if !of.merged.properties.contains_key(name) && of.get(name).is_none() {
                 let conj = of.merged.other(name).unwrap_or_default();
@@ -254,18 +258,18 @@ impl Builder<'_> {
         }
     }
 
-    fn items(&mut self, of: &Container<'_>) {
+    fn items(&mut self, of: &ContainerRow<'_>) {
         let items = of.value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         for (i, item) in items.iter().enumerate().take(MAX_MEMBERS) {
             let (number, named) = ((i + 1).to_string(), of.merged.prefix.get(i));
             let title = named.and_then(|conj| merge_title(self.document, conj));
-            let place = Row {
+            let place = FormRow {
                 pointer: format!("{}/{i}", of.pointer),
                 depth: of.depth,
                 label: SafeText::line(title.unwrap_or(&number)),
                 required: true,
                 removable: true,
-                ..Row::default()
+                ..FormRow::default()
             };
             self.place(place, &item_conj(of.merged, i), Some(item));
         }
@@ -275,7 +279,7 @@ impl Builder<'_> {
         }
     }
 
-    fn tail(&mut self, of: &Container<'_>, hidden: usize) {
+    fn tail(&mut self, of: &ContainerRow<'_>, hidden: usize) {
         if hidden > 0 {
             self.push(of.line(), RowKind::More { hidden });
         }
@@ -283,7 +287,7 @@ impl Builder<'_> {
 }
 
 /// An object or a list whose members get rows.
-struct Container<'c> {
+struct ContainerRow<'c> {
     pointer: String,
     /// How deep its members stand.
     depth: u16,
@@ -293,24 +297,24 @@ struct Container<'c> {
     open: bool,
 }
 
-impl Container<'_> {
+impl ContainerRow<'_> {
     fn get(&self, name: &str) -> Option<&Value> {
         self.value.and_then(|value| value.get(name))
     }
 
-    fn member(&self, name: &str, label: SafeText) -> Row {
-        Row {
+    fn member(&self, name: &str, label: SafeText) -> FormRow {
+        FormRow {
             pointer: join(&self.pointer, name),
             depth: self.depth,
             label,
             required: self.merged.required.contains(name),
-            ..Row::default()
+            ..FormRow::default()
         }
     }
 
     /// A line among the members that is about the container itself.
-    fn line(&self) -> Row {
-        Row { pointer: self.pointer.clone(), depth: self.depth, ..Row::default() }
+    fn line(&self) -> FormRow {
+        FormRow { pointer: self.pointer.clone(), depth: self.depth, ..FormRow::default() }
     }
 
     /// An object that describes all its keys rarely wants more, though the schema may not say so;
@@ -322,15 +326,15 @@ impl Container<'_> {
     }
 }
 
-fn merge_title<'a>(document: &'a Document, conj: &'a Conj) -> Option<&'a str> {
-    let titled = |node: &'a Node| node.text("title");
+fn merge_title<'a>(document: &'a SchemaDocument, conj: &'a Conj) -> Option<&'a str> {
+    let titled = |node: &'a SubSchema| node.text("title");
     conj.iter().find_map(titled).or_else(|| {
         let node = conj.first()?;
         document.resolve(node.reference()?).and_then(titled)
     })
 }
 
-impl Row {
+impl FormRow {
     /// The field of the row, when it is one.
     pub fn field(&self) -> Option<&Field> {
         match &self.kind {
@@ -398,12 +402,12 @@ pub struct Field {
     /// Everything that holds there.
     pub merged: Merged,
     /// Sub-schemas that may name the values of a choice.
-    naming: Vec<Node>,
+    naming: Vec<SubSchema>,
 }
 
 impl Field {
     /// Decides the field for `merged`, given the value that stands there.
-    pub fn new(merged: Merged, value: Option<&Value>, document: &Document) -> Self {
+    pub fn new(merged: Merged, value: Option<&Value>, document: &SchemaDocument) -> Self {
         let nullable =
             merged.types.contains(Types::NULL) && merged.typed && merged.types != Types::NULL
                 || merged.options.as_ref().is_some_and(|o| o.contains(&Value::Null));
@@ -473,7 +477,7 @@ fn shows(kind: &FieldKind, value: Option<&Value>) -> bool {
     }
 }
 
-fn kind_of(merged: &Merged, value: Option<&Value>, document: &Document) -> FieldKind {
+fn kind_of(merged: &Merged, value: Option<&Value>, document: &SchemaDocument) -> FieldKind {
     if let Some(reason) = &merged.degraded {
         return FieldKind::Json(Some(reason.clone()));
     }
@@ -530,7 +534,7 @@ fn text(merged: &Merged) -> FieldKind {
     FieldKind::Text { multiline: !single && longest > 120, format }
 }
 
-fn array(merged: &Merged, value: Option<&Value>, document: &Document) -> FieldKind {
+fn array(merged: &Merged, value: Option<&Value>, document: &SchemaDocument) -> FieldKind {
     let unique = merged.nodes.iter().any(|n| n.flag("uniqueItems"));
     if !merged.items.is_empty() && merged.prefix.is_empty() {
         let items = merge(document, &merged.items, None, &[]);
@@ -561,7 +565,11 @@ pub fn item_conj(merged: &Merged, index: usize) -> Conj {
 }
 
 /// A short name for a variant, from what tells it apart.
-pub fn variant_title(document: &Document, node: &Node, discriminator: Option<&str>) -> String {
+pub fn variant_title(
+    document: &SchemaDocument,
+    node: &SubSchema,
+    discriminator: Option<&str>,
+) -> String {
     let target = node.reference().and_then(|r| document.resolve(r));
     if let Some(title) = node.text("title").or_else(|| target.and_then(|t| t.text("title"))) {
         return title.to_owned();

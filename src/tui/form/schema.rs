@@ -43,7 +43,7 @@ impl Types {
 }
 
 /// A sub-schema, shared.
-pub type Node = Arc<Schema>;
+pub type SubSchema = Arc<Schema>;
 
 /// One sub-schema: its keywords as they are written, and the sub-schemas in it.
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ pub struct Schema {
     pub options: Option<Arc<Vec<Value>>>,
     keywords: Map<String, Value>,
     /// By keyword; by name or index where a keyword holds several.
-    parts: HashMap<String, IndexMap<String, Node>>,
+    parts: HashMap<String, IndexMap<String, SubSchema>>,
 }
 
 impl Schema {
@@ -90,32 +90,32 @@ impl Schema {
     }
 
     /// The sub-schemas of a keyword that has several, by name or index.
-    pub fn named(&self, keyword: &str) -> impl Iterator<Item = (&String, &Node)> {
+    pub fn named(&self, keyword: &str) -> impl Iterator<Item = (&String, &SubSchema)> {
         self.parts.get(keyword).into_iter().flatten()
     }
 
     /// The same without their names.
-    pub fn parts(&self, keyword: &str) -> impl Iterator<Item = &Node> {
+    pub fn parts(&self, keyword: &str) -> impl Iterator<Item = &SubSchema> {
         self.named(keyword).map(|(_, node)| node)
     }
 
     /// The sub-schema of a keyword that has one.
-    pub fn part(&self, keyword: &str) -> Option<&Node> {
+    pub fn part(&self, keyword: &str) -> Option<&SubSchema> {
         self.parts(keyword).next()
     }
 
     /// One of `properties`.
-    pub fn property(&self, name: &str) -> Option<&Node> {
+    pub fn property(&self, name: &str) -> Option<&SubSchema> {
         self.parts.get("properties")?.get(name)
     }
 
     /// What items behind a tuple are.
-    pub fn items(&self) -> Option<&Node> {
+    pub fn items(&self) -> Option<&SubSchema> {
         self.part("items").or_else(|| self.part("additionalItems"))
     }
 
     /// What properties are that are not described.
-    pub fn additional(&self) -> Option<&Node> {
+    pub fn additional(&self) -> Option<&SubSchema> {
         self.part("additionalProperties").or_else(|| self.part("unevaluatedProperties"))
     }
 
@@ -186,11 +186,11 @@ pub fn sole(options: Option<&Arc<Vec<Value>>>) -> Option<&Value> {
 
 /// A whole schema, with its places by pointer and anchor.
 #[derive(Debug, Default)]
-pub struct Document {
+pub struct SchemaDocument {
     /// The root.
-    pub root: Node,
+    pub root: SubSchema,
     raw: Arc<Value>,
-    places: HashMap<String, Node>,
+    places: HashMap<String, SubSchema>,
     anchors: HashMap<String, String>,
 }
 
@@ -198,7 +198,7 @@ pub struct Document {
 const MAX_NODES: usize = 20_000;
 const MAX_DEPTH: usize = 64;
 
-impl Document {
+impl SchemaDocument {
     /// Reads a schema.
     pub fn new(raw: &Arc<Value>) -> Self {
         let mut document = Self { raw: Arc::clone(raw), ..Self::default() };
@@ -207,7 +207,7 @@ impl Document {
     }
 
     /// The sub-schema a `$ref` names, when it is within this document.
-    pub fn resolve(&self, reference: &str) -> Option<&Node> {
+    pub fn resolve(&self, reference: &str) -> Option<&SubSchema> {
         let fragment = reference.strip_prefix('#')?;
         if let Some(node) = self.places.get(fragment) {
             return Some(node);
@@ -244,8 +244,8 @@ const ONE: [&str; 4] =
     ["additionalProperties", "unevaluatedProperties", "items", "additionalItems"];
 const DATA: [&str; 5] = ["default", "const", "example", "discriminator", "dependentRequired"];
 
-impl Document {
-    fn read(&mut self, raw: &Value, at: String, depth: usize) -> Node {
+impl SchemaDocument {
+    fn read(&mut self, raw: &Value, at: String, depth: usize) -> SubSchema {
         let mut schema = Schema { at: at.clone(), ..Schema::default() };
         match raw {
             Value::Bool(false) => schema.never = true,

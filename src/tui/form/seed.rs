@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::tui::form::merge::{Conj, Merged, merge};
 use crate::tui::form::pointer::join;
 use crate::tui::form::row::{Decisions, item_conj, picks};
-use crate::tui::form::schema::{Document, Node, Types};
+use crate::tui::form::schema::{SchemaDocument, SubSchema, Types};
 
 /// Which defaults are written into the value at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,11 +18,16 @@ pub enum Defaults {
 }
 
 /// The value a required place starts with; `None` when a person must give it.
-pub fn seed(document: &Document, conj: &[Node], defaults: Defaults) -> Option<Value> {
+pub fn seed(document: &SchemaDocument, conj: &[SubSchema], defaults: Defaults) -> Option<Value> {
     seed_at(document, conj, defaults, 0)
 }
 
-fn seed_at(document: &Document, conj: &[Node], defaults: Defaults, depth: u32) -> Option<Value> {
+fn seed_at(
+    document: &SchemaDocument,
+    conj: &[SubSchema],
+    defaults: Defaults,
+    depth: u32,
+) -> Option<Value> {
     let merged = merge(document, conj, None, &[]);
     let default = || merged.first(|node| node.value("default"));
     if let Some(value) = merged.only().or_else(default) {
@@ -52,7 +57,7 @@ fn seed_at(document: &Document, conj: &[Node], defaults: Defaults, depth: u32) -
 
 /// What a place that comes into being must hold anyway: its required members that can have only one
 /// value, such as the one that tells variants apart.
-pub fn constants(document: &Document, merged: &Merged) -> Map<String, Value> {
+pub fn constants(document: &SchemaDocument, merged: &Merged) -> Map<String, Value> {
     let required = merged.properties.iter().filter(|(name, _)| merged.required.contains(*name));
     let fixed = required.filter_map(|(name, conj)| {
         Some((name.clone(), merge(document, conj, None, &[]).only()?.clone()))
@@ -77,7 +82,7 @@ pub fn empty(merged: &Merged) -> Option<Value> {
 const MAX_DEPTH: usize = 64;
 
 /// Takes every secret out of `value`.
-pub(super) fn strip(document: &Document, decisions: &Decisions, value: &mut Value) {
+pub(super) fn strip(document: &SchemaDocument, decisions: &Decisions, value: &mut Value) {
     if document.has_secrets() {
         let root = vec![std::sync::Arc::clone(&document.root)];
         Stripper { document, decisions }.inside(&root, String::new(), value, 0);
@@ -85,14 +90,14 @@ pub(super) fn strip(document: &Document, decisions: &Decisions, value: &mut Valu
 }
 
 struct Stripper<'a> {
-    document: &'a Document,
+    document: &'a SchemaDocument,
     decisions: &'a Decisions,
 }
 
 impl Stripper<'_> {
     /// Whether the place itself is secret; goes on inside when it is not. Every alternative of a
     /// union counts, shown or not: better a value too few on disk than a secret too many.
-    fn is_secret(&self, node: &Node, depth: usize) -> bool {
+    fn is_secret(&self, node: &SubSchema, depth: usize) -> bool {
         let mut inner = node
             .reference()
             .and_then(|reference| self.document.resolve(reference))

@@ -8,25 +8,25 @@ use serde_json::{Map, Value};
 
 use crate::base::text::json::weigh;
 use crate::config::ContentLimits;
-use crate::deck::Draft;
-use crate::host::{SchemaProblem, Verdict};
-use crate::tui::form::check::{CheckJob, Checked, Checks, HalfTyped, Problem, Weight, collect};
-use crate::tui::form::editor::{Editor, Edits, JsonView, Popup, exact, pretty};
+use crate::deck::FormDraft;
+use crate::host::{SchemaProblem, SchemaVerdict};
+use crate::tui::form::check::{CheckJob, CheckResult, Checks, HalfTyped, Problem, Weight, collect};
+use crate::tui::form::editor::{Edits, JsonView, LineEditor, Popup, exact, pretty};
 use crate::tui::form::pointer;
-use crate::tui::form::row::{self, Decisions, Field, Row, RowKind};
-use crate::tui::form::schema::Document;
+use crate::tui::form::row::{self, Decisions, Field, FormRow, RowKind};
+use crate::tui::form::schema::SchemaDocument;
 use crate::tui::form::seed::{Defaults, constants, seed};
 
 /// A form over one JSON value.
 #[derive(Default)]
 pub struct FormState {
-    pub(crate) document: Arc<Document>,
+    pub(crate) document: Arc<SchemaDocument>,
     pub(super) value: Option<Value>,
     pub(super) drafts: BTreeMap<String, HalfTyped>,
     pub(super) decisions: Decisions,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<FormRow>,
     pub(super) cursor: usize,
-    pub(super) editor: Option<Editor>,
+    pub(super) editor: Option<LineEditor>,
     pub(super) popup: Option<Popup>,
     pub(super) json: JsonView,
     /// Values of before, each with what was typed then.
@@ -46,17 +46,17 @@ const UNDO_BYTES: usize = 1 << 20;
 impl FormState {
     /// A form for `schema`, starting with what must be there.
     pub fn new(schema: &Arc<Value>, defaults: Defaults) -> Self {
-        let document = Arc::new(Document::new(schema));
+        let document = Arc::new(SchemaDocument::new(schema));
         let value = seed(&document, &[Arc::clone(&document.root)], defaults);
         Self::build(document, value)
     }
 
     /// A form for `schema` over a value that is there already.
     pub fn with_value(schema: &Arc<Value>, value: Option<Value>) -> Self {
-        Self::build(Arc::new(Document::new(schema)), value)
+        Self::build(Arc::new(SchemaDocument::new(schema)), value)
     }
 
-    fn build(document: Arc<Document>, value: Option<Value>) -> Self {
+    fn build(document: Arc<SchemaDocument>, value: Option<Value>) -> Self {
         let mut form = Self {
             checks: Checks::new(&document, ContentLimits::default()),
             document,
@@ -98,7 +98,7 @@ impl FormState {
     }
 
     /// The visible rows.
-    pub fn rows(&self) -> &[Row] {
+    pub fn rows(&self) -> &[FormRow] {
         &self.rows
     }
 
@@ -113,13 +113,13 @@ impl FormState {
     }
 
     /// The row where the cursor is.
-    pub fn current(&self) -> Option<&Row> {
+    pub fn current(&self) -> Option<&FormRow> {
         self.rows.get(self.cursor)
     }
 
     /// The field of a place.
     pub(super) fn field_at(&self, at: &str) -> Option<&Field> {
-        self.rows.iter().filter(|row| row.pointer == at).find_map(Row::field)
+        self.rows.iter().filter(|row| row.pointer == at).find_map(FormRow::field)
     }
 
     /// Everything that is wrong, in the order of the rows.
@@ -160,7 +160,7 @@ impl FormState {
     }
 
     /// What the engine's validator says of the value as it is now.
-    pub const fn verdict(&self) -> &Verdict {
+    pub const fn verdict(&self) -> &SchemaVerdict {
         &self.checks.verdict
     }
 
@@ -205,7 +205,7 @@ impl FormState {
     }
 
     /// Takes what a check found that ran elsewhere; an old one, or one of another form, is ignored.
-    pub fn checked(&mut self, found: Checked) {
+    pub fn checked(&mut self, found: CheckResult) {
         match self.checks.take(found) {
             Some(true) => self.collect(),
             // What was compiled may make the newer value quick to check.
@@ -361,17 +361,17 @@ impl FormState {
 
     /// The form as it may be written to disk. Of a schema with secrets only values are kept: of text
     /// that is no value yet nobody knows what it holds.
-    pub fn draft(&self) -> Draft {
+    pub fn draft(&self) -> FormDraft {
         let value = self.value.clone().map(|value| self.without_secrets(value));
         let whole = !self.document.has_secrets();
-        Draft {
+        FormDraft {
             value: value.unwrap_or_default(),
             typed: if whole { self.half_typed() } else { BTreeMap::new() },
         }
     }
 
     /// Goes on where a draft was left.
-    pub fn take_up(&mut self, draft: Draft) {
+    pub fn take_up(&mut self, draft: FormDraft) {
         if !draft.value.is_null() {
             self.set_value(Some(draft.value));
         }
@@ -502,7 +502,7 @@ mod keep_tests {
     use crate::tui::action::Action;
     use crate::tui::form::Defaults;
 
-    fn again(schema: &Arc<Value>, draft: &Draft) -> FormState {
+    fn again(schema: &Arc<Value>, draft: &FormDraft) -> FormState {
         // As it comes back from the disk.
         let text = serde_json::to_string(draft).expect("writes");
         let mut form = FormState::new(schema, Defaults::Required);

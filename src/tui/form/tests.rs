@@ -9,7 +9,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
-use super::draw::Look;
+use super::draw::Styles;
 use super::seed::Defaults;
 use super::*;
 
@@ -29,7 +29,7 @@ fn press(form: &mut FormState, script: &str) {
 fn screen(form: &FormState, width: u16, height: u16) -> String {
     let area = Rect::new(0, 0, width, height);
     let mut buf = Buffer::empty(area);
-    draw::form(form, &Look::default(), "Call", area, &mut buf);
+    draw::form(form, &Styles::default(), "Call", area, &mut buf);
     let line = |y: u16| (0..width).map(|x| buf[(x, y)].symbol()).collect::<String>();
     (0..height).map(|y| line(y).trim_end().to_owned() + "\n").collect()
 }

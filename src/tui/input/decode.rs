@@ -21,7 +21,7 @@ pub struct Decoder {
     silences: u32,
 }
 
-enum Step {
+enum DecodeStep {
     /// This many bytes are one event, or nothing known.
     Took(usize, Option<Event>),
     /// This many bytes begin a paste.
@@ -61,21 +61,21 @@ impl Decoder {
                 break;
             }
             match step(&self.pending) {
-                Step::Took(n, event) => {
+                DecodeStep::Took(n, event) => {
                     self.pending.drain(..n);
                     events.extend(event);
                 }
-                Step::Paste(n) => {
+                DecodeStep::Paste(n) => {
                     self.pending.drain(..n);
                     (self.paste, self.silences) = (Some(Vec::new()), 0);
                 }
-                Step::Reply(n, reply) => {
+                DecodeStep::Reply(n, reply) => {
                     self.pending.drain(..n);
                     self.replies.extend(reply);
                     self.silences = 0;
                 }
-                Step::More if self.pending.len() > self.longest() => self.pending.clear(),
-                Step::More => break,
+                DecodeStep::More if self.pending.len() > self.longest() => self.pending.clear(),
+                DecodeStep::More => break,
             }
         }
         events
@@ -170,33 +170,33 @@ fn key(code: KeyCode, modifiers: KeyModifiers) -> Event {
     Event::Key(KeyEvent::new(code, modifiers))
 }
 
-fn step(bytes: &[u8]) -> Step {
+fn step(bytes: &[u8]) -> DecodeStep {
     match bytes {
-        [0x1b] | [0x1b, b'[' | b'O'] => Step::More,
+        [0x1b] | [0x1b, b'[' | b'O'] => DecodeStep::More,
         [0x1b, b'[', rest @ ..] => csi(rest),
         [0x1b, b']' | b'P' | b'_' | b'^' | b'X', ..] => match answer_end(bytes) {
             Some((took, end)) => {
                 let body = &bytes[..end];
                 let kitty = body.starts_with(b"\x1b_G") && body.ends_with(b";OK");
-                Step::Reply(took, kitty.then_some(TerminalReply::Kitty))
+                DecodeStep::Reply(took, kitty.then_some(TerminalReply::Kitty))
             }
-            None => Step::More,
+            None => DecodeStep::More,
         },
         [0x1b, b'O', final_byte, ..] => {
-            Step::Took(3, named(*final_byte).map(|code| key(code, KeyModifiers::NONE)))
+            DecodeStep::Took(3, named(*final_byte).map(|code| key(code, KeyModifiers::NONE)))
         }
-        [0x1b, 0x1b, ..] => Step::Took(1, Some(key(KeyCode::Esc, KeyModifiers::NONE))),
+        [0x1b, 0x1b, ..] => DecodeStep::Took(1, Some(key(KeyCode::Esc, KeyModifiers::NONE))),
         [0x1b, rest @ ..] => match character(rest) {
             Some(Some((n, code, modifiers))) => {
-                Step::Took(n + 1, Some(key(code, modifiers | KeyModifiers::ALT)))
+                DecodeStep::Took(n + 1, Some(key(code, modifiers | KeyModifiers::ALT)))
             }
-            Some(None) => Step::Took(2, None),
-            None => Step::More,
+            Some(None) => DecodeStep::Took(2, None),
+            None => DecodeStep::More,
         },
         _ => match character(bytes) {
-            Some(Some((n, code, modifiers))) => Step::Took(n, Some(key(code, modifiers))),
-            Some(None) => Step::Took(1, None),
-            None => Step::More,
+            Some(Some((n, code, modifiers))) => DecodeStep::Took(n, Some(key(code, modifiers))),
+            Some(None) => DecodeStep::Took(1, None),
+            None => DecodeStep::More,
         },
     }
 }
@@ -240,32 +240,32 @@ const fn named(last: u8) -> Option<KeyCode> {
 }
 
 /// What follows `ESC [`.
-fn csi(rest: &[u8]) -> Step {
+fn csi(rest: &[u8]) -> DecodeStep {
     const HEAD: usize = 2;
     if let [b'[', f, ..] = rest {
         // The Linux console's function keys.
         let event =
             (b'A'..=b'E').contains(f).then(|| key(KeyCode::F(f - b'A' + 1), KeyModifiers::NONE));
-        return Step::Took(HEAD + 2, event);
+        return DecodeStep::Took(HEAD + 2, event);
     }
     let Some(end) = rest.iter().position(|b| (0x40..=0x7e).contains(b)) else {
         // A control byte inside a sequence ends it: better lose the sequence than the next keys.
         return match rest.iter().position(|b| *b < 0x20) {
-            Some(n) => Step::Took(HEAD + n, None),
-            None => Step::More,
+            Some(n) => DecodeStep::Took(HEAD + n, None),
+            None => DecodeStep::More,
         };
     };
     if let Some(n) = rest[..end].iter().position(|b| *b < 0x20) {
-        return Step::Took(HEAD + n, None);
+        return DecodeStep::Took(HEAD + n, None);
     }
     let took = HEAD + end + 1;
     let body = std::str::from_utf8(&rest[..end]).unwrap_or_default();
     if let Some(mouse) = body.strip_prefix('<') {
-        return Step::Took(took, sgr_mouse(mouse, rest[end]));
+        return DecodeStep::Took(took, sgr_mouse(mouse, rest[end]));
     }
     if body.starts_with('?') || rest[end] == b't' {
         // No key is written so: an answer, or a refusal to give one.
-        return Step::Reply(took, reply(body, rest[end]));
+        return DecodeStep::Reply(took, reply(body, rest[end]));
     }
     let mut numbers = body.split(';').map(|n| n.split(':').next().unwrap_or("").parse::<u16>());
     let first = numbers.next().and_then(Result::ok);
@@ -274,9 +274,9 @@ fn csi(rest: &[u8]) -> Step {
         (b'Z', _) => KeyCode::BackTab,
         (b'~', Some(1 | 7)) => KeyCode::Home,
         (b'~', Some(4 | 8)) => KeyCode::End,
-        (b'I', None) => return Step::Took(took, Some(Event::FocusGained)),
-        (b'O', None) => return Step::Took(took, Some(Event::FocusLost)),
-        (b'~', Some(200)) => return Step::Paste(took),
+        (b'I', None) => return DecodeStep::Took(took, Some(Event::FocusGained)),
+        (b'O', None) => return DecodeStep::Took(took, Some(Event::FocusLost)),
+        (b'~', Some(200)) => return DecodeStep::Paste(took),
         (b'~', Some(2)) => KeyCode::Insert,
         (b'~', Some(3)) => KeyCode::Delete,
         (b'~', Some(5)) => KeyCode::PageUp,
@@ -284,12 +284,12 @@ fn csi(rest: &[u8]) -> Step {
         (b'~', Some(n @ 11..=15)) => KeyCode::F(n as u8 - 10),
         (b'~', Some(n @ 17..=21)) => KeyCode::F(n as u8 - 11),
         (b'~', Some(n @ 23..=24)) => KeyCode::F(n as u8 - 12),
-        (b'u', Some(n)) => return Step::Took(took, kitty(n, modifiers)),
+        (b'u', Some(n)) => return DecodeStep::Took(took, kitty(n, modifiers)),
         (last, _) => {
-            return Step::Took(took, named(last).map(|code| key(code, modifiers)));
+            return DecodeStep::Took(took, named(last).map(|code| key(code, modifiers)));
         }
     };
-    Step::Took(took, Some(key(code, modifiers)))
+    DecodeStep::Took(took, Some(key(code, modifiers)))
 }
 
 fn kitty(number: u16, modifiers: KeyModifiers) -> Option<Event> {

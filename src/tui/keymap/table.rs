@@ -1,6 +1,6 @@
 //! The rows of the key table, and nothing else.
 
-use super::{Binding, Scope as S};
+use super::{Binding, KeyScope as S};
 use crate::tui::action::Action as A;
 
 const fn bind(scopes: &'static [S], keys: &'static str, action: A, footer: u8) -> Binding {

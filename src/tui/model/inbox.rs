@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::Model;
 use crate::config::{ConfigChange, Hold};
-use crate::deck::{Awaiting, InputState, Verdict};
-use crate::host::PendingRequest;
+use crate::deck::{Awaiting, InputState, TrustVerdict};
+use crate::host::ApprovalRequest;
 use crate::mcp::{ApprovalId, RequestKind};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::prelude::*;
@@ -132,7 +132,7 @@ pub fn kind_word(kind: &RequestKind) -> Ink {
 }
 
 /// Who asks, and what for.
-pub fn who_asks(request: &PendingRequest) -> (Ink, Ink) {
+pub fn who_asks(request: &ApprovalRequest) -> (Ink, Ink) {
     let asks = spoken(&request.kind).1;
     if request.kind != RequestKind::Permission {
         return (Model::name(&request.server), asks);
@@ -145,7 +145,7 @@ pub fn who_asks(request: &PendingRequest) -> (Ink, Ink) {
 }
 
 /// What a request says, as far as a row shows it.
-fn said(request: &PendingRequest) -> Ink {
+fn said(request: &ApprovalRequest) -> Ink {
     let params = &request.params;
     let text = match request.kind {
         RequestKind::SignIn => params.get("issuer").and_then(Value::as_str),
@@ -181,7 +181,7 @@ fn command_line(awaiting: &Awaiting) -> Ink {
     let words: Vec<&str> = shown.map(|(_, value)| value.as_str()).collect();
     let line = Ink::line(&words.join(" "));
     match awaiting.review.verdict {
-        Verdict::Changed(_) => ink!("changed: {}", line),
+        TrustVerdict::Changed(_) => ink!("changed: {}", line),
         _ => line,
     }
 }

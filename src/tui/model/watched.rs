@@ -17,19 +17,19 @@ const MOST: usize = 1_000;
 /// Subscriptions and tasks, by server and URI or id.
 #[derive(Debug, Default)]
 pub struct Watched {
-    subscriptions: BTreeMap<(ServerName, String), Subscription>,
-    tasks: BTreeMap<(ServerName, String), Task>,
+    subscriptions: BTreeMap<(ServerName, String), WatchedSubscription>,
+    tasks: BTreeMap<(ServerName, String), WatchedTask>,
 }
 
 #[derive(Debug)]
-struct Subscription {
+struct WatchedSubscription {
     since: Timestamp,
     updated: Option<Timestamp>,
     updates: u64,
 }
 
 #[derive(Debug)]
-struct Task {
+struct WatchedTask {
     tool: SafeText,
     state: SafeText,
     began: Timestamp,
@@ -82,7 +82,7 @@ impl Watched {
                 if !id.is_empty() {
                     let tool = record.target.clone().unwrap_or_default();
                     let state = SafeText::line(&text(&task["status"]));
-                    self.tasks.insert(at(id), Task { tool, state, began: record.at });
+                    self.tasks.insert(at(id), WatchedTask { tool, state, began: record.at });
                     self.tasks.len().gt(&MOST).then(|| self.tasks.pop_first());
                 }
             }
@@ -97,7 +97,7 @@ impl Watched {
     }
 
     fn subscribe(&mut self, at: (ServerName, String), since: Timestamp) {
-        let fresh = Subscription { since, updated: None, updates: 0 };
+        let fresh = WatchedSubscription { since, updated: None, updates: 0 };
         self.subscriptions.entry(at).or_insert(fresh);
         self.subscriptions.len().gt(&MOST).then(|| self.subscriptions.pop_first());
     }

@@ -3,11 +3,11 @@
 
 use std::ops::Range;
 
-use super::Verdict;
-use crate::deck::{Awaiting, FieldChange, Verdict as Trust};
+use super::OverlayReply;
+use crate::deck::{ApprovalChange, Awaiting, TrustVerdict as Trust};
 use crate::tui::effect::{ConfigCommand, Effect};
 use crate::tui::glyph::Glyphs;
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::model::Situation;
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::prelude::*;
@@ -18,7 +18,7 @@ use crate::tui::widget::{Doc, DocView, Pen, width};
 pub struct Consent {
     /// What is asked, in a few words.
     pub title: Ink,
-    blocks: Vec<Block>,
+    blocks: Vec<CommandBlock>,
     text: DocView,
     selected: usize,
     /// Those that were on the screen from their first line to their last.
@@ -28,7 +28,7 @@ pub struct Consent {
 
 /// What of one server awaits approval.
 #[derive(Clone, Debug)]
-struct Block {
+struct CommandBlock {
     awaiting: Awaiting,
     /// Its lines.
     lines: Range<usize>,
@@ -68,7 +68,7 @@ impl Consent {
         awaiting.sort_by_key(|one| (one.disabled, one.review.dangers.is_empty()));
         self.title = title(&awaiting);
         // Nothing can have been seen before it is laid out.
-        let block = |awaiting| Block { awaiting, lines: 0..usize::MAX, read_to: 0 };
+        let block = |awaiting| CommandBlock { awaiting, lines: 0..usize::MAX, read_to: 0 };
         self.blocks = awaiting.into_iter().map(block).collect();
         self.select(here.as_ref());
         self.text.doc = Doc::default();
@@ -85,7 +85,7 @@ impl Consent {
     }
 
     /// Whether it was on the screen from its first line to its last.
-    fn is_seen(&self, block: &Block) -> bool {
+    fn is_seen(&self, block: &CommandBlock) -> bool {
         self.seen.contains(&block.awaiting)
     }
 
@@ -133,7 +133,7 @@ impl Consent {
         let rows = usize::from(height.saturating_sub(KEYS));
         self.text.top = self.text.top.min(self.text.doc.len().saturating_sub(rows));
         let shown = self.text.top..self.text.top + rows;
-        for Block { awaiting, lines, read_to } in &mut self.blocks {
+        for CommandBlock { awaiting, lines, read_to } in &mut self.blocks {
             // Seen without a gap from its beginning.
             if shown.start <= (*read_to).max(lines.start) {
                 *read_to = (*read_to).max(shown.end.min(lines.end));
@@ -152,7 +152,7 @@ impl Consent {
         let files: std::collections::BTreeSet<_> =
             self.awaiting().map(|one| &one.review.at.file).collect();
         let several = files.len() > 1;
-        for Block { awaiting, lines, read_to } in &mut self.blocks {
+        for CommandBlock { awaiting, lines, read_to } in &mut self.blocks {
             doc.gap();
             let start = doc.len();
             draw(awaiting, several, self.glyphs, &mut doc);
@@ -163,7 +163,7 @@ impl Consent {
         self.text.doc = doc;
     }
 
-    pub(super) fn act(&mut self, action: Action, inner: Rect, out: &mut Out) -> Verdict {
+    pub(super) fn act(&mut self, action: Action, inner: Rect, out: &mut Out) -> OverlayReply {
         let rows = usize::from(inner.height.saturating_sub(KEYS)).max(1);
         let page = (rows - 1).max(1);
         match action {
@@ -171,24 +171,24 @@ impl Consent {
             Action::Up => self.step_up(rows),
             Action::Back => {
                 out.tell("it was not started; {show-inbox} lists it", Role::Warning);
-                return Verdict::Close;
+                return OverlayReply::Close;
             }
             Action::ApproveAll => {
                 let unread = self.blocks.iter().position(|block| !self.is_seen(block));
                 let Some(unread) = unread else {
                     approve(&self.blocks, out);
-                    return Verdict::Close;
+                    return OverlayReply::Close;
                 };
                 self.read_on(unread, rows, out);
             }
             Action::ApproveOne => match self.blocks.get(self.selected) {
                 Some(one) if self.is_seen(one) => approve(std::slice::from_ref(one), out),
                 Some(_) => self.read_on(self.selected, rows, out),
-                None => return Verdict::Close,
+                None => return OverlayReply::Close,
             },
             Action::Copy | Action::CopyAll => out.copy(self.text.doc.to_text()),
             Action::QuitNow | Action::Quit | Action::Help | Action::Redraw | Action::Suspend => {
-                return Verdict::Pass;
+                return OverlayReply::Pass;
             }
             action => {
                 if let Some(delta) = action.steps(page as isize) {
@@ -196,12 +196,12 @@ impl Consent {
                 }
             }
         }
-        Verdict::Stay
+        OverlayReply::Stay
     }
 
     /// Shows what was not on the screen yet.
     fn read_on(&mut self, unread: usize, rows: usize, out: &mut Out) {
-        if let Some(Block { lines, read_to, .. }) = self.blocks.get(unread) {
+        if let Some(CommandBlock { lines, read_to, .. }) = self.blocks.get(unread) {
             self.text.top = lines.start.max(*read_to);
             self.selected = unread;
             self.scroll(0, rows);
@@ -212,8 +212,9 @@ impl Consent {
     fn scroll(&mut self, delta: isize, rows: usize) {
         self.text.scroll(delta, rows as u16);
         let shown = self.text.top..self.text.top + rows;
-        let visible =
-            |Block { lines, .. }: &Block| lines.start < shown.end && lines.end > shown.start;
+        let visible = |CommandBlock { lines, .. }: &CommandBlock| {
+            lines.start < shown.end && lines.end > shown.start
+        };
         if !self.blocks.get(self.selected).is_some_and(visible) {
             self.selected = self.blocks.iter().position(visible).unwrap_or(self.selected);
         }
@@ -221,7 +222,7 @@ impl Consent {
 
     /// To the next command, through the rest of a long one first.
     fn step_down(&mut self, rows: usize) {
-        let Some(Block { lines, .. }) = self.blocks.get(self.selected) else { return };
+        let Some(CommandBlock { lines, .. }) = self.blocks.get(self.selected) else { return };
         let last = self.selected + 1 == self.blocks.len();
         if lines.end > self.text.top + rows || last {
             return self.scroll((rows / 2).max(1) as isize, rows);
@@ -235,7 +236,7 @@ impl Consent {
     }
 
     fn step_up(&mut self, rows: usize) {
-        let Some(Block { lines, .. }) = self.blocks.get(self.selected) else { return };
+        let Some(CommandBlock { lines, .. }) = self.blocks.get(self.selected) else { return };
         if lines.start < self.text.top || self.selected == 0 {
             return self.scroll(-((rows / 2).max(1) as isize), rows);
         }
@@ -266,7 +267,7 @@ impl Consent {
         let mut pen = Pen::new(buf, inner).ellipsis(cx.glyphs.ellipsis);
         pen.at(0, inner.height.saturating_sub(1));
         let one = self.blocks.len() == 1;
-        super::keys(cx, Scope::Consent, &mut pen, |action| match action {
+        super::keys(cx, KeyScope::Consent, &mut pen, |action| match action {
             Action::ApproveAll if one => Some("approve and start"),
             Action::ApproveOne if one => None,
             Action::Back => Some("not now"),
@@ -282,7 +283,7 @@ impl Consent {
     }
 }
 
-fn approve(blocks: &[Block], out: &mut Out) {
+fn approve(blocks: &[CommandBlock], out: &mut Out) {
     let reviews = blocks.iter().map(|block| &block.awaiting.review);
     let shown = reviews.map(|review| (review.server.clone(), review.shown_hash.clone()));
     out.effect(Effect::Config(ConfigCommand::Approve(shown.collect())));
@@ -357,7 +358,7 @@ fn draw(awaiting: &Awaiting, several: bool, glyphs: &Glyphs, doc: &mut Doc) {
     }
 }
 
-fn change(field: &FieldChange, doc: &mut Doc) {
+fn change(field: &ApprovalChange, doc: &mut Doc) {
     let name = Ink::line(&field.field);
     for (sign, value, role) in
         [("-", &field.before, Role::Removed), ("+", &field.after, Role::Added)]

@@ -1,12 +1,12 @@
 //! A value that the configuration asks for (`${input:id}`): typed, masked when it is a password, or
 //! picked from a list. What is typed here is shown nowhere else and written nowhere.
 
-use super::{Palette, Verdict};
+use super::{OverlayReply, Palette};
 use crate::base::secret::Secret;
 use crate::config::InputKind;
 use crate::deck::Keyring;
-use crate::tui::effect::{ConfigCommand, Effect, Keep};
-use crate::tui::keymap::Scope;
+use crate::tui::effect::{ConfigCommand, Effect, KeepInput};
+use crate::tui::keymap::KeyScope;
 use crate::tui::model::{InputState, InputView, Model};
 use crate::tui::pane::{Cx, Gesture, Out};
 use crate::tui::pick::{Choice, Pick};
@@ -20,7 +20,7 @@ pub struct InputDialog {
     pub view: InputView,
     /// What is typed, and the choices that fit it.
     pub(super) palette: Palette,
-    keep: Keep,
+    keep: KeepInput,
     keyring: bool,
 }
 
@@ -39,7 +39,8 @@ const CHOICES: u16 = 8;
 impl InputDialog {
     /// A dialog for an input; what is offered stands there already.
     pub fn new(view: InputView, keyring: bool) -> Self {
-        let keep = if view.state == InputState::Kept { Keep::Keyring } else { Keep::Memory };
+        let keep =
+            if view.state == InputState::Kept { KeepInput::Keyring } else { KeepInput::Memory };
         let default = view.input.default.as_deref().unwrap_or_default();
         let choice = |one: &String| Choice::new(Ink::line(one), ink!(""), Pick::Input(one.clone()));
         let choices = options(&view).iter().map(choice);
@@ -61,12 +62,12 @@ impl InputDialog {
         matches!(self.view.input.kind, InputKind::PickString { .. })
     }
 
-    pub(super) fn act(&mut self, action: Action, out: &mut Out) -> Verdict {
+    pub(super) fn act(&mut self, action: Action, out: &mut Out) -> OverlayReply {
         match action {
             Action::Keep if self.keyring => {
                 self.keep = match self.keep {
-                    Keep::Memory => Keep::Keyring,
-                    Keep::Keyring => Keep::Memory,
+                    KeepInput::Memory => KeepInput::Keyring,
+                    KeepInput::Keyring => KeepInput::Memory,
                 };
             }
             Action::Keep => {
@@ -79,42 +80,42 @@ impl InputDialog {
             Action::Forget => {
                 let id = self.view.input.id.clone();
                 out.effect(Effect::Config(ConfigCommand::Forget(id)));
-                return Verdict::Close;
+                return OverlayReply::Close;
             }
             Action::Open => return self.answer(out),
             Action::Back => {
                 if !self.view.servers.is_empty() {
                     out.tell("{show-inbox} lists it", Role::Warning);
                 }
-                return Verdict::Close;
+                return OverlayReply::Close;
             }
             action => self
                 .palette
                 .step(action.steps(CHOICES as isize).unwrap_or_default(), CHOICES.into()),
         }
-        Verdict::Stay
+        OverlayReply::Stay
     }
 
-    fn answer(&self, out: &mut Out) -> Verdict {
+    fn answer(&self, out: &mut Out) -> OverlayReply {
         let value = match self.palette.selected().map(|choice| &choice.pick) {
             Some(Pick::Input(option)) => option.clone(),
             _ if self.is_pick() => {
                 out.warn(ink!("choose a value first"));
-                return Verdict::Stay;
+                return OverlayReply::Stay;
             }
             // Nothing typed is no answer, unless the file offers nothing as one.
             _ if self.palette.input.text().is_empty()
                 && self.view.input.default.as_deref() != Some("") =>
             {
                 out.warn(ink!("type a value first"));
-                return Verdict::Stay;
+                return OverlayReply::Stay;
             }
             _ => self.palette.input.text().to_owned(),
         };
         let id = self.view.input.id.clone();
         let answer = ConfigCommand::Answer { id, value: Secret::new(value), keep: self.keep };
         out.effect(Effect::Config(answer));
-        Verdict::Close
+        OverlayReply::Close
     }
 
     pub(super) fn mouse(&mut self, gesture: Gesture, inner: Rect) {
@@ -147,14 +148,14 @@ impl InputDialog {
         pen.put(self.standing(), cx.style(Role::Muted));
         pen.at(0, area.height.saturating_sub(2));
         let kept: &'static str = match self.keep {
-            Keep::Memory => "kept until mcpdeck quits, not written to disk",
-            Keep::Keyring => "kept in the keyring of this computer",
+            KeepInput::Memory => "kept until mcpdeck quits, not written to disk",
+            KeepInput::Keyring => "kept in the keyring of this computer",
         };
         pen.put(kept, cx.style(Role::Muted));
         pen.at(0, area.height.saturating_sub(1));
-        super::keys(cx, Scope::Input, &mut pen, |action| match action {
+        super::keys(cx, KeyScope::Input, &mut pen, |action| match action {
             Action::Keep if !self.keyring => None,
-            Action::Keep if self.keep == Keep::Keyring => Some("only until mcpdeck quits"),
+            Action::Keep if self.keep == KeepInput::Keyring => Some("only until mcpdeck quits"),
             Action::Forget if self.view.state == InputState::Open => None,
             Action::Open => Some("use it"),
             Action::Back => Some("later"),

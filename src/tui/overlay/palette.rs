@@ -2,10 +2,10 @@
 //! typing a few letters.
 
 use crate::tui::find;
-use crate::tui::keymap::Scope;
-use crate::tui::overlay::Verdict;
+use crate::tui::keymap::KeyScope;
+use crate::tui::overlay::OverlayReply;
 use crate::tui::pane::{Cx, Gesture, Out};
-use crate::tui::pick::{CallPick, Choice, FilterPick, Line, Pick};
+use crate::tui::pick::{CallPick, Choice, FilterPick, LinePrompt, Pick};
 use crate::tui::prelude::*;
 use crate::tui::widget::{ListState, Pen, TextInput, width};
 
@@ -17,7 +17,7 @@ pub struct Palette {
     /// What is typed.
     pub input: TextInput,
     /// Where its keys are bound, innermost first.
-    pub scopes: &'static [Scope],
+    pub scopes: &'static [KeyScope],
     /// Whether it lists subscriptions and tasks as they are now.
     pub is_watched: bool,
     choices: Vec<Choice>,
@@ -32,7 +32,7 @@ impl Palette {
         let mut palette = Self {
             title,
             input: TextInput::default(),
-            scopes: &[Scope::Text],
+            scopes: &[KeyScope::Text],
             is_watched: false,
             choices,
             found: Vec::new(),
@@ -74,37 +74,37 @@ impl Palette {
         self.choices.get(*self.list.selected()?)
     }
 
-    pub(super) fn act(&mut self, action: Action, height: usize) -> Verdict {
+    pub(super) fn act(&mut self, action: Action, height: usize) -> OverlayReply {
         let page = height.max(2) as isize - 1;
         match action {
-            Action::Back | Action::Palette => return Verdict::Close,
+            Action::Back | Action::Palette => return OverlayReply::Close,
             Action::Open => return self.pick(),
             Action::RemoveFilter => {
                 if let Some(Pick::Filter(FilterPick::Use(name))) =
                     self.selected().map(|one| &one.pick)
                 {
-                    return Verdict::Pick(Pick::Filter(FilterPick::Remove(name.clone())));
+                    return OverlayReply::Pick(Pick::Filter(FilterPick::Remove(name.clone())));
                 }
             }
-            Action::QuitNow | Action::Help => return Verdict::Pass,
+            Action::QuitNow | Action::Help => return OverlayReply::Pass,
             action => self.step(action.steps(page).unwrap_or_default(), height),
         }
-        Verdict::Stay
+        OverlayReply::Stay
     }
 
     pub(super) fn step(&mut self, delta: isize, height: usize) {
         self.list.step(delta, &self.found[..], height);
     }
 
-    fn pick(&mut self) -> Verdict {
+    fn pick(&mut self) -> OverlayReply {
         match self.selected() {
-            Some(choice) if choice.disabled.is_none() => Verdict::Pick(choice.pick.clone()),
-            Some(_) => Verdict::Stay,
-            None => Verdict::Close,
+            Some(choice) if choice.disabled.is_none() => OverlayReply::Pick(choice.pick.clone()),
+            Some(_) => OverlayReply::Stay,
+            None => OverlayReply::Close,
         }
     }
 
-    pub(super) fn mouse(&mut self, gesture: Gesture, inner: Rect) -> Verdict {
+    pub(super) fn mouse(&mut self, gesture: Gesture, inner: Rect) -> OverlayReply {
         let height = usize::from(inner.height).saturating_sub(1);
         match gesture {
             Gesture::Scroll { delta, .. } => self.step(delta, height),
@@ -117,7 +117,7 @@ impl Palette {
             }
             _ => {}
         }
-        Verdict::Stay
+        OverlayReply::Stay
     }
 
     pub(super) fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
@@ -155,12 +155,12 @@ pub enum Named {
     /// This filter is saved under it; one of that name is replaced.
     Filter(String),
     /// Something of the call that is open.
-    Call(Line),
+    Call(LinePrompt),
 }
 
 /// A question for a name.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct NamePrompt {
     /// What is asked.
     pub title: Ink,
     /// What is typed.
@@ -172,7 +172,7 @@ pub struct Ask {
     taken: Vec<String>,
 }
 
-impl Ask {
+impl NamePrompt {
     /// Asks for a name, with `proposed` typed already.
     pub fn new(named: Named, proposed: &str, taken: Vec<String>) -> Self {
         let (title, note) = match &named {
@@ -187,20 +187,20 @@ impl Ask {
         self.input.text().trim().chars().take(longest).collect()
     }
 
-    pub(super) fn act(&self, action: Action, out: &mut Out) -> Verdict {
+    pub(super) fn act(&self, action: Action, out: &mut Out) -> OverlayReply {
         match action {
             Action::Open if self.name().is_empty() => out.warn(ink!("type it first")),
             Action::Open => {
                 let name = self.name();
-                return Verdict::Pick(match self.named.clone() {
+                return OverlayReply::Pick(match self.named.clone() {
                     Named::Call(line) => Pick::Call(CallPick::Line(line, name)),
                     Named::Filter(text) => Pick::Filter(FilterPick::Save { name, text }),
                 });
             }
-            Action::Back => return Verdict::Close,
+            Action::Back => return OverlayReply::Close,
             _ => {}
         }
-        Verdict::Stay
+        OverlayReply::Stay
     }
 
     pub(super) fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
@@ -212,8 +212,8 @@ impl Ask {
             pen.at(0, 2).put("replaces the one of this name", cx.style(Role::Warning));
         }
         pen.at(0, area.height.saturating_sub(1));
-        super::keys(cx, Scope::Ask, &mut pen, |action| match (action, &self.named) {
-            (Action::Open, Named::Call(Line::Search | Line::File)) => Some("ok"),
+        super::keys(cx, KeyScope::Ask, &mut pen, |action| match (action, &self.named) {
+            (Action::Open, Named::Call(LinePrompt::Search | LinePrompt::File)) => Some("ok"),
             (Action::Open, _) => Some("save"),
             (action, _) => Some(action.label()),
         });

@@ -6,12 +6,12 @@ use qrcode::{Color, QrCode};
 use serde_json::json;
 use url::Url;
 
-use super::Verdict;
-use crate::host::PendingRequest;
+use super::OverlayReply;
+use crate::host::ApprovalRequest;
 use crate::mcp::{Answer, scopes_in_words};
 use crate::tui::approval::elicitation::{UrlReading, read_url};
 use crate::tui::effect::{Effect, Order};
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::model::Model;
 use crate::tui::pane::{Cx, Out};
 use crate::tui::prelude::*;
@@ -21,7 +21,7 @@ use crate::tui::widget::{Doc, Pen, TextInput};
 #[derive(Clone, Debug)]
 pub struct SignInDialog {
     /// Who asks for what.
-    pub request: Arc<PendingRequest>,
+    pub request: Arc<ApprovalRequest>,
     address: String,
     url: UrlReading,
     /// The address the browser ended at, as it is pasted.
@@ -34,7 +34,7 @@ const BELOW: u16 = 4;
 
 impl SignInDialog {
     /// Shows a sign-in.
-    pub fn new(request: Arc<PendingRequest>) -> Self {
+    pub fn new(request: Arc<ApprovalRequest>) -> Self {
         let address = request.params["url"].as_str().unwrap_or_default().to_owned();
         Self {
             url: read_url(&address),
@@ -61,7 +61,7 @@ impl SignInDialog {
         (width + 4, rows.clamp(8, whole.height.max(8)))
     }
 
-    pub(super) fn act(&mut self, action: Action, out: &mut Out) -> Verdict {
+    pub(super) fn act(&mut self, action: Action, out: &mut Out) -> OverlayReply {
         match action {
             Action::OpenBrowser if self.pasted.text().trim().is_empty() => {
                 let open = self.url.open.as_deref().and_then(|url| Url::parse(url).ok());
@@ -82,11 +82,11 @@ impl SignInDialog {
             Action::Decline => out.effect(self.answers(json!({"action": "decline"}))),
             Action::Back => {
                 out.tell("it keeps waiting; {show-inbox} lists it", Role::Warning);
-                return Verdict::Close;
+                return OverlayReply::Close;
             }
             _ => {}
         }
-        Verdict::Stay
+        OverlayReply::Stay
     }
 
     fn text(&self, width: u16) -> Doc {
@@ -129,7 +129,7 @@ impl SignInDialog {
         self.pasted.render(line.intersection(area), buf, cx.style(Role::Input));
         let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
         pen.at(0, area.height.saturating_sub(1));
-        super::keys(cx, Scope::SignIn, &mut pen, |action| {
+        super::keys(cx, KeyScope::SignIn, &mut pen, |action| {
             Some(match action {
                 Action::OpenBrowser if self.pasted.text().trim().is_empty() => "open",
                 Action::OpenBrowser => "use it",

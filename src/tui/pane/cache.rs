@@ -3,7 +3,7 @@
 use crate::host::CacheEntryView;
 use crate::tui::effect::Effect;
 use crate::tui::filter::contains;
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::model::Model;
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
@@ -11,9 +11,9 @@ use crate::tui::widget::{Browser, Doc, Pen};
 
 /// A row: equal when the key is.
 #[derive(Clone, Debug)]
-struct Row(CacheEntryView);
+struct CacheRow(CacheEntryView);
 
-impl PartialEq for Row {
+impl PartialEq for CacheRow {
     fn eq(&self, other: &Self) -> bool {
         self.0.key == other.0.key
     }
@@ -22,21 +22,21 @@ impl PartialEq for Row {
 /// The cache pane.
 #[derive(Default)]
 pub struct CachePane {
-    browser: Browser<Arc<Row>>,
+    browser: Browser<Arc<CacheRow>>,
     total: usize,
 }
 
 impl Pane for CachePane {
-    fn scopes(&self) -> &'static [Scope] {
-        &[Scope::Cache, Scope::List]
+    fn scopes(&self) -> &'static [KeyScope] {
+        &[KeyScope::Cache, KeyScope::List]
     }
 
     fn sync(&mut self, ui: Ui<'_>) {
         let needle = self.browser.filter.text().to_lowercase();
         let entries = ui.model.cache.entries.iter();
-        let mut rows: Vec<Arc<Row>> = entries
+        let mut rows: Vec<Arc<CacheRow>> = entries
             .filter(|entry| ui.model.in_scope(&entry.key.server))
-            .map(|entry| Arc::new(Row(entry.clone())))
+            .map(|entry| Arc::new(CacheRow(entry.clone())))
             .collect();
         self.total = rows.len();
         rows.retain(|row| contains(&row.0.label, &needle));

@@ -4,17 +4,17 @@
 use crate::host::{ServerState, ServerView};
 use crate::mcp::{ListChanges, ListKind};
 use crate::tui::effect::{Effect, Order, ServerCommand};
-use crate::tui::find::{self, Fields};
-use crate::tui::keymap::Scope;
+use crate::tui::find::{self, SearchFields};
+use crate::tui::keymap::KeyScope;
 use crate::tui::model::Model;
 use crate::tui::pane::servers::unstable;
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
-use crate::tui::widget::{Browser, Doc, Part, Pen, changed, width};
+use crate::tui::widget::{Browser, BrowserPart, Doc, Pen, changed, width};
 
 /// How an entry differs from the list before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum EntryChange {
     /// It is new.
     Added,
     /// It differs.
@@ -23,7 +23,7 @@ pub enum Change {
 
 /// One entry of a list of a server.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct CatalogEntry {
     /// Its server.
     pub server: ServerName,
     /// Its list.
@@ -43,7 +43,7 @@ pub struct Entry {
     /// The entry as sent.
     pub raw: Arc<Value>,
     /// How it changed lately.
-    pub change: Option<Change>,
+    pub change: Option<EntryChange>,
     /// Why it cannot be used now.
     pub unavailable: Option<Ink>,
     /// Other names the filter finds it by, beside its server's.
@@ -52,7 +52,7 @@ pub struct Entry {
     pub description: Option<SafeText>,
 }
 
-impl Entry {
+impl CatalogEntry {
     /// What is alike of all lists: the rest is empty.
     pub fn of(
         server: &ServerView,
@@ -78,8 +78,8 @@ impl Entry {
         }
     }
 
-    fn fields(&self) -> Fields<'_> {
-        Fields {
+    fn fields(&self) -> SearchFields<'_> {
+        SearchFields {
             name: &self.label,
             context: &self.names,
             text: self.description.as_deref().unwrap_or_default(),
@@ -87,31 +87,31 @@ impl Entry {
     }
 }
 
-impl PartialEq for Entry {
+impl PartialEq for CatalogEntry {
     fn eq(&self, other: &Self) -> bool {
         (&self.server, self.list, &self.wire) == (&other.server, other.list, &other.wire)
     }
 }
 
 /// How one catalogue differs from another.
-pub struct Kind {
+pub struct CatalogKind {
     /// Where its keys are bound, innermost first.
-    pub scopes: &'static [Scope],
+    pub scopes: &'static [KeyScope],
     /// What an entry is called.
     pub noun: &'static str,
     /// What the numbers at the right are.
     pub number: &'static str,
     /// Its entries of one server.
-    pub build: fn(&ServerView) -> Vec<Entry>,
+    pub build: fn(&ServerView) -> Vec<CatalogEntry>,
     /// The detail of an entry.
-    pub detail: fn(&Entry, &ServerView, &Model, &mut Doc),
+    pub detail: fn(&CatalogEntry, &ServerView, &Model, &mut Doc),
 }
 
-/// A pane over entries of servers: the same for tools, resources and prompts but for its [`Kind`].
+/// A pane over entries of servers: the same for tools, resources and prompts but for its [`CatalogKind`].
 pub struct CatalogPane {
-    kind: &'static Kind,
-    browser: Browser<Arc<Entry>>,
-    all: Vec<Arc<Entry>>,
+    kind: &'static CatalogKind,
+    browser: Browser<Arc<CatalogEntry>>,
+    all: Vec<Arc<CatalogEntry>>,
     built_from: Vec<(ServerName, usize, ServerState, usize)>,
     built_filter: String,
     sort: Sort,
@@ -147,7 +147,7 @@ impl Sort {
         self.changed = true;
     }
 
-    fn apply(self, rows: &mut [Arc<Entry>]) {
+    fn apply(self, rows: &mut [Arc<CatalogEntry>]) {
         match self.by {
             By::Listed => {}
             By::Name => rows.sort_by(|a, b| a.label.cmp(&b.label)),
@@ -168,8 +168,8 @@ impl Sort {
 }
 
 /// Cells the list has use for: names, notes as far as they say something, what stands behind them.
-fn wanted(rows: &[Arc<Entry>]) -> u16 {
-    let longest = |of: &dyn Fn(&Entry) -> u16| rows.iter().map(|e| of(e)).max().unwrap_or(0);
+fn wanted(rows: &[Arc<CatalogEntry>]) -> u16 {
+    let longest = |of: &dyn Fn(&CatalogEntry) -> u16| rows.iter().map(|e| of(e)).max().unwrap_or(0);
     let names = longest(&|e| width(&e.label)).min(48);
     let notes = longest(&|e| width(&e.note)).min(60);
     let behind = longest(&|e| width(&e.marks) + width(&Model::name(&e.server)).min(14));
@@ -178,7 +178,7 @@ fn wanted(rows: &[Arc<Entry>]) -> u16 {
 
 impl CatalogPane {
     /// An empty pane.
-    pub fn new(kind: &'static Kind) -> Self {
+    pub fn new(kind: &'static CatalogKind) -> Self {
         Self {
             kind,
             browser: Browser::default(),
@@ -196,19 +196,19 @@ impl CatalogPane {
     }
 
     /// The changed entry whose difference the person went to.
-    fn read(&self) -> Option<Arc<Entry>> {
-        let reads = self.browser.split.part == Part::Detail;
+    fn read(&self) -> Option<Arc<CatalogEntry>> {
+        let reads = self.browser.split.part == BrowserPart::Detail;
         self.browser.selected().filter(|entry| reads && entry.change.is_some()).cloned()
     }
 
     /// The person turned from what was read: it is marked as changed no more.
-    fn turn_from(&self, read: Option<Arc<Entry>>, ui: Ui<'_>, out: &mut Out) {
+    fn turn_from(&self, read: Option<Arc<CatalogEntry>>, ui: Ui<'_>, out: &mut Out) {
         if let Some(entry) = read.filter(|entry| self.read().as_ref() != Some(entry)) {
             Self::seen(&entry, ui, out);
         }
     }
 
-    fn seen(entry: &Entry, ui: Ui<'_>, out: &mut Out) {
+    fn seen(entry: &CatalogEntry, ui: Ui<'_>, out: &mut Out) {
         if entry.change.is_some() && ui.model.playback.is_none() {
             let seen = ServerCommand::ChangesSeen(vec![(entry.list, entry.label.clone())]);
             out.effect(Effect::Order(Order::Server(entry.server.clone(), seen)));
@@ -222,12 +222,12 @@ impl CatalogPane {
 }
 
 impl Pane for CatalogPane {
-    fn scopes(&self) -> &'static [Scope] {
+    fn scopes(&self) -> &'static [KeyScope] {
         self.kind.scopes
     }
 
     fn sync(&mut self, ui: Ui<'_>) {
-        let Kind { build, detail, .. } = self.kind;
+        let CatalogKind { build, detail, .. } = self.kind;
         let from: Vec<_> = ui
             .model
             .servers()
@@ -332,7 +332,7 @@ impl Pane for CatalogPane {
     of_browser!();
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        let Kind { noun, number, .. } = *self.kind;
+        let CatalogKind { noun, number, .. } = *self.kind;
         let servers = self.built_from.len();
         let summary = if self.all.is_empty() {
             ink!("{}", count(0usize, noun))
@@ -342,7 +342,7 @@ impl Pane for CatalogPane {
         self.browser.render_frame(cx, &summary, self.all.len(), area, buf);
         let regions = self.browser.regions(area);
         let many = cx.model.scope.is_none() && servers > 1;
-        let longest = |of: fn(&Entry) -> Ink, most: u16| {
+        let longest = |of: fn(&CatalogEntry) -> Ink, most: u16| {
             let window =
                 self.browser.list.window(self.browser.rows.len(), usize::from(regions.list.height));
             self.browser.rows[window].iter().map(|e| width(&of(e))).max().unwrap_or(0).min(most)
@@ -377,8 +377,8 @@ impl Pane for CatalogPane {
         pen.right(self.sort.heading(By::Number, number, cx), number_width, heading);
         self.browser.render_rows(cx, area, buf, |pen, entry| {
             let (mark, role): (&'static str, Role) = match entry.change {
-                Some(Change::Added) => ("+", Role::Added),
-                Some(Change::Changed) => ("~", Role::Changed),
+                Some(EntryChange::Added) => ("+", Role::Added),
+                Some(EntryChange::Changed) => ("~", Role::Changed),
                 None => (" ", Role::Faint),
             };
             let dim = entry.unavailable.is_some();
@@ -423,15 +423,15 @@ fn unavailable(server: &ServerView) -> Option<Ink> {
     Some(text)
 }
 
-fn change_of(changes: &ListChanges, list: ListKind, label: &SafeText) -> Option<Change> {
+fn change_of(changes: &ListChanges, list: ListKind, label: &SafeText) -> Option<EntryChange> {
     if changes.added.iter().any(|(of, added)| *of == list && added == label) {
-        return Some(Change::Added);
+        return Some(EntryChange::Added);
     }
     let mut changed = changes.changed.iter();
-    changed.any(|(of, other, _)| *of == list && other == label).then_some(Change::Changed)
+    changed.any(|(of, other, _)| *of == list && other == label).then_some(EntryChange::Changed)
 }
 
-fn changes(entry: &Entry, server: &ServerView, ui: Ui<'_>, doc: &mut Doc) {
+fn changes(entry: &CatalogEntry, server: &ServerView, ui: Ui<'_>, doc: &mut Doc) {
     let Some((at, changes)) = &server.changes else { return };
     let found =
         changes.changed.iter().find(|(l, label, _)| *l == entry.list && *label == entry.label);

@@ -3,7 +3,7 @@
 
 use crate::config::overview::{EffectiveValue, SourceFile};
 use crate::config::{ConfigChange, Diagnostic, Severity, discover};
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::model::{InputState, InputView, Model};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
@@ -15,7 +15,7 @@ const NARROWEST: u16 = 36;
 named! {
     /// What is shown.
     #[derive(Default)]
-    enum Tab {
+    enum ConfigTab {
         #[default]
         File = "file",
         Sources = "sources",
@@ -27,7 +27,7 @@ named! {
 /// The configuration pane.
 #[derive(Default)]
 pub struct ConfigPane {
-    tab: Tab,
+    tab: ConfigTab,
     text: DocView,
     /// Lines of the text where problems stand.
     problems: Vec<usize>,
@@ -42,7 +42,7 @@ impl ConfigPane {
 
     /// Shows the text so many tabs on.
     fn turn(&mut self, by: usize) {
-        self.tab = Tab::ALL[(self.tab as usize + by) % Tab::ALL.len()];
+        self.tab = ConfigTab::ALL[(self.tab as usize + by) % ConfigTab::ALL.len()];
         self.text.top = 0;
     }
 
@@ -52,25 +52,25 @@ impl ConfigPane {
 }
 
 impl Pane for ConfigPane {
-    fn scopes(&self) -> &'static [Scope] {
-        &[Scope::Config, Scope::List]
+    fn scopes(&self) -> &'static [KeyScope] {
+        &[KeyScope::Config, KeyScope::List]
     }
 
     fn sync(&mut self, ui: Ui<'_>) {
         let mut doc = Doc::new(ui.area.width.saturating_sub(2));
         self.problems.clear();
         match self.tab {
-            Tab::File => file(ui.model, &mut doc, &mut self.problems),
-            Tab::Sources => sources(ui, &mut doc),
-            Tab::Effective => effective(ui.model, &mut doc),
-            Tab::Reload => reload(ui, &mut doc),
+            ConfigTab::File => file(ui.model, &mut doc, &mut self.problems),
+            ConfigTab::Sources => sources(ui, &mut doc),
+            ConfigTab::Effective => effective(ui.model, &mut doc),
+            ConfigTab::Reload => reload(ui, &mut doc),
         }
         self.text.doc = doc;
         let error = ui.model.rejected().next();
         if self.error.as_ref() != error {
             // A file with an error opens there, with the lines before it.
             self.error = error.cloned();
-            if let (Some(line), Tab::File) = (self.problems.first(), self.tab) {
+            if let (Some(line), ConfigTab::File) = (self.problems.first(), self.tab) {
                 self.text.top = line.saturating_sub(usize::from(ui.area.height / 3));
             }
         }
@@ -85,9 +85,9 @@ impl Pane for ConfigPane {
         }
         match action {
             Action::Effective | Action::Right => self.turn(1),
-            Action::Left => self.turn(Tab::ALL.len() - 1),
+            Action::Left => self.turn(ConfigTab::ALL.len() - 1),
             Action::NextProblem => {
-                self.tab = Tab::File;
+                self.tab = ConfigTab::File;
                 let after = self.problems.iter().find(|line| **line > self.text.top);
                 if let Some(line) = after.or(self.problems.first()) {
                     self.text.top = *line;
@@ -118,7 +118,7 @@ impl Pane for ConfigPane {
             Gesture::Scroll { delta, .. } => self.scroll(delta, ui.area),
             Gesture::Click(at) if at.y == ui.area.y => {
                 let mut x = ui.area.x + 1;
-                for tab in Tab::ALL {
+                for tab in ConfigTab::ALL {
                     let end = x + tab.name().len() as u16 + 3;
                     if (x..end).contains(&at.x) {
                         (self.tab, self.text.top) = (tab, 0);
@@ -133,7 +133,7 @@ impl Pane for ConfigPane {
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         let mut pen = Pen::new(buf, area);
         pen.skip(1);
-        for tab in Tab::ALL {
+        for tab in ConfigTab::ALL {
             let role = if tab == self.tab { Role::Accent } else { Role::Muted };
             pen.put(tab.name(), cx.style(role)).skip(3);
         }
@@ -237,7 +237,7 @@ fn sources(ui: Ui<'_>, doc: &mut Doc) {
         let verb = if awaiting == 1 { "awaits" } else { "await" };
         doc.line(vec![
             (ink!("{} {} your approval   ", count(awaiting, "command"), verb), Role::Attention),
-            (ui.spelled(&[Scope::Config], "{show-inbox} shows it"), Role::Muted),
+            (ui.spelled(&[KeyScope::Config], "{show-inbox} shows it"), Role::Muted),
         ]);
     }
     if !situation.inputs.is_empty() {
@@ -251,8 +251,8 @@ fn sources(ui: Ui<'_>, doc: &mut Doc) {
 fn source_lines(source: &SourceFile, doc: &mut Doc) {
     let path = Ink::line(&source.path.display().to_string());
     let whose: &'static str = match source.scope {
-        discover::Scope::Project => "project",
-        discover::Scope::User => "user",
+        discover::FileScope::Project => "project",
+        discover::FileScope::User => "user",
     };
     doc.gap();
     let (standing, role) = match source.rank {
@@ -343,7 +343,7 @@ fn reload(ui: Ui<'_>, doc: &mut Doc) {
     if let Some(plan) = &model.situation.plan {
         doc.heading("a changed file awaits your confirmation");
         changes(plan, PLANNED, doc);
-        let shows = ui.spelled(&[Scope::Config], "{show-inbox} leads to it");
+        let shows = ui.spelled(&[KeyScope::Config], "{show-inbox} leads to it");
         doc.line(vec![(shows, Role::Muted)]);
         doc.gap();
     }
@@ -353,7 +353,7 @@ fn reload(ui: Ui<'_>, doc: &mut Doc) {
         } else {
             "changes are applied at once   {ask-reload} shows them first"
         };
-        doc.line(vec![(ui.spelled(&[Scope::Config], how), Role::Muted)]);
+        doc.line(vec![(ui.spelled(&[KeyScope::Config], how), Role::Muted)]);
         doc.gap();
     }
     let Some((at, change)) = &model.view.reload else {

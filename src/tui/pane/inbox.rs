@@ -5,10 +5,10 @@ use std::collections::HashSet;
 
 use indexmap::IndexMap;
 
-use crate::host::PendingRequest;
+use crate::host::ApprovalRequest;
 use crate::mcp::{Answer, RequestKind};
 use crate::tui::effect::{Effect, Order};
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::model::{Model, Todo, kind_word};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
@@ -21,7 +21,7 @@ pub use detail::rule;
 /// The inbox.
 #[derive(Default)]
 pub struct InboxPane {
-    browser: Browser<Row>,
+    browser: Browser<InboxRow>,
     grouping: Grouping,
     /// What is in scope, whatever the filter and the folds hide.
     count: usize,
@@ -30,11 +30,11 @@ pub struct InboxPane {
 impl InboxPane {
     fn open(&mut self, out: &mut Out) -> bool {
         match self.browser.selected() {
-            Some(Row::Request(request) | Row::Kept(request, _)) => {
+            Some(InboxRow::Request(request) | InboxRow::Kept(request, _)) => {
                 out.effect(Effect::Open(Todo::Request(request.id)));
             }
-            Some(Row::Other(todo)) => out.effect(Effect::Open(todo.clone())),
-            Some(Row::Group { group, .. }) => self.grouping.turn(&group.clone()),
+            Some(InboxRow::Other(todo)) => out.effect(Effect::Open(todo.clone())),
+            Some(InboxRow::Group { group, .. }) => self.grouping.turn(&group.clone()),
             None => return false,
         }
         true
@@ -42,8 +42,8 @@ impl InboxPane {
 }
 
 impl Pane for InboxPane {
-    fn scopes(&self) -> &'static [Scope] {
-        &[Scope::Inbox, Scope::List]
+    fn scopes(&self) -> &'static [KeyScope] {
+        &[KeyScope::Inbox, KeyScope::List]
     }
 
     fn sync(&mut self, ui: Ui<'_>) {
@@ -53,7 +53,7 @@ impl Pane for InboxPane {
             let text = text.to_lowercase();
             wanted.split_whitespace().all(|word| text.contains(word))
         };
-        let fits = |request: &PendingRequest| {
+        let fits = |request: &ApprovalRequest| {
             let during = request.during.as_deref().unwrap_or_default();
             let (_, said) = Todo::Request(request.id).words(model);
             holds(format!("{} {} {during} {said}", request.server, kind_word(&request.kind)))
@@ -64,13 +64,13 @@ impl Pane for InboxPane {
         let others: Vec<Todo> = others.collect();
         self.count = in_scope.clone().count() + others.len();
         let mut rows = self.grouping.rows(in_scope.filter(|request| fits(request)));
-        rows.extend(others.into_iter().map(Row::Other).filter(|row| {
+        rows.extend(others.into_iter().map(InboxRow::Other).filter(|row| {
             let (what, said) = row.words(model);
             let server = row.server(model).map(|server| server.to_string()).unwrap_or_default();
             holds(format!("{server} {what} {said}"))
         }));
         let kept = model.kept_drafts.iter().filter(|(r, _)| model.in_scope(&r.server) && fits(r));
-        rows.extend(kept.map(|(request, why)| Row::Kept(Arc::clone(request), why.clone())));
+        rows.extend(kept.map(|(request, why)| InboxRow::Kept(Arc::clone(request), why.clone())));
         self.browser.set_rows(rows, ui.area);
         self.browser.tell(ui.area, |row, doc| detail::build(row, model, doc));
     }
@@ -78,7 +78,8 @@ impl Pane for InboxPane {
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
         match action {
             Action::Copy | Action::CopyAll => {
-                if let Some(Row::Request(request) | Row::Kept(request, _)) = self.browser.selected()
+                if let Some(InboxRow::Request(request) | InboxRow::Kept(request, _)) =
+                    self.browser.selected()
                 {
                     out.copy(super::catalog::pretty(&request.params));
                 }
@@ -86,7 +87,7 @@ impl Pane for InboxPane {
             }
             Action::Open => self.open(out),
             Action::Fold => {
-                if let Some(Row::Group { group, .. }) = self.browser.selected() {
+                if let Some(InboxRow::Group { group, .. }) = self.browser.selected() {
                     self.grouping.turn(&group.clone());
                 }
                 true
@@ -100,11 +101,13 @@ impl Pane for InboxPane {
             }
             Action::DenyAll => {
                 match self.browser.selected() {
-                    Some(Row::Request(request)) => deny_all(&request.server, None, ui.model, out),
-                    Some(Row::Group { group, .. }) => {
+                    Some(InboxRow::Request(request)) => {
+                        deny_all(&request.server, None, ui.model, out);
+                    }
+                    Some(InboxRow::Group { group, .. }) => {
                         deny_all(&group.server, group.kind.as_ref(), ui.model, out);
                     }
-                    Some(Row::Kept(..) | Row::Other(_)) | None => return false,
+                    Some(InboxRow::Kept(..) | InboxRow::Other(_)) | None => return false,
                 }
                 true
             }
@@ -200,21 +203,21 @@ fn refusal(kind: &RequestKind) -> Answer {
 /// Columns of what a row wants.
 const WANTS: u16 = 16;
 
-fn render_row(cx: &Cx<'_>, row: &Row, (said, age): (u16, u16), pen: &mut Pen<'_>) {
+fn render_row(cx: &Cx<'_>, row: &InboxRow, (said, age): (u16, u16), pen: &mut Pen<'_>) {
     let (muted, foreign) = (cx.style(Role::Muted), cx.style(Role::Foreign));
     let server = row.server(cx.model).map_or_else(|| ink!("mcp.json"), |name| Model::name(&name));
     pen.middle(server, 14, cx.style(Role::Text)).skip(1);
     let (mut what, says) = row.words(cx.model);
-    let role = if matches!(row, Row::Kept(..)) { Role::Warning } else { Role::Attention };
+    let role = if matches!(row, InboxRow::Kept(..)) { Role::Warning } else { Role::Attention };
     let (times, says_style) = match row {
-        Row::Request(request) => (Some((request.arrived, request.deadline)), foreign),
-        Row::Group { folded, requests, .. } => {
+        InboxRow::Request(request) => (Some((request.arrived, request.deadline)), foreign),
+        InboxRow::Group { folded, requests, .. } => {
             let sign = if *folded { cx.glyphs.closed } else { cx.glyphs.open };
             what = ink!("{} {}", sign, what);
             let first = requests.iter().map(|request| request.deadline).min();
             (requests.first().map(|r| r.arrived).zip(first), muted)
         }
-        Row::Kept(..) | Row::Other(_) => (None, foreign),
+        InboxRow::Kept(..) | InboxRow::Other(_) => (None, foreign),
     };
     let room = if times.is_some() { said } else { said + age + 8 };
     pen.left(what, WANTS, cx.style(role)).skip(1).left(says, room, says_style);
@@ -232,7 +235,7 @@ pub const STORM: usize = 6;
 
 /// What stands together in one row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Group {
+pub struct InboxGroup {
     /// Who asks.
     pub server: ServerName,
     /// For what; everything when `None`.
@@ -241,26 +244,26 @@ pub struct Group {
 
 /// A row.
 #[derive(Clone, Debug)]
-pub enum Row {
+pub enum InboxRow {
     /// A request that waits.
-    Request(Arc<PendingRequest>),
+    Request(Arc<ApprovalRequest>),
     /// Several of them.
     Group {
         /// Which.
-        group: Group,
+        group: InboxGroup,
         /// They, oldest first.
-        requests: Vec<Arc<PendingRequest>>,
+        requests: Vec<Arc<ApprovalRequest>>,
         /// Whether their own rows are hidden.
         folded: bool,
     },
     /// Something else that waits.
     Other(Todo),
     /// The draft of one that was withdrawn, and why.
-    Kept(Arc<PendingRequest>, SafeText),
+    Kept(Arc<ApprovalRequest>, SafeText),
 }
 
 /// A row is the same while it is about the same: selection follows it.
-impl PartialEq for Row {
+impl PartialEq for InboxRow {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Request(a), Self::Request(b)) | (Self::Kept(a, _), Self::Kept(b, _)) => {
@@ -273,7 +276,7 @@ impl PartialEq for Row {
     }
 }
 
-impl Row {
+impl InboxRow {
     /// Whose it is; `None` when it is the configuration's.
     pub fn server(&self, model: &Model) -> Option<ServerName> {
         match self {
@@ -308,16 +311,19 @@ pub struct Grouping {
     /// By server; otherwise oldest first, storms collapsed.
     pub by_server: bool,
     /// Groups that a person folded or unfolded against the rule.
-    pub turned: HashSet<Group>,
+    pub turned: HashSet<InboxGroup>,
 }
 
 impl Grouping {
     /// Puts the rows together.
-    pub fn rows<'a>(&self, pending: impl Iterator<Item = &'a Arc<PendingRequest>>) -> Vec<Row> {
-        let mut groups: IndexMap<Group, Vec<Arc<PendingRequest>>> = IndexMap::new();
+    pub fn rows<'a>(
+        &self,
+        pending: impl Iterator<Item = &'a Arc<ApprovalRequest>>,
+    ) -> Vec<InboxRow> {
+        let mut groups: IndexMap<InboxGroup, Vec<Arc<ApprovalRequest>>> = IndexMap::new();
         for request in pending {
             let kind = (!self.by_server).then(|| request.kind.clone());
-            let group = Group { server: request.server.clone(), kind };
+            let group = InboxGroup { server: request.server.clone(), kind };
             groups.entry(group).or_default().push(Arc::clone(request));
         }
         let mut rows = Vec::new();
@@ -327,10 +333,10 @@ impl Grouping {
             let folded = together && self.turned.contains(&group) == self.by_server;
             if together {
                 let requests = requests.clone();
-                rows.push((first, Row::Group { group, requests, folded }));
+                rows.push((first, InboxRow::Group { group, requests, folded }));
             }
             let alone = requests.into_iter().filter(|_| !folded);
-            rows.extend(alone.map(|r| (if together { first } else { r.id }, Row::Request(r))));
+            rows.extend(alone.map(|r| (if together { first } else { r.id }, InboxRow::Request(r))));
         }
         // Stable: what a group holds stays behind it.
         rows.sort_by_key(|(place, _)| *place);
@@ -338,7 +344,7 @@ impl Grouping {
     }
 
     /// Folds or unfolds a group.
-    pub fn turn(&mut self, group: &Group) {
+    pub fn turn(&mut self, group: &InboxGroup) {
         if !self.turned.remove(group) {
             self.turned.insert(group.clone());
         }
@@ -352,8 +358,8 @@ mod rows_tests {
     use super::*;
     use crate::mcp::ApprovalId;
 
-    fn request(id: u64, server: &str, kind: RequestKind) -> Arc<PendingRequest> {
-        Arc::new(PendingRequest {
+    fn request(id: u64, server: &str, kind: RequestKind) -> Arc<ApprovalRequest> {
+        Arc::new(ApprovalRequest {
             id: ApprovalId(id),
             server: server.into(),
             kind,
@@ -368,11 +374,11 @@ mod rows_tests {
         })
     }
 
-    fn shown(rows: &[Row]) -> Vec<String> {
-        let show = |row: &Row| match row {
-            Row::Request(request) | Row::Kept(request, _) => request.id.to_string(),
-            Row::Other(todo) => format!("{todo:?}"),
-            Row::Group { group, requests, folded } => {
+    fn shown(rows: &[InboxRow]) -> Vec<String> {
+        let show = |row: &InboxRow| match row {
+            InboxRow::Request(request) | InboxRow::Kept(request, _) => request.id.to_string(),
+            InboxRow::Other(todo) => format!("{todo:?}"),
+            InboxRow::Group { group, requests, folded } => {
                 format!("{} x{}{}", group.server, requests.len(), if *folded { "+" } else { "-" })
             }
         };
@@ -386,7 +392,7 @@ mod rows_tests {
         pending.push(request(9, "b", RequestKind::Elicitation));
         let mut grouping = Grouping::default();
         assert_eq!(shown(&grouping.rows(pending.iter())), ["1", "b x7+", "9"]);
-        let storm = Group { server: "b".into(), kind: Some(RequestKind::Sampling) };
+        let storm = InboxGroup { server: "b".into(), kind: Some(RequestKind::Sampling) };
         grouping.turn(&storm);
         let rows = shown(&grouping.rows(pending.iter()));
         assert_eq!(rows, ["1", "b x7-", "2", "3", "4", "5", "6", "7", "8", "9"]);
@@ -401,7 +407,7 @@ mod rows_tests {
         ];
         let mut grouping = Grouping { by_server: true, ..Grouping::default() };
         assert_eq!(shown(&grouping.rows(pending.iter())), ["a x2-", "1", "3", "b x1-", "2"]);
-        grouping.turn(&Group { server: "a".into(), kind: None });
+        grouping.turn(&InboxGroup { server: "a".into(), kind: None });
         assert_eq!(shown(&grouping.rows(pending.iter())), ["a x2+", "b x1-", "2"]);
     }
 }

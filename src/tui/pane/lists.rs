@@ -1,18 +1,18 @@
 //! What the three catalogues list of a server, and what they tell of an entry: tools, resources with
 //! their templates, prompts.
 
-use super::catalog::{Entry, Kind};
+use super::catalog::{CatalogEntry, CatalogKind};
 use crate::host::ServerView;
 use crate::mcp::{ListKind, Tool, ToolHints};
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::model::Model;
 use crate::tui::prelude::*;
 use crate::tui::schema_text;
 use crate::tui::widget::{Doc, doc};
 
 /// The tools pane.
-pub const TOOLS: Kind = Kind {
-    scopes: &[Scope::Tools, Scope::List],
+pub const TOOLS: CatalogKind = CatalogKind {
+    scopes: &[KeyScope::Tools, KeyScope::List],
     noun: "tool",
     number: "tokens",
     build: tools,
@@ -20,8 +20,8 @@ pub const TOOLS: Kind = Kind {
 };
 
 /// The resources pane.
-pub const RESOURCES: Kind = Kind {
-    scopes: &[Scope::Resources, Scope::List],
+pub const RESOURCES: CatalogKind = CatalogKind {
+    scopes: &[KeyScope::Resources, KeyScope::List],
     noun: "resource",
     number: "size",
     build: resources,
@@ -29,8 +29,8 @@ pub const RESOURCES: Kind = Kind {
 };
 
 /// The prompts pane.
-pub const PROMPTS: Kind = Kind {
-    scopes: &[Scope::Prompts, Scope::List],
+pub const PROMPTS: CatalogKind = CatalogKind {
+    scopes: &[KeyScope::Prompts, KeyScope::List],
     noun: "prompt",
     number: "tokens",
     build: prompts,
@@ -43,7 +43,7 @@ fn tokens(raw: &Value) -> usize {
 }
 
 /// The head of every detail: name, title, why it cannot be used.
-fn head(entry: &Entry, title: Option<&SafeText>, doc: &mut Doc) {
+fn head(entry: &CatalogEntry, title: Option<&SafeText>, doc: &mut Doc) {
     doc.line(vec![(Ink::from(&entry.label), Role::Heading)]);
     if let Some(title) = title.filter(|title| **title != entry.label) {
         doc.text(0, title, Role::Foreign);
@@ -61,15 +61,15 @@ fn description(text: Option<&SafeText>, doc: &mut Doc) {
     }
 }
 
-fn tools(server: &ServerView) -> Vec<Entry> {
-    let entry = |tool: &Tool| Entry {
+fn tools(server: &ServerView) -> Vec<CatalogEntry> {
+    let entry = |tool: &Tool| CatalogEntry {
         note: schema_text::signature(&tool.input_schema),
         marks: marks(tool.hints),
         number: ink!("{}", tokens(&tool.raw)),
         size: tokens(&tool.raw) as u64,
         names: format!("{} {}", tool.title.as_deref().unwrap_or_default(), server.name),
         description: tool.description.clone(),
-        ..Entry::of(server, ListKind::Tools, &tool.name, &tool.label, &tool.raw)
+        ..CatalogEntry::of(server, ListKind::Tools, &tool.name, &tool.label, &tool.raw)
     };
     server.capabilities.tools.iter().map(|tool| entry(tool)).collect()
 }
@@ -83,7 +83,7 @@ fn marks(hints: ToolHints) -> Ink {
     }
 }
 
-fn tool_detail(entry: &Entry, server: &ServerView, model: &Model, doc: &mut Doc) {
+fn tool_detail(entry: &CatalogEntry, server: &ServerView, model: &Model, doc: &mut Doc) {
     let mut tools = server.capabilities.tools.iter();
     let Some(tool) = tools.find(|tool| tool.name == entry.wire) else { return };
     head(entry, tool.title.as_ref(), doc);
@@ -117,30 +117,30 @@ fn hints(tool: &Tool, doc: &mut Doc) {
     }
 }
 
-fn resources(server: &ServerView) -> Vec<Entry> {
+fn resources(server: &ServerView) -> Vec<CatalogEntry> {
     let lists = &server.capabilities;
     let names = |name: &SafeText, title: Option<&SafeText>| {
         format!("{name} {} {}", title.map_or("", SafeText::as_str), server.name)
     };
-    let resources = lists.resources.iter().map(|one| Entry {
+    let resources = lists.resources.iter().map(|one| CatalogEntry {
         note: Ink::from(one.title.as_ref().unwrap_or(&one.name)),
         size: one.size.unwrap_or_default(),
         number: one.size.map_or_else(Ink::default, |size| ink!("{}", Bytes(size))),
         names: names(&one.name, one.title.as_ref()),
         description: one.description.clone(),
-        ..Entry::of(server, ListKind::Resources, &one.uri, &one.label, &one.raw)
+        ..CatalogEntry::of(server, ListKind::Resources, &one.uri, &one.label, &one.raw)
     });
-    let templates = lists.templates.iter().map(|one| Entry {
+    let templates = lists.templates.iter().map(|one| CatalogEntry {
         note: Ink::from(one.title.as_ref().unwrap_or(&one.name)),
         marks: ink!("template"),
         names: names(&one.name, one.title.as_ref()),
         description: one.description.clone(),
-        ..Entry::of(server, ListKind::ResourceTemplates, &one.uri, &one.label, &one.raw)
+        ..CatalogEntry::of(server, ListKind::ResourceTemplates, &one.uri, &one.label, &one.raw)
     });
     resources.chain(templates).collect()
 }
 
-fn resource_detail(entry: &Entry, server: &ServerView, _: &Model, doc: &mut Doc) {
+fn resource_detail(entry: &CatalogEntry, server: &ServerView, _: &Model, doc: &mut Doc) {
     let lists = &server.capabilities;
     let resource = lists.resources.iter().find(|r| r.uri == entry.wire);
     let template = lists.templates.iter().find(|t| t.uri == entry.wire);
@@ -163,7 +163,7 @@ fn resource_detail(entry: &Entry, server: &ServerView, _: &Model, doc: &mut Doc)
     doc.heading("as sent").json(0, &entry.raw);
 }
 
-fn prompts(server: &ServerView) -> Vec<Entry> {
+fn prompts(server: &ServerView) -> Vec<CatalogEntry> {
     let prompts = server.capabilities.prompts.iter().map(|prompt| {
         let mut note = ink!("(");
         for (n, argument) in prompt.arguments.iter().enumerate() {
@@ -172,19 +172,19 @@ fn prompts(server: &ServerView) -> Vec<Entry> {
             note.push(ink!("{}{}{}", comma, &argument.label, optional));
         }
         note.push(")");
-        Entry {
+        CatalogEntry {
             note,
             number: ink!("{}", tokens(&prompt.raw)),
             size: tokens(&prompt.raw) as u64,
             names: format!("{} {}", prompt.title.as_deref().unwrap_or_default(), server.name),
             description: prompt.description.clone(),
-            ..Entry::of(server, ListKind::Prompts, &prompt.name, &prompt.label, &prompt.raw)
+            ..CatalogEntry::of(server, ListKind::Prompts, &prompt.name, &prompt.label, &prompt.raw)
         }
     });
     prompts.collect()
 }
 
-fn prompt_detail(entry: &Entry, server: &ServerView, _: &Model, doc: &mut Doc) {
+fn prompt_detail(entry: &CatalogEntry, server: &ServerView, _: &Model, doc: &mut Doc) {
     let prompts = &server.capabilities.prompts;
     let Some(prompt) = prompts.iter().find(|prompt| prompt.name == entry.wire) else { return };
     head(entry, prompt.title.as_ref(), doc);

@@ -5,16 +5,16 @@ use crate::base::logs::{LogRecord, LogSource};
 use crate::deck::{Order, ServerCommand};
 use crate::host::ServerState;
 use crate::tui::filter::{Filter, contains, find};
-use crate::tui::ink::Piece;
-use crate::tui::keymap::Scope;
+use crate::tui::ink::InkSlice;
+use crate::tui::keymap::KeyScope;
 use crate::tui::model::{Model, zoned};
-use crate::tui::overlay::{Overlay, Palette, Reader};
+use crate::tui::overlay::{Overlay, Palette, TextReader};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::prefs::Prefs;
 use crate::tui::prelude::*;
 use crate::tui::widget::doc::wrap;
-use crate::tui::widget::{Doc, Keep, Pen, Stream, Verdict, scroll_bar, width};
+use crate::tui::widget::{Doc, FilterMatch, KeepFilter, Pen, StreamList, scroll_bar, width};
 
 /// Levels from the least to the most severe, in the order of [`LogLevel`]: with a word and a role.
 const LEVELS: [(LogLevel, &str, Role); 9] = [
@@ -39,7 +39,7 @@ const SEARCH: usize = 500_000;
 /// The logs pane.
 #[derive(Default)]
 pub struct LogsPane {
-    stream: Stream,
+    stream: StreamList,
     /// The least severe level that is shown, as a row of [`LEVELS`].
     least: usize,
     wrap: bool,
@@ -225,7 +225,7 @@ impl LogsPane {
             let from = offset + if self.wrap { 0 } else { skip(part, self.shift) };
             draw_text(
                 cx,
-                Piece::of(&record.text, from, offset + part.len()),
+                InkSlice::of(&record.text, from, offset + part.len()),
                 &self.stream.needle,
                 text_role,
                 &mut pen,
@@ -243,7 +243,7 @@ impl LogsPane {
             state.push(ink!("+{} cells  ", self.shift));
         }
         let hint = "search, since: from: to: server:";
-        let feed = (&cx.model.logs, Scope::Logs);
+        let feed = (&cx.model.logs, KeyScope::Logs);
         let typed = list.render_head(cx, hint, feed, (Ink::default(), state), (area, buf));
         if let Some(problem) = &list.problem {
             let mut pen = Pen::new(buf, typed).ellipsis(cx.glyphs.ellipsis);
@@ -285,8 +285,8 @@ fn line_of(record: &LogRecord) -> String {
 }
 
 impl Pane for LogsPane {
-    fn scopes(&self) -> &'static [Scope] {
-        &[Scope::Logs, Scope::List]
+    fn scopes(&self) -> &'static [KeyScope] {
+        &[KeyScope::Logs, KeyScope::List]
     }
 
     fn rewound(&mut self) {
@@ -299,7 +299,7 @@ impl Pane for LogsPane {
         let level = LEVELS[self.least].0;
         let judge = |filter: &Filter, _: u64, record: &LogRecord| {
             let passes = record.level >= level && filter.passes_line(record);
-            if passes { Verdict::Row } else { Verdict::Out }
+            if passes { FilterMatch::Row } else { FilterMatch::Out }
         };
         let height = usize::from(Self::list(ui.area).height);
         let feed = (ui.model, &ui.model.logs);
@@ -342,7 +342,7 @@ impl Pane for LogsPane {
             Action::Save => out.save("mcpdeck-logs.txt", self.text_of(ui.model)),
             Action::Open => {
                 if let Some(record) = self.record(ui.model) {
-                    let reader = Reader::new(ink!("log line"), detail(record, ui.area.width));
+                    let reader = TextReader::new(ink!("log line"), detail(record, ui.area.width));
                     out.overlay = Some(Overlay::Reader(reader));
                 }
             }
@@ -393,9 +393,9 @@ impl Pane for LogsPane {
         }
     }
 
-    fn end_typing(&mut self, keep: Keep) {
+    fn end_typing(&mut self, keep: KeepFilter) {
         self.stream.input.end(keep);
-        self.seek = keep == Keep::Yes;
+        self.seek = keep == KeepFilter::Yes;
     }
 
     filtered_by!(stream.input);
@@ -405,7 +405,7 @@ fn skip(text: &str, cells: u16) -> usize {
     if cells == 0 { 0 } else { crate::tui::widget::pen::fit(text, cells) }
 }
 
-fn draw_text(cx: &Cx<'_>, text: Piece<'_>, needle: &str, role: Role, pen: &mut Pen<'_>) {
+fn draw_text(cx: &Cx<'_>, text: InkSlice<'_>, needle: &str, role: Role, pen: &mut Pen<'_>) {
     let mut at = 0;
     while !needle.is_empty() && pen.room() > 0 {
         let Some(found) = text.as_str().get(at..).and_then(|rest| find(rest, needle)) else {

@@ -3,9 +3,9 @@
 use crate::error::ErrorCode;
 use crate::host::{LatencyView, MetricsView};
 use crate::mcp::MessageKind;
-use crate::tui::find::{self, Fields};
+use crate::tui::find::{self, SearchFields};
 use crate::tui::glyph::Glyphs;
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::model::{Activity, Model};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
@@ -13,20 +13,20 @@ use crate::tui::widget::{Browser, Doc, Pen, width};
 
 /// One row: a server, or one of its targets.
 #[derive(Clone, Debug)]
-struct Row {
+struct MetricsRow {
     server: ServerName,
     target: Option<String>,
     label: Ink,
     view: MetricsView,
 }
 
-impl Row {
-    fn fields(&self) -> Fields<'_> {
-        Fields { name: self.label.as_str(), context: self.server.as_str(), text: "" }
+impl MetricsRow {
+    fn fields(&self) -> SearchFields<'_> {
+        SearchFields { name: self.label.as_str(), context: self.server.as_str(), text: "" }
     }
 }
 
-impl PartialEq for Row {
+impl PartialEq for MetricsRow {
     fn eq(&self, other: &Self) -> bool {
         (&self.server, &self.target) == (&other.server, &other.target)
     }
@@ -85,7 +85,7 @@ impl Column {
 /// The metrics pane.
 #[derive(Default)]
 pub struct MetricsPane {
-    browser: Browser<Arc<Row>>,
+    browser: Browser<Arc<MetricsRow>>,
     column: Column,
     reversed: bool,
     total: usize,
@@ -94,17 +94,17 @@ pub struct MetricsPane {
 }
 
 impl MetricsPane {
-    fn rows(&mut self, model: &Model) -> Vec<Arc<Row>> {
+    fn rows(&mut self, model: &Model) -> Vec<Arc<MetricsRow>> {
         let mut rows = Vec::new();
         for server in model.servers() {
             let Some(metrics) = model.metrics.get(&server.name) else { continue };
-            rows.push(Row {
+            rows.push(MetricsRow {
                 server: server.name.clone(),
                 target: None,
                 label: Model::name(&server.name),
                 view: metrics.total.clone(),
             });
-            rows.extend(metrics.by_target.iter().map(|(target, view)| Row {
+            rows.extend(metrics.by_target.iter().map(|(target, view)| MetricsRow {
                 server: server.name.clone(),
                 target: Some(target.clone()),
                 label: ink!("  {}", Ink::line(target)),
@@ -125,8 +125,8 @@ impl MetricsPane {
 }
 
 impl Pane for MetricsPane {
-    fn scopes(&self) -> &'static [Scope] {
-        &[Scope::Metrics, Scope::List]
+    fn scopes(&self) -> &'static [KeyScope] {
+        &[KeyScope::Metrics, KeyScope::List]
     }
 
     fn sync(&mut self, ui: Ui<'_>) {
@@ -234,7 +234,7 @@ fn everything(model: &Model) -> String {
 }
 
 /// What a column says of a row: the number it is sorted by, the text, and its role.
-fn cell(row: &Row, column: Column, model: &Model) -> (u64, Ink, Role) {
+fn cell(row: &MetricsRow, column: Column, model: &Model) -> (u64, Ink, Role) {
     let view = &row.view;
     let took = |of: fn(&LatencyView) -> Duration| match view.latency.as_ref().map(of) {
         Some(took) => (took.as_micros() as u64, ink!("{}", Dur(took)), Role::Text),
@@ -261,7 +261,7 @@ fn cell(row: &Row, column: Column, model: &Model) -> (u64, Ink, Role) {
     }
 }
 
-fn detail(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
+fn detail(row: &MetricsRow, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     let label = row.label.as_str().trim();
     doc.line(vec![(Ink::line(label), Role::Heading)]);
     if label != row.server.as_str() {
@@ -298,7 +298,7 @@ fn detail(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
 }
 
 /// Latencies of the answers that the traffic ring still holds, by powers of two.
-fn histogram(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
+fn histogram(row: &MetricsRow, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     let mut buckets = [0u32; 24];
     let from = model.traffic.end().saturating_sub(50_000);
     for (_, record) in model.traffic.from(from) {
@@ -335,7 +335,7 @@ fn histogram(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     }
 }
 
-fn fits(row: &Row, record: &crate::mcp::TrafficRecord) -> bool {
+fn fits(row: &MetricsRow, record: &crate::mcp::TrafficRecord) -> bool {
     let Some(target) = &row.target else { return true };
     let mut parts = target.splitn(2, ' ');
     let method = parts.next().unwrap_or_default();
@@ -354,7 +354,7 @@ fn slots(width: u16) -> usize {
     Activity::SLOTS.min(usize::from(width.saturating_sub(SCALE)) / 2)
 }
 
-fn chart(row: &Row, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
+fn chart(row: &MetricsRow, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     let counts = model.recent(&row.server, slots(doc.width()));
     let most = counts.iter().max().copied().unwrap_or(0);
     if most == 0 {

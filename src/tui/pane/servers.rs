@@ -6,13 +6,15 @@ use std::ops::Range;
 
 use card::Density;
 
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::model::{EngineState, Model};
-use crate::tui::overlay::{Overlay, Reader, Subject};
+use crate::tui::overlay::{Overlay, ReaderSubject, TextReader};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
 use crate::tui::widget::doc::wrap;
-use crate::tui::widget::{Doc, DocView, ListState, Part, Pen, Split, scroll_bar, vertical_rule};
+use crate::tui::widget::{
+    BrowserPart, Doc, DocView, ListState, Pen, Split, scroll_bar, vertical_rule,
+};
 
 mod black_box;
 mod card;
@@ -32,7 +34,7 @@ pub struct ServersPane {
     cards: Vec<Range<usize>>,
     hide_graph: bool,
     /// How the table is sorted; cards are shown without one.
-    order: Option<table::Order>,
+    order: Option<table::ServerOrder>,
     reversed: bool,
     /// The rest of the selected server's black box, beside the cards.
     detail: DocView,
@@ -68,16 +70,16 @@ impl ServersPane {
             }
             self.text.top = top.min(card.start);
         }
-        self.scroll(0, area, Part::List);
+        self.scroll(0, area, BrowserPart::List);
     }
 
     /// Scrolls what the keys go to.
-    fn scroll(&mut self, delta: isize, area: Rect, part: Part) {
-        let view = if part == Part::Detail { &mut self.detail } else { &mut self.text };
+    fn scroll(&mut self, delta: isize, area: Rect, part: BrowserPart) {
+        let view = if part == BrowserPart::Detail { &mut self.detail } else { &mut self.text };
         view.scroll(delta, area.height);
     }
 
-    fn table(&mut self, ui: Ui<'_>, order: table::Order) -> Doc {
+    fn table(&mut self, ui: Ui<'_>, order: table::ServerOrder) -> Doc {
         let mut doc = Doc::new(ui.area.width.saturating_sub(4));
         self.names = table::sorted(ui.model, order, self.reversed);
         let sorting = (order, self.reversed);
@@ -112,8 +114,8 @@ impl ServersPane {
 }
 
 impl Pane for ServersPane {
-    fn scopes(&self) -> &'static [Scope] {
-        &[Scope::Servers, Scope::List]
+    fn scopes(&self) -> &'static [KeyScope] {
+        &[KeyScope::Servers, KeyScope::List]
     }
 
     fn sync(&mut self, ui: Ui<'_>) {
@@ -140,15 +142,15 @@ impl Pane for ServersPane {
         } else {
             self.split.close();
         }
-        self.scroll(0, ui.area, Part::List);
-        self.scroll(0, ui.area, Part::Detail);
+        self.scroll(0, ui.area, BrowserPart::List);
+        self.scroll(0, ui.area, BrowserPart::Detail);
     }
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
         let page = ui.area.height.max(2) as isize - 1;
         // What has no selection of its own is scrolled.
         let part = self.split.part;
-        let alone = ui.model.scope.is_some() || part == Part::Detail;
+        let alone = ui.model.scope.is_some() || part == BrowserPart::Detail;
         let beside = self.regions(ui.area, ui.model).1.is_some();
         if let Some(delta) = action.steps(page) {
             if alone || matches!(action, Action::PageUp | Action::PageDown) {
@@ -159,14 +161,14 @@ impl Pane for ServersPane {
             return true;
         }
         match action {
-            Action::Open | Action::Right if beside => self.split.part = Part::Detail,
+            Action::Open | Action::Right if beside => self.split.part = BrowserPart::Detail,
             action if self.split.act(action) => {
                 let read = self.list.selected().filter(|_| action != Action::ToggleDetail);
                 out.effects.extend(read.and_then(|name| removals_seen(ui.model, name)));
             }
             Action::Graph => self.hide_graph = !self.hide_graph,
             Action::Sort => {
-                self.order = table::Order::next(self.order);
+                self.order = table::ServerOrder::next(self.order);
                 self.reversed = false;
                 match self.order {
                     Some(order) => out.say(ink!("sorted by {}", order.name())),
@@ -177,10 +179,11 @@ impl Pane for ServersPane {
             Action::Back if self.order.is_some() => self.order = None,
             Action::Open | Action::Right if !alone => {
                 if let Some(name) = self.server(ui.model) {
-                    out.overlay = Some(Overlay::Reader(Reader::of(Subject::BlackBox(name))));
+                    out.overlay =
+                        Some(Overlay::Reader(TextReader::of(ReaderSubject::BlackBox(name))));
                 }
             }
-            Action::Copy if part == Part::Detail => out.copy(self.detail.doc.to_text()),
+            Action::Copy if part == BrowserPart::Detail => out.copy(self.detail.doc.to_text()),
             Action::Copy => match self.cards.get(self.list.index()) {
                 Some(card) => out.copy(self.text.doc.lines_as_text(card.clone(), &[Role::Accent])),
                 None => out.copy(self.text.doc.to_text()),
@@ -210,7 +213,7 @@ impl Pane for ServersPane {
     fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
         let beside = self.regions(ui.area, ui.model).1;
         let in_detail = beside.is_some_and(|[_, detail]| detail.contains(gesture.position()));
-        let part = if in_detail { Part::Detail } else { Part::List };
+        let part = if in_detail { BrowserPart::Detail } else { BrowserPart::List };
         match gesture {
             Gesture::Scroll { delta, .. } => self.scroll(delta, ui.area, part),
             Gesture::Click(at) | Gesture::DoubleClick(at) => {
@@ -241,7 +244,7 @@ impl Pane for ServersPane {
             Rect { x: area.x + 2.min(area.width), width: area.width.saturating_sub(3), ..area };
         self.text.doc.render(cx, self.text.top, inner, buf);
         let card = self.cards.get(self.list.index()).cloned().unwrap_or_default();
-        let here = cx.focused && self.split.part == Part::List;
+        let here = cx.focused && self.split.part == BrowserPart::List;
         let role = if here { Role::Accent } else { Role::Faint };
         let window = self.text.top..self.text.top + usize::from(area.height);
         for line in card.clone().filter(|line| window.contains(line)) {
@@ -274,7 +277,7 @@ fn render_empty(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         EngineState::Running => {
             pen.at(1, 1).put("no servers in this configuration", cx.style(Role::Muted));
             let text = "{add-server} adds one; changes of the file are applied when it is saved";
-            pen.at(1, 2).put(cx.spelled(&[Scope::Servers], text), cx.style(Role::Faint));
+            pen.at(1, 2).put(cx.spelled(&[KeyScope::Servers], text), cx.style(Role::Faint));
         }
         _ => _ = pen.at(1, 1).put("reading the configuration", cx.style(Role::Faint)),
     }

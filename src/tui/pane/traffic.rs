@@ -2,11 +2,11 @@
 
 use crate::mcp::{MessageKind, TrafficRecord};
 use crate::tui::filter::{Filter, completions};
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::model::{Model, zoned};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
-use crate::tui::widget::{Part, Regions, Split, Stream, Verdict};
+use crate::tui::widget::{BrowserPart, BrowserRegions, FilterMatch, Split, StreamList};
 
 mod detail;
 mod row;
@@ -18,16 +18,16 @@ const EXPORT: usize = 100_000;
 /// The traffic pane.
 #[derive(Default)]
 pub struct TrafficPane {
-    stream: Stream,
+    stream: StreamList,
     split: Split,
     groups: row::Groups,
     marked: Vec<u64>,
     waterfall: waterfall::Waterfall,
-    detail: detail::Detail,
+    detail: detail::MessageDetail,
 }
 
 impl TrafficPane {
-    fn regions(&self, area: Rect) -> Regions {
+    fn regions(&self, area: Rect) -> BrowserRegions {
         self.split.regions(area, (area.width * 3 / 5).min(area.width.saturating_sub(36)))
     }
 
@@ -180,8 +180,8 @@ pub fn pair(model: &Model, seq: u64) -> Option<u64> {
 }
 
 impl Pane for TrafficPane {
-    fn scopes(&self) -> &'static [Scope] {
-        &[Scope::Traffic, Scope::List]
+    fn scopes(&self) -> &'static [KeyScope] {
+        &[KeyScope::Traffic, KeyScope::List]
     }
 
     fn rewound(&mut self) {
@@ -203,7 +203,7 @@ impl Pane for TrafficPane {
         let (groups, first) = (&mut self.groups, ui.model.traffic.first());
         let (grouped, height) = (groups.on, usize::from(regions.list.height));
         let judge = |filter: &Filter, seq: u64, record: &TrafficRecord| {
-            if filter.passes(record) { groups.judge(first, seq, record) } else { Verdict::Out }
+            if filter.passes(record) { groups.judge(first, seq, record) } else { FilterMatch::Out }
         };
         let feed = (ui.model, &ui.model.traffic);
         self.stream.update(feed, grouped, |record| Some(&record.server), judge, height);
@@ -226,7 +226,7 @@ impl Pane for TrafficPane {
             }
             return true;
         }
-        if self.split.part == Part::Detail {
+        if self.split.part == BrowserPart::Detail {
             let height = regions.detail.map_or(1, |area| usize::from(area.height));
             if self.detail.act(action, height) {
                 return true;
@@ -244,8 +244,10 @@ impl Pane for TrafficPane {
             self.split.close();
         }
         match action {
-            Action::Right if self.split.part == Part::List && self.fold(ui.model, Some(true)) => {}
-            Action::Left if self.split.part == Part::List && self.fold(ui.model, Some(false)) => {}
+            Action::Right
+                if self.split.part == BrowserPart::List && self.fold(ui.model, Some(true)) => {}
+            Action::Left
+                if self.split.part == BrowserPart::List && self.fold(ui.model, Some(false)) => {}
             Action::Fold if self.fold(ui.model, None) => {}
             Action::Open | Action::Right if !self.stream.is_empty() => {
                 self.split.open(ui.area);
@@ -276,7 +278,7 @@ impl Pane for TrafficPane {
                 when(has, "there are no messages")
             }
             Action::Fold => when(
-                self.split.part == Part::Detail
+                self.split.part == BrowserPart::Detail
                     || self.record(model).and_then(|r| self.groups.of(r)).is_some(),
                 "{group} groups messages by operation, {open} opens the message",
             ),
@@ -303,10 +305,10 @@ impl Pane for TrafficPane {
             if let Gesture::Scroll { delta, .. } = gesture {
                 return self.detail.scroll(delta, height);
             }
-            self.split.part = Part::Detail;
+            self.split.part = BrowserPart::Detail;
             self.detail.click(usize::from(at.y - area.y), height);
         } else if self.stream.mouse(gesture, regions.head, regions.list) {
-            self.split.part = Part::List;
+            self.split.part = BrowserPart::List;
             if matches!(gesture, Gesture::DoubleClick(_)) {
                 self.act(Action::Open, ui, out);
             }
@@ -324,7 +326,7 @@ impl Pane for TrafficPane {
             crate::tui::widget::vertical_rule(cx, divider, buf);
         }
         if let Some(detail) = regions.detail {
-            self.detail.render(cx, self.split.part == Part::Detail, detail, buf);
+            self.detail.render(cx, self.split.part == BrowserPart::Detail, detail, buf);
         }
     }
 

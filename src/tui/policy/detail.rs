@@ -1,9 +1,9 @@
 //! Text of the rows of the policy screen, and the detail beside the list.
 
-use super::{Differs, PolicyScreen, Row, Section};
-use crate::deck::{ClientView, Place};
-use crate::host::{Grant, GrantId, GrantKind, Held, Limits};
-use crate::tui::keymap::Scope;
+use super::{Differs, PolicyRow, PolicyScreen, Section};
+use crate::deck::{ClientView, DriftPlace};
+use crate::host::{Grant, GrantId, GrantKind, HeldReason, Limits};
+use crate::tui::keymap::KeyScope;
 use crate::tui::model::Model;
 use crate::tui::pane::Cx;
 use crate::tui::prelude::*;
@@ -11,7 +11,7 @@ use crate::tui::widget::{Doc, Pen, changed, width};
 
 impl PolicyScreen {
     /// Draws a row.
-    pub(super) fn row(&self, cx: &Cx<'_>, row: &Row, room: u16, pen: &mut Pen<'_>) {
+    pub(super) fn row(&self, cx: &Cx<'_>, row: &PolicyRow, room: u16, pen: &mut Pen<'_>) {
         let style = |role| cx.style(role);
         let policy = &cx.model.policy;
         let mut two = |sign: (&'static str, Role), name: Ink, note: Ink, role: Role| {
@@ -21,25 +21,25 @@ impl PolicyScreen {
             pen.middle(name, left, style(Role::Text)).skip(1).clip(note, note_room, style(role));
         };
         match row {
-            Row::Title(section) => {
+            PolicyRow::Title(section) => {
                 pen.put(section.name(), style(Role::Heading)).skip(2);
                 pen.put(self.note(*section, cx.model), style(Role::Muted));
             }
-            Row::Warning(at) => {
+            PolicyRow::Warning(at) => {
                 let text = policy.warnings.get(*at).map(|text| Ink::line(text)).unwrap_or_default();
                 two((cx.glyphs.warning, Role::Warning), text, ink!(""), Role::Muted);
             }
-            Row::Drift(server, place) => {
+            PolicyRow::Drift(server, place) => {
                 let Some(one) = self.differing(server, place) else { return };
                 let (note, role) = match (one.held, one.risks()) {
-                    (Some((Held::Refused, _)), _) => (ink!("refused"), Role::Muted),
-                    (Some((Held::Unstable, _)), _) => (ink!("unstable"), Role::Warning),
+                    (Some((HeldReason::Refused, _)), _) => (ink!("refused"), Role::Muted),
+                    (Some((HeldReason::Unstable, _)), _) => (ink!("unstable"), Role::Warning),
                     (_, 0) => (ink!(""), Role::Muted),
                     (_, risks) => (ink!("{}", count(risks, "risk")), Role::Warning),
                 };
                 two(one.sign(), one.name(), note, role);
             }
-            Row::Client(origin) => {
+            PolicyRow::Client(origin) => {
                 let Some(client) = client(cx.model, origin) else { return };
                 let (note, role) = match (client.is_paused, client.active.len()) {
                     _ if client.is_revoked => (ink!("revoked"), Role::Error),
@@ -49,18 +49,18 @@ impl PolicyScreen {
                 };
                 two((" ", Role::Text), client_name(client), note, role);
             }
-            Row::Grant(id) => {
+            PolicyRow::Grant(id) => {
                 let Some(grant) = grant(cx.model, *id) else { return };
                 let (who, what) = grant_words(grant);
                 let role = if grant.effect == GrantKind::Deny { Role::Error } else { Role::Muted };
                 two((" ", Role::Text), who, what, role);
             }
-            Row::Limits(at) => {
+            PolicyRow::Limits(at) => {
                 let Some((profile, limits)) = policy.limits.get(*at) else { return };
                 let note = ink!("{}/run  {} at once", limits.calls_per_run, limits.calls_at_once);
                 two((" ", Role::Text), Ink::line(profile), note, Role::Muted);
             }
-            Row::Blocked(at, target) => {
+            PolicyRow::Blocked(at, target) => {
                 let time = Model::time_of_day(*at);
                 two((" ", Role::Text), Ink::from(target), time, Role::Faint);
             }
@@ -88,18 +88,18 @@ impl PolicyScreen {
     pub(super) fn detail(&self, cx: &Cx<'_>, doc: &mut Doc) -> Option<()> {
         let model = cx.model;
         match self.browser.selected()? {
-            Row::Title(section) => about(*section, cx, doc),
-            Row::Warning(at) => {
+            PolicyRow::Title(section) => about(*section, cx, doc),
+            PolicyRow::Warning(at) => {
                 doc.text(0, &Ink::line(model.policy.warnings.get(*at)?), Role::Warning);
             }
-            Row::Drift(..) => self.selected()?.detail(cx, self.basis(), doc),
-            Row::Client(origin) => client_detail(client(model, origin)?, model, doc),
-            Row::Grant(id) => grant_detail(grant(model, *id)?, model, doc),
-            Row::Limits(at) => {
+            PolicyRow::Drift(..) => self.selected()?.detail(cx, self.basis(), doc),
+            PolicyRow::Client(origin) => client_detail(client(model, origin)?, model, doc),
+            PolicyRow::Grant(id) => grant_detail(grant(model, *id)?, model, doc),
+            PolicyRow::Limits(at) => {
                 let (profile, limits) = model.policy.limits.get(*at)?;
                 limits_detail(profile, limits, doc);
             }
-            Row::Blocked(at, target) => {
+            PolicyRow::Blocked(at, target) => {
                 let mut all = model.blocked.iter();
                 let one = all.find(|one| one.at == *at && one.target == *target)?;
                 doc.heading(&one.target).gap();
@@ -140,7 +140,7 @@ fn about(section: Section, cx: &Cx<'_>, doc: &mut Doc) {
         }
         Section::Blocked => "What callers asked for and did not get, newest first.",
     };
-    doc.text(0, &cx.spelled(&[Scope::Policy], text), Role::Text);
+    doc.text(0, &cx.spelled(&[KeyScope::Policy], text), Role::Text);
     if section == Section::Clients
         && let Some(place) = &cx.model.served
     {
@@ -153,10 +153,10 @@ impl Differs {
     fn detail(&self, cx: &Cx<'_>, basis: Ink, doc: &mut Doc) {
         doc.line(vec![(self.name(), Role::Heading)]);
         let what = match &self.place {
-            Place::Instructions => "instructions",
-            Place::ServerInfo => "serverInfo",
-            Place::Authorization => "signing in",
-            Place::Entry(kind, _) => kind.noun(),
+            DriftPlace::Instructions => "instructions",
+            DriftPlace::ServerInfo => "serverInfo",
+            DriftPlace::Authorization => "signing in",
+            DriftPlace::Entry(kind, _) => kind.noun(),
         };
         let how = match self.sign().0 {
             "+" => "is new",

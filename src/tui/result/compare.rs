@@ -8,10 +8,10 @@ use similar::{ChangeTag, TextDiff};
 
 use crate::base::text::cut;
 use crate::mcp::Payload;
-use crate::tui::form::draw::{Look, put};
+use crate::tui::form::draw::{Styles, put};
 use crate::tui::prelude::*;
 use crate::tui::result::content::pretty;
-use crate::tui::result::rows::{Rows, find};
+use crate::tui::result::rows::{WrappedRows, find};
 use crate::tui::widget::Pen;
 
 /// Most text of each result that is compared, in bytes.
@@ -25,7 +25,7 @@ const CONTEXT: usize = 3;
 
 /// What happened to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum LineChange {
     /// The same in both.
     Same,
     /// Only in the earlier one.
@@ -39,7 +39,7 @@ enum Change {
 /// One line of a comparison.
 #[derive(Debug)]
 struct DiffLine {
-    change: Change,
+    change: LineChange,
     /// The line, whole.
     text: SafeText,
     /// Where it differs from the line that stands in its place on the other side, in bytes of
@@ -49,7 +49,7 @@ struct DiffLine {
 
 /// How a comparison is laid out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct CompareLayout {
     /// Columns there are.
     pub width: u16,
     /// Long lines go on in the next row.
@@ -74,12 +74,12 @@ pub(super) struct Comparison {
     lines: Vec<DiffLine>,
     /// Whether only the beginning of the results was compared.
     pub is_partial: bool,
-    way: Way,
+    way: CompareLayout,
     /// What stands in each row: of the earlier, or of the only line; and of the later.
     rows: Vec<[Option<Slice>; 2]>,
 }
 
-impl Way {
+impl CompareLayout {
     /// Narrower than this, two columns show nothing.
     const NARROWEST: u16 = 40;
 
@@ -106,15 +106,15 @@ impl Comparison {
         for group in diff.grouped_ops(CONTEXT) {
             let first = group.first().map_or(0, |op| op.old_range().start);
             if first > last {
-                line(Change::Skipped(first - last), "");
+                line(LineChange::Skipped(first - last), "");
             }
             for op in &group {
                 last = op.old_range().end;
                 for change in diff.iter_changes(op) {
                     let tag = match change.tag() {
-                        ChangeTag::Equal => Change::Same,
-                        ChangeTag::Delete => Change::Removed,
-                        ChangeTag::Insert => Change::Added,
+                        ChangeTag::Equal => LineChange::Same,
+                        ChangeTag::Delete => LineChange::Removed,
+                        ChangeTag::Insert => LineChange::Added,
                     };
                     line(tag, change.value().trim_end_matches('\n'));
                 }
@@ -135,12 +135,13 @@ impl Comparison {
 
     /// In how many places the results differ: runs of lines that are not in both.
     pub(super) fn places(&self) -> usize {
-        let differs = |line: &DiffLine| matches!(line.change, Change::Removed | Change::Added);
+        let differs =
+            |line: &DiffLine| matches!(line.change, LineChange::Removed | LineChange::Added);
         self.lines.chunk_by(|a, b| differs(a) == differs(b)).filter(|run| differs(&run[0])).count()
     }
 
     /// Lays it out, with the same line on top as in row `top` before; gives the row where that is.
-    pub(super) fn lay(&mut self, way: Way, top: usize) -> usize {
+    pub(super) fn lay(&mut self, way: CompareLayout, top: usize) -> usize {
         if self.way == way {
             return top;
         }
@@ -149,9 +150,9 @@ impl Comparison {
         let slices = |at: Option<usize>| {
             let Some(at) = at else { return Vec::new() };
             let columns = match self.lines[at].change {
-                Change::Removed => left,
-                Change::Added => right,
-                Change::Same | Change::Skipped(_) => left.min(right),
+                LineChange::Removed => left,
+                LineChange::Added => right,
+                LineChange::Same | LineChange::Skipped(_) => left.min(right),
             };
             // A row of so many bytes never takes more columns: what is safe has no wide character
             // of one.
@@ -217,7 +218,7 @@ impl Comparison {
     pub(super) fn draw(
         &self,
         (scroll, column): (usize, usize),
-        look: &Look,
+        look: &Styles,
         mut area: Rect,
         buf: &mut Buffer,
     ) {
@@ -245,14 +246,21 @@ impl Comparison {
         }
     }
 
-    fn draw_slice(&self, slice: &Slice, column: usize, look: &Look, place: Rect, buf: &mut Buffer) {
+    fn draw_slice(
+        &self,
+        slice: &Slice,
+        column: usize,
+        look: &Styles,
+        place: Rect,
+        buf: &mut Buffer,
+    ) {
         let DiffLine { change, text, apart } = &self.lines[slice.line];
         let mut pen = Pen::new(buf, place);
         let (style, sign) = match change {
-            Change::Same => (look.text, ' '),
-            Change::Removed => (look.removed, '-'),
-            Change::Added => (look.added, '+'),
-            Change::Skipped(n) => {
+            LineChange::Same => (look.text, ' '),
+            LineChange::Removed => (look.removed, '-'),
+            LineChange::Added => (look.added, '+'),
+            LineChange::Skipped(n) => {
                 pen.write(&format!("  … {}", count(*n, "unchanged line")), look.faint);
                 return;
             }
@@ -281,7 +289,7 @@ fn slices(line: usize, text: &str, room: usize) -> Vec<Slice> {
     if text.len() <= room {
         return vec![Slice { line, part: 0..text.len() }];
     }
-    let rows = Rows::new(text, room);
+    let rows = WrappedRows::new(text, room);
     let begin = |row: &str| row.as_ptr() as usize - text.as_ptr() as usize;
     let parts = rows.slice(text, 0..rows.len()).into_iter();
     parts.map(|row| Slice { line, part: begin(row)..begin(row) + row.len() }).collect()
@@ -309,17 +317,17 @@ fn paired(lines: &[DiffLine]) -> Vec<(Option<usize>, Option<usize>)> {
     let mut waiting = 0;
     for (at, line) in lines.iter().enumerate() {
         match line.change {
-            Change::Removed => {
+            LineChange::Removed => {
                 out.push((Some(at), None));
                 waiting += 1;
             }
-            Change::Added if waiting > 0 => {
+            LineChange::Added if waiting > 0 => {
                 let row = out.len() - waiting;
                 out[row].1 = Some(at);
                 waiting -= 1;
             }
-            Change::Added => out.push((None, Some(at))),
-            Change::Same | Change::Skipped(_) => {
+            LineChange::Added => out.push((None, Some(at))),
+            LineChange::Same | LineChange::Skipped(_) => {
                 waiting = 0;
                 out.push((Some(at), Some(at)));
             }
@@ -384,8 +392,8 @@ mod tests {
     fn screen(view: &mut ResultView, width: u16, height: u16) -> String {
         let area = Rect::new(0, 0, width, height);
         let mut buf = Buffer::empty(area);
-        view.prepare(area, &Look::default());
-        view.render(&Look::default(), area, &mut buf);
+        view.prepare(area, &Styles::default());
+        view.render(&Styles::default(), area, &mut buf);
         let row = |y| (0..width).map(|x| buf[(x, y)].symbol()).collect::<String>();
         (0..height).map(|y| row(y).trim_end().to_owned() + "\n").collect()
     }

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use crate::mcp::Payload;
 use crate::tui::prelude::*;
 use crate::tui::result::image::Picture;
-use crate::tui::result::rows::Shared;
+use crate::tui::result::rows::SharedText;
 
 /// The blocks of a result.
 pub type Blocks = Vec<Block>;
@@ -28,7 +28,7 @@ pub struct Block {
 #[derive(Clone, Debug)]
 pub enum BlockKind {
     /// Text; drawn as Markdown when it looks like it.
-    Text(Shared),
+    Text(SharedText),
     /// A picture; decoded when it is looked at.
     Picture(Picture, Binary),
     /// Audio, blobs, pictures that cannot be drawn.
@@ -94,7 +94,7 @@ fn read(result: &Payload, block: &Value, pointer: String, role: &str) -> Block {
         "text" if has_text("text") => Block {
             title: title(""),
             mime: "text/plain".to_owned(),
-            kind: BlockKind::Text(Shared::new(result, format!("{pointer}/text"))),
+            kind: BlockKind::Text(SharedText::new(result, format!("{pointer}/text"))),
             pointer,
         },
         kind @ ("image" | "audio") if has_text("data") => {
@@ -139,7 +139,7 @@ fn resource(result: &Payload, pointer: String, role: &str) -> Block {
     let shown = if mime.is_empty() { uri.to_owned() } else { format!("{uri} · {mime}") };
     let title = title(role, &shown.chars().take(300).collect::<String>());
     if text_of(block, "text").is_some() {
-        let kind = BlockKind::Text(Shared::new(result, format!("{pointer}/text")));
+        let kind = BlockKind::Text(SharedText::new(result, format!("{pointer}/text")));
         return Block { title, pointer, mime: mime.to_owned(), kind };
     }
     if text_of(block, "blob").is_some() {
@@ -152,7 +152,7 @@ fn resource(result: &Payload, pointer: String, role: &str) -> Block {
 }
 
 fn binary(result: &Payload, pointer: &str, key: &str) -> Binary {
-    Binary::new(Shared::new(result, format!("{pointer}/{key}")))
+    Binary::new(SharedText::new(result, format!("{pointer}/{key}")))
 }
 
 fn picture(result: &Payload, pointer: String, key: &str, mime: &str, title: SafeText) -> Block {
@@ -239,7 +239,7 @@ const PACKED: usize = 4 << 20;
 #[derive(Clone, Debug)]
 pub struct Binary {
     /// The base64.
-    pub(super) text: Shared,
+    pub(super) text: SharedText,
     /// The text without line breaks, where it had some.
     packed: Option<String>,
     /// How many there are; about, where the base64 is not what it should be.
@@ -250,7 +250,7 @@ pub struct Binary {
 
 impl Binary {
     /// The content whose base64 is `text`. Looks at its beginning alone, whatever its size.
-    pub fn new(text: Shared) -> Self {
+    pub fn new(text: SharedText) -> Self {
         let raw = text.as_str();
         let head = &raw.as_bytes()[..raw.len().min(HEAD)];
         let mut packed = None;
@@ -377,7 +377,7 @@ mod binary_tests {
     use super::*;
 
     fn binary(text: &str) -> Binary {
-        Binary::new(Shared::own(text.to_owned()))
+        Binary::new(SharedText::own(text.to_owned()))
     }
 
     #[test]

@@ -1,18 +1,18 @@
 //! Drawing of a result: the rows that are visible, and no others.
 
-use crate::tui::form::draw::{Look, put};
+use crate::tui::form::draw::{Styles, put};
 use crate::tui::graphics::{Graphics, Placement};
 use crate::tui::prelude::*;
 use crate::tui::result::content::{Block, BlockKind, pretty};
 use crate::tui::result::image::{Picture, PictureDone, PictureJob};
 use crate::tui::result::markdown;
-use crate::tui::result::rows::{Rows, Shared, find};
-use crate::tui::result::tree::{Key, TreeRow, children};
-use crate::tui::result::view::{NOTHING, ResultView, Tab};
+use crate::tui::result::rows::{SharedText, WrappedRows, find};
+use crate::tui::result::tree::{TreeKey, TreeRow, children};
+use crate::tui::result::view::{NOTHING, ResultTab, ResultView};
 use crate::tui::widget::Pen;
 
 /// A block of which something is seen.
-pub(super) struct Seen {
+pub(super) struct SeenBlock {
     /// Which block.
     pub index: usize,
     /// The row its title stands in, when that is seen.
@@ -30,7 +30,7 @@ pub(super) fn body(area: Rect) -> Rect {
 
 impl ResultView {
     /// Draws the tab in `area`; the first row names the tabs.
-    pub fn render(&self, look: &Look, area: Rect, buf: &mut Buffer) {
+    pub fn render(&self, look: &Styles, area: Rect, buf: &mut Buffer) {
         let area = area.intersection(buf.area);
         if area.height == 0 || area.width == 0 {
             return;
@@ -38,17 +38,17 @@ impl ResultView {
         self.draw_tabs(look, area, buf);
         let body = body(area);
         match self.tab {
-            Tab::Content => self.draw_content(look, body, buf),
-            Tab::Compare => {
+            ResultTab::Content => self.draw_content(look, body, buf),
+            ResultTab::Compare => {
                 if let Some(comparison) = &self.comparison {
                     comparison.draw((self.scroll, self.column), look, body, buf);
                 }
             }
-            Tab::Raw | Tab::Structured => self.draw_tree(look, body, buf),
+            ResultTab::Raw | ResultTab::Structured => self.draw_tree(look, body, buf),
         }
     }
 
-    fn draw_tabs(&self, look: &Look, area: Rect, buf: &mut Buffer) {
+    fn draw_tabs(&self, look: &Styles, area: Rect, buf: &mut Buffer) {
         let mut pen = Pen::new(buf, area);
         for (tab, name) in self.tabs() {
             pen.write(name, if tab == self.tab { look.accent } else { look.muted });
@@ -70,8 +70,8 @@ impl ResultView {
 
     /// Marks beside the name of a tab: whether the text agrees with the structured content, and
     /// whether that fits its schema.
-    pub(super) fn marks(&self, tab: Tab, look: &Look) -> Vec<(String, Style)> {
-        if tab != Tab::Structured {
+    pub(super) fn marks(&self, tab: ResultTab, look: &Styles) -> Vec<(String, Style)> {
+        if tab != ResultTab::Structured {
             return Vec::new();
         }
         let otherwise = if self.mismatch { look.sign(" ≠ text", " != text") } else { "" };
@@ -91,7 +91,7 @@ impl ResultView {
     }
 
     /// The blocks of which something is seen in `area`, from the top.
-    pub(super) fn seen(&self, area: Rect) -> Vec<Seen> {
+    pub(super) fn seen(&self, area: Rect) -> Vec<SeenBlock> {
         let mut found = Vec::new();
         let mut above = self.scroll;
         let mut y = area.y;
@@ -109,7 +109,7 @@ impl ResultView {
             let skip = above.saturating_sub(usize::from(titled));
             y += u16::from(title.is_some());
             let height = area.bottom().saturating_sub(y);
-            found.push(Seen { index, title, skip, area: Rect { y, height, ..area } });
+            found.push(SeenBlock { index, title, skip, area: Rect { y, height, ..area } });
             let body = rows - usize::from(titled);
             y += (body - skip).min(usize::from(height)) as u16;
             above = 0;
@@ -117,8 +117,8 @@ impl ResultView {
         found
     }
 
-    fn draw_content(&self, look: &Look, area: Rect, buf: &mut Buffer) {
-        for Seen { index, title, skip, area } in self.seen(area) {
+    fn draw_content(&self, look: &Styles, area: Rect, buf: &mut Buffer) {
+        for SeenBlock { index, title, skip, area } in self.seen(area) {
             if let (Some(y), Some(block)) = (title, self.blocks.get(index)) {
                 let chosen = index == self.block && self.blocks.len() > 1;
                 let style = if chosen { look.accent } else { look.muted };
@@ -129,7 +129,7 @@ impl ResultView {
         }
     }
 
-    fn draw_block(&self, index: usize, skip: usize, area: Rect, look: &Look, buf: &mut Buffer) {
+    fn draw_block(&self, index: usize, skip: usize, area: Rect, look: &Styles, buf: &mut Buffer) {
         let height = usize::from(area.height);
         let Some(block) = self.blocks.get(index) else { return };
         let mut pen = Pen::new(buf, area);
@@ -179,7 +179,7 @@ impl ResultView {
         }
     }
 
-    fn draw_tree(&self, look: &Look, area: Rect, buf: &mut Buffer) {
+    fn draw_tree(&self, look: &Styles, area: Rect, buf: &mut Buffer) {
         let Some((tree, value)) = self.tree() else { return };
         let mut area = area;
         let (mismatch, violations) = self.notices(usize::from(area.height));
@@ -204,7 +204,7 @@ impl ResultView {
     }
 
     /// Brings the layout up to date with the region; cheap when nothing changed.
-    pub fn prepare(&mut self, area: Rect, look: &Look) {
+    pub fn prepare(&mut self, area: Rect, look: &Styles) {
         let height = area.height.saturating_sub(1);
         let pictures = height != self.height
             && self.blocks.iter().any(|block| matches!(block.kind, BlockKind::Picture(..)));
@@ -250,19 +250,19 @@ impl ResultView {
         }
     }
 
-    fn lay_text(&self, text: &Shared) -> Laid {
+    fn lay_text(&self, text: &SharedText) -> Laid {
         let raw = text.as_str();
         if !self.plain && raw.len() <= markdown::LONGEST && markdown::looks_like(raw) {
             return Laid::Lines(markdown::lines(raw, self.width, &self.look));
         }
         let shown = if self.plain { None } else { indented(raw) };
-        self.lay_rows(shown.map_or_else(|| text.clone(), Shared::own))
+        self.lay_rows(shown.map_or_else(|| text.clone(), SharedText::own))
     }
 
-    fn lay_rows(&self, text: Shared) -> Laid {
+    fn lay_rows(&self, text: SharedText) -> Laid {
         let room = usize::from(self.width.max(10));
-        let most = if self.wrap { room } else { Rows::WIDEST };
-        Laid::Rows(Rows::new(text.as_str(), most), text)
+        let most = if self.wrap { room } else { WrappedRows::WIDEST };
+        Laid::Rows(WrappedRows::new(text.as_str(), most), text)
     }
 
     fn lay_binary(&self, index: usize) -> Laid {
@@ -281,18 +281,18 @@ impl ResultView {
         let raw = self.result.pointer(&block.pointer).unwrap_or(NOTHING);
         let (text, cut) = pretty(raw, 64 << 10);
         let more = if cut { "\n… the rest is in the raw view" } else { "" };
-        self.lay_rows(Shared::own(format!("{reason}\n{text}{more}")))
+        self.lay_rows(SharedText::own(format!("{reason}\n{text}{more}")))
     }
 
     /// Work for another thread on a picture that can be seen now; what comes of it goes to
     /// [`ResultView::picture_done`]. Nothing while such work is under way.
     pub fn picture_job(&mut self) -> Option<PictureJob> {
-        if self.drawing || self.tab != Tab::Content || self.laid.is_empty() {
+        if self.drawing || self.tab != ResultTab::Content || self.laid.is_empty() {
             return None;
         }
         let region = self.picture_region();
         let area = Rect { x: 0, y: 0, width: self.width, height: self.height };
-        let job = |seen: Seen| {
+        let job = |seen: SeenBlock| {
             let (picture, rows) = self.seen_picture(&seen)?;
             let window = (seen.skip as u16, rows);
             picture.job(seen.index, region, window, (self.look.graphics, self.limits))
@@ -338,11 +338,11 @@ impl ResultView {
     }
 
     /// The pictures that stand in pixels where the result is drawn in `area`.
-    pub fn placements(&self, look: &Look, area: Rect) -> Vec<Placement> {
-        if self.tab != Tab::Content || area.height == 0 {
+    pub fn placements(&self, look: &Styles, area: Rect) -> Vec<Placement> {
+        if self.tab != ResultTab::Content || area.height == 0 {
             return Vec::new();
         }
-        let place = |seen: Seen| {
+        let place = |seen: SeenBlock| {
             let (picture, rows) = self.seen_picture(&seen)?;
             let area = Rect { height: rows, ..seen.area };
             picture.placement(self.picture_region(), seen.skip as u16, look.graphics, area)
@@ -351,7 +351,7 @@ impl ResultView {
     }
 
     /// The picture of a block that is seen, and how many rows of it are.
-    fn seen_picture(&self, seen: &Seen) -> Option<(&Picture, u16)> {
+    fn seen_picture(&self, seen: &SeenBlock) -> Option<(&Picture, u16)> {
         let Some(Laid::Picture(rows)) = self.laid.get(seen.index) else { return None };
         let BlockKind::Picture(picture, _) = &self.blocks.get(seen.index)?.kind else {
             return None;
@@ -361,7 +361,7 @@ impl ResultView {
 }
 
 /// Draws one row of a JSON tree.
-pub fn draw_tree_row(row: &TreeRow<'_>, here: bool, look: &Look, area: Rect, buf: &mut Buffer) {
+pub fn draw_tree_row(row: &TreeRow<'_>, here: bool, look: &Styles, area: Rect, buf: &mut Buffer) {
     let mut pen = Pen::new(buf, area);
     if here {
         pen.row_style(look.selection);
@@ -375,8 +375,8 @@ pub fn draw_tree_row(row: &TreeRow<'_>, here: bool, look: &Look, area: Rect, buf
     pen.column((row.depth as u16 * 2).min(area.width / 2)).write(sign, over(look.muted));
     if let Some(key) = &row.key {
         let (key, style) = match key {
-            Key::Name(name) => (short(name, 200), look.json_key),
-            Key::Index(index) => (index.to_string(), look.muted),
+            TreeKey::Name(name) => (short(name, 200), look.json_key),
+            TreeKey::Index(index) => (index.to_string(), look.muted),
         };
         pen.write(&SafeText::line(&key), over(style)).write(": ", over(look.muted));
     }
@@ -403,9 +403,9 @@ fn short(text: &str, most: usize) -> String {
 /// A block as rows.
 pub(super) enum Laid {
     /// Long text.
-    Rows(Rows, Shared),
+    Rows(WrappedRows, SharedText),
     /// Styled lines.
-    Lines(Vec<Vec<markdown::Span>>),
+    Lines(Vec<Vec<markdown::MarkdownSpan>>),
     /// A picture of so many rows.
     Picture(u16),
     /// Facts, then so many rows of hexadecimal; the last number are those that are not shown.
@@ -438,7 +438,7 @@ impl Laid {
             }
             Self::Lines(lines) => {
                 let wanted = needle.to_lowercase();
-                let holds = |line: &Vec<markdown::Span>| {
+                let holds = |line: &Vec<markdown::MarkdownSpan>| {
                     let text: String = line.iter().map(|(text, _)| text.as_str()).collect();
                     text.to_lowercase().contains(&wanted)
                 };

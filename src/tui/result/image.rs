@@ -8,9 +8,9 @@ use image::imageops::FilterType;
 use image::{DynamicImage, ImageDecoder, ImageReader, Limits, RgbaImage};
 use ratatui::style::Color;
 
-use super::rows::Shared;
+use super::rows::SharedText;
 use crate::config::ContentLimits;
-use crate::tui::graphics::{CellPixels, Encoded, Graphics, Manner, Placement};
+use crate::tui::graphics::{CellPixels, Encoded, Graphics, PictureProtocol, Placement};
 use crate::tui::prelude::*;
 use crate::tui::theme::ColorDepth;
 
@@ -31,7 +31,7 @@ type Cells = (u16, u16);
 #[derive(Clone, Debug)]
 pub struct Picture {
     /// Its base64.
-    pub text: Shared,
+    pub text: SharedText,
     /// Width and height as sent, once known.
     pub size: Option<(u32, u32)>,
     pixels: Option<Arc<RgbaImage>>,
@@ -53,7 +53,7 @@ struct Drawn {
 impl Drawn {
     /// Whether these rows of a picture drawn in this way are there.
     fn has(&self, how: Graphics, cells: Cells, window: (u16, u16)) -> bool {
-        let kept = matches!(self.picture.manner, Manner::Kept(..));
+        let kept = matches!(self.picture.manner, PictureProtocol::Kept(..));
         self.how == how && self.cells == cells && (kept || self.window == window)
     }
 }
@@ -210,7 +210,7 @@ fn decode(
 
 impl Picture {
     /// A picture that was not looked at yet.
-    pub const fn new(text: Shared) -> Self {
+    pub const fn new(text: SharedText) -> Self {
         Self { text, size: None, pixels: None, small: None, drawn: None }
     }
 

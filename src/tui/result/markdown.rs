@@ -5,13 +5,13 @@ use ratatui::style::{Modifier, Style};
 use unicode_width::UnicodeWidthStr;
 
 use crate::base::text::SafeText;
-use crate::tui::form::draw::Look;
+use crate::tui::form::draw::Styles;
 
 /// Longest text that is read as Markdown.
 pub(super) const LONGEST: usize = 512 << 10;
 
 /// One piece of a line.
-pub type Span = (SafeText, Style);
+pub type MarkdownSpan = (SafeText, Style);
 
 /// Whether `text` looks like Markdown rather than plain text.
 pub(super) fn looks_like(text: &str) -> bool {
@@ -26,7 +26,7 @@ pub(super) fn looks_like(text: &str) -> bool {
 }
 
 /// Lines of `text` for a region of `width` cells.
-pub fn lines(text: &str, width: u16, look: &Look) -> Vec<Vec<Span>> {
+pub fn lines(text: &str, width: u16, look: &Styles) -> Vec<Vec<MarkdownSpan>> {
     let mut page = Page {
         look,
         width: usize::from(width.max(8)),
@@ -52,10 +52,10 @@ pub fn lines(text: &str, width: u16, look: &Look) -> Vec<Vec<Span>> {
 }
 
 struct Page<'a> {
-    look: &'a Look,
+    look: &'a Styles,
     width: usize,
-    lines: Vec<Vec<Span>>,
-    line: Vec<Span>,
+    lines: Vec<Vec<MarkdownSpan>>,
+    line: Vec<MarkdownSpan>,
     used: usize,
     styles: Vec<Style>,
     lists: Vec<Option<u64>>,

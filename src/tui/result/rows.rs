@@ -8,26 +8,26 @@ use crate::mcp::Payload;
 
 /// Text that is shared: a string inside a result, or text of our own.
 #[derive(Clone)]
-pub struct Shared {
+pub struct SharedText {
     payload: Payload,
     pointer: String,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for SharedText {
     /// Never the text itself: it may be a hundred megabytes.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Shared({:?}, {} bytes)", self.pointer, self.as_str().len())
     }
 }
 
-impl PartialEq for Shared {
+impl PartialEq for SharedText {
     /// The same place of the same value; two values are not compared.
     fn eq(&self, other: &Self) -> bool {
         self.payload.is_same(&other.payload) && self.pointer == other.pointer
     }
 }
 
-impl Shared {
+impl SharedText {
     /// What stands at `pointer` of a value.
     pub fn new(payload: &Payload, pointer: impl Into<String>) -> Self {
         Self { payload: payload.clone(), pointer: pointer.into() }
@@ -56,7 +56,7 @@ impl Shared {
 
 /// Rows of a text, each at most `width` bytes long.
 #[derive(Clone, Debug)]
-pub struct Rows {
+pub struct WrappedRows {
     checkpoints: Vec<usize>,
     len: usize,
     width: usize,
@@ -64,7 +64,7 @@ pub struct Rows {
 
 const STRIDE: usize = 64;
 
-impl Rows {
+impl WrappedRows {
     /// Longest row without wrapping, in bytes.
     pub const WIDEST: usize = 4_096;
 
@@ -92,7 +92,7 @@ impl Rows {
         self.len
     }
 
-    /// The rows in `range`, as slices of `text` (the one that was given to [`Rows::new`]).
+    /// The rows in `range`, as slices of `text` (the one that was given to [`WrappedRows::new`]).
     pub fn slice<'a>(&self, text: &'a str, range: Range<usize>) -> Vec<&'a str> {
         let from = range.start.min(self.len);
         let to = range.end.min(self.len);

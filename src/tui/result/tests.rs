@@ -13,7 +13,7 @@ use crate::config::ContentLimits;
 use crate::mcp::Payload;
 use crate::tui::action::Action;
 use crate::tui::effect::Effect;
-use crate::tui::form::draw::Look;
+use crate::tui::form::draw::Styles;
 
 fn view(result: Value) -> ResultView {
     ResultView::new(result.into(), Vec::new())
@@ -21,9 +21,9 @@ fn view(result: Value) -> ResultView {
 
 fn screen(view: &mut ResultView, width: u16, height: u16) -> String {
     let area = Rect::new(0, 0, width, height);
-    view.prepare(area, &Look::default());
+    view.prepare(area, &Styles::default());
     let mut buf = Buffer::empty(area);
-    view.render(&Look::default(), area, &mut buf);
+    view.render(&Styles::default(), area, &mut buf);
     let line = |y: u16| (0..width).map(|x| buf[(x, y)].symbol()).collect::<String>();
     (0..height).map(|y| line(y).trim_end().to_owned() + "\n").collect()
 }

@@ -29,7 +29,7 @@ pub struct TreeRow<'a> {
     /// How deep it is.
     pub depth: usize,
     /// Its key, or nothing for the root.
-    pub key: Option<Key<'a>>,
+    pub key: Option<TreeKey<'a>>,
     /// Its value.
     pub value: &'a Value,
     /// Whether it is unfolded; `None` for what has no children.
@@ -38,7 +38,7 @@ pub struct TreeRow<'a> {
 
 /// Name or position within the parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Key<'a> {
+pub enum TreeKey<'a> {
     /// Key of an object.
     Name(&'a str),
     /// Position in a list, from 0.
@@ -55,20 +55,20 @@ pub fn children(value: &Value) -> usize {
 }
 
 /// The children of a value in order, from number `from` on.
-fn members(value: &Value, from: usize) -> Box<dyn Iterator<Item = (Key<'_>, &Value)> + '_> {
+fn members(value: &Value, from: usize) -> Box<dyn Iterator<Item = (TreeKey<'_>, &Value)> + '_> {
     match value {
         Value::Array(items) => {
             let items = (from..).zip(items.get(from..).unwrap_or_default());
-            Box::new(items.map(|(index, item)| (Key::Index(index), item)))
+            Box::new(items.map(|(index, item)| (TreeKey::Index(index), item)))
         }
         Value::Object(map) => {
-            Box::new(map.iter().skip(from).map(|(name, item)| (Key::Name(name), item)))
+            Box::new(map.iter().skip(from).map(|(name, item)| (TreeKey::Name(name), item)))
         }
         _ => Box::new(std::iter::empty()),
     }
 }
 
-fn child(value: &Value, index: usize) -> Option<(Key<'_>, &Value)> {
+fn child(value: &Value, index: usize) -> Option<(TreeKey<'_>, &Value)> {
     members(value, index).next()
 }
 
@@ -203,8 +203,8 @@ impl Tree {
         for index in self.here() {
             let Some((key, next)) = child(here, index) else { break };
             match key {
-                Key::Name(name) => out = join(&out, name),
-                Key::Index(index) => _ = write!(out, "/{index}"),
+                TreeKey::Name(name) => out = join(&out, name),
+                TreeKey::Index(index) => _ = write!(out, "/{index}"),
             }
             here = next;
         }
@@ -222,8 +222,9 @@ impl Tree {
         let (start, needle) = (self.here(), needle.to_lowercase());
         let mut path = Path::new();
         // Paths are in the order of their rows.
-        let mut later =
-            |path: &Path, key: &Key<'_>, value: &Value| *path > start && holds(key, value, &needle);
+        let mut later = |path: &Path, key: &TreeKey<'_>, value: &Value| {
+            *path > start && holds(key, value, &needle)
+        };
         let found = !needle.is_empty()
             && (walk(value, &mut path, &mut later)
                 || walk(value, &mut path, &mut |_, key, value| holds(key, value, &needle)));
@@ -238,7 +239,7 @@ impl Tree {
 fn walk(
     value: &Value,
     path: &mut Path,
-    is_it: &mut dyn FnMut(&Path, &Key<'_>, &Value) -> bool,
+    is_it: &mut dyn FnMut(&Path, &TreeKey<'_>, &Value) -> bool,
 ) -> bool {
     for (index, (key, child)) in members(value, 0).enumerate() {
         path.push(index);
@@ -250,9 +251,9 @@ fn walk(
     false
 }
 
-fn holds(key: &Key<'_>, value: &Value, needle: &str) -> bool {
+fn holds(key: &TreeKey<'_>, value: &Value, needle: &str) -> bool {
     let contains = |text: &str| text.len() < SEARCHED && text.to_lowercase().contains(needle);
-    matches!(key, Key::Name(name) if contains(name))
+    matches!(key, TreeKey::Name(name) if contains(name))
         || match value {
             Value::String(text) => contains(text),
             Value::Array(_) | Value::Object(_) => false,
@@ -272,7 +273,7 @@ struct Walk<'v, 'o> {
 }
 
 impl<'v> Walk<'v, '_> {
-    fn node(&mut self, value: &'v Value, key: Option<Key<'v>>, path: &mut Path) {
+    fn node(&mut self, value: &'v Value, key: Option<TreeKey<'v>>, path: &mut Path) {
         if self.out.len() >= self.most {
             return;
         }

@@ -10,18 +10,18 @@ use crate::error::Violation;
 use crate::mcp::Payload;
 use crate::tui::call::run::Difference;
 use crate::tui::effect::{Effect, Existing};
-use crate::tui::form::draw::Look;
+use crate::tui::form::draw::Styles;
 use crate::tui::prelude::*;
-use crate::tui::result::compare::{Comparison, Way};
+use crate::tui::result::compare::{CompareLayout, Comparison};
 use crate::tui::result::content::{self, Block, BlockKind, Blocks, blocks, pretty};
 use crate::tui::result::draw::Laid;
-use crate::tui::result::rows::Shared;
+use crate::tui::result::rows::SharedText;
 use crate::tui::result::tree::Tree;
 use crate::tui::widget::in_sight;
 
 /// The ways to look at a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Tab {
+pub enum ResultTab {
     /// Its content, as a person reads it.
     Content,
     /// Its structured content, against the schema.
@@ -42,7 +42,7 @@ pub struct ResultView {
     pub(super) laid: Vec<Laid>,
     pub(super) width: u16,
     pub(super) height: u16,
-    pub(super) look: Look,
+    pub(super) look: Styles,
     /// What may be made of what its server sends.
     pub(super) limits: ContentLimits,
     /// The layout must be made anew, whatever the region.
@@ -54,7 +54,7 @@ pub struct ResultView {
     /// Text and structured content say different things.
     pub(super) mismatch: bool,
     pub(super) violations: Vec<Violation>,
-    pub(crate) tab: Tab,
+    pub(crate) tab: ResultTab,
     pub(super) block: usize,
     pub(super) scroll: usize,
     pub(super) column: usize,
@@ -74,9 +74,9 @@ impl ResultView {
         let structured = result.get("structuredContent").map(Tree::new);
         let raw = Tree::new(&result);
         let tab = match (&structured, blocks.is_empty()) {
-            (_, false) => Tab::Content,
-            (Some(_), true) => Tab::Structured,
-            (None, true) => Tab::Raw,
+            (_, false) => ResultTab::Content,
+            (Some(_), true) => ResultTab::Structured,
+            (None, true) => ResultTab::Raw,
         };
         let alone = blocks.len() == 1 && matches!(blocks[0].kind, BlockKind::Data { .. });
         Self {
@@ -127,39 +127,39 @@ impl ResultView {
     /// How many rows the tab has.
     pub(crate) fn len(&self) -> usize {
         match self.tab {
-            Tab::Content => (0..self.blocks.len()).map(|i| self.block_rows(i)).sum(),
-            Tab::Structured => self.structured.as_ref().map_or(0, Tree::len),
-            Tab::Raw => self.raw.len(),
-            Tab::Compare => self.comparison.as_ref().map_or(0, Comparison::len),
+            ResultTab::Content => (0..self.blocks.len()).map(|i| self.block_rows(i)).sum(),
+            ResultTab::Structured => self.structured.as_ref().map_or(0, Tree::len),
+            ResultTab::Raw => self.raw.len(),
+            ResultTab::Compare => self.comparison.as_ref().map_or(0, Comparison::len),
         }
     }
 
-    pub(super) fn show(&mut self, tab: Tab) {
+    pub(super) fn show(&mut self, tab: ResultTab) {
         self.tab = tab;
         self.scroll = 0;
         self.column = 0;
         self.follow_cursor();
     }
 
-    pub(super) fn tabs(&self) -> Vec<(Tab, &'static str)> {
+    pub(super) fn tabs(&self) -> Vec<(ResultTab, &'static str)> {
         let mut tabs = Vec::new();
         if !self.blocks.is_empty() {
-            tabs.push((Tab::Content, "content"));
+            tabs.push((ResultTab::Content, "content"));
         }
         if self.structured.is_some() {
-            tabs.push((Tab::Structured, "structured"));
+            tabs.push((ResultTab::Structured, "structured"));
         }
-        tabs.push((Tab::Raw, "raw"));
+        tabs.push((ResultTab::Raw, "raw"));
         if self.comparison.is_some() {
-            tabs.push((Tab::Compare, "compared"));
+            tabs.push((ResultTab::Compare, "compared"));
         }
         tabs
     }
 
     pub(super) fn tree(&self) -> Option<(&Tree, &Value)> {
         match self.tab {
-            Tab::Raw => Some((&self.raw, &self.result)),
-            Tab::Structured => {
+            ResultTab::Raw => Some((&self.raw, &self.result)),
+            ResultTab::Structured => {
                 Some((self.structured.as_ref()?, self.result.get("structuredContent")?))
             }
             _ => None,
@@ -169,8 +169,10 @@ impl ResultView {
     pub(super) fn with_tree<T>(&mut self, act: impl FnOnce(&mut Tree, &Value) -> T) -> Option<T> {
         let result = self.result.clone();
         let done = match self.tab {
-            Tab::Raw => act(&mut self.raw, &result),
-            Tab::Structured => act(self.structured.as_mut()?, result.get("structuredContent")?),
+            ResultTab::Raw => act(&mut self.raw, &result),
+            ResultTab::Structured => {
+                act(self.structured.as_mut()?, result.get("structuredContent")?)
+            }
             _ => return None,
         };
         self.follow_cursor();
@@ -180,7 +182,7 @@ impl ResultView {
     /// What stands above the rows of a region so high: whether text and structured content differ,
     /// and so many violations.
     pub(super) fn notices(&self, height: usize) -> (bool, usize) {
-        if self.tab != Tab::Structured {
+        if self.tab != ResultTab::Structured {
             return (false, 0);
         }
         let mismatch = self.mismatch && height > 3;
@@ -256,7 +258,7 @@ impl ResultView {
         if asked || matches!(found, Difference::Places(_)) {
             self.comparison = Some(comparison);
             self.lay_comparison();
-            self.show(Tab::Compare);
+            self.show(ResultTab::Compare);
         }
         found
     }
@@ -264,10 +266,10 @@ impl ResultView {
     /// Lays the comparison out for the region and the ways of looking; the line on top stays.
     pub(super) fn lay_comparison(&mut self) {
         let Some(comparison) = &mut self.comparison else { return };
-        let way = Way { width: self.width, wrap: self.wrap, beside: self.beside };
-        let top = if self.tab == Tab::Compare { self.scroll } else { 0 };
+        let way = CompareLayout { width: self.width, wrap: self.wrap, beside: self.beside };
+        let top = if self.tab == ResultTab::Compare { self.scroll } else { 0 };
         let top = comparison.lay(way, top);
-        if self.tab == Tab::Compare {
+        if self.tab == ResultTab::Compare {
             self.scroll = top;
         }
     }
@@ -285,7 +287,7 @@ impl ResultView {
     }
 
     fn toggle_hex(&mut self) -> Option<Effect> {
-        let block = self.blocks.get(self.block).filter(|_| self.tab == Tab::Content);
+        let block = self.blocks.get(self.block).filter(|_| self.tab == ResultTab::Content);
         if block.and_then(Block::binary).is_none() {
             let words = "only binary content has bytes to show; {next-block} chooses";
             return Some(Effect::Say(words.to_owned()));
@@ -302,7 +304,7 @@ impl ResultView {
         if self.blocks.is_empty() {
             return;
         }
-        self.tab = Tab::Content;
+        self.tab = ResultTab::Content;
         self.block = (self.block + 1) % self.blocks.len();
         let above: usize = (0..self.block).map(|i| self.block_rows(i)).sum();
         let last = self.len().saturating_sub(usize::from(self.height.max(1)));
@@ -310,7 +312,7 @@ impl ResultView {
     }
 
     fn enter(&mut self) -> Option<Effect> {
-        if self.tab != Tab::Content {
+        if self.tab != ResultTab::Content {
             self.with_tree(|tree, value| tree.fold(value, Action::Open));
             return None;
         }
@@ -342,7 +344,7 @@ impl ResultView {
     }
 
     fn search_text(&mut self, needle: &str) -> bool {
-        if let (Tab::Compare, Some(comparison)) = (self.tab, &self.comparison) {
+        if let (ResultTab::Compare, Some(comparison)) = (self.tab, &self.comparison) {
             let Some((row, before)) = comparison.search(needle, self.scroll) else { return false };
             self.scroll = row;
             let is_seen =
@@ -383,26 +385,26 @@ impl ResultView {
     }
 
     pub(super) fn saved(&self) -> Effect {
-        let block = self.blocks.get(self.block).filter(|_| self.tab == Tab::Content);
+        let block = self.blocks.get(self.block).filter(|_| self.tab == ResultTab::Content);
         if let Some(binary) = block.and_then(Block::binary) {
             let mime = block.map(|b| b.mime.as_str()).unwrap_or_default();
             let name = format!("mcpdeck-result.{}", content::suffix(mime));
-            return save(&name, Content::Base64(binary.text.clone()));
+            return save(&name, ResultFile::Base64(binary.text.clone()));
         }
         if let Some(BlockKind::Text(text)) = block.map(|b| &b.kind) {
-            return save("mcpdeck-result.txt", Content::Text(text.clone()));
+            return save("mcpdeck-result.txt", ResultFile::Text(text.clone()));
         }
         let place = match (self.tree(), block) {
             // Of a large answer the value is only the beginning.
             _ if self.result.cut().is_some() => String::new(),
-            (Some((tree, value)), _) if self.tab == Tab::Structured => {
+            (Some((tree, value)), _) if self.tab == ResultTab::Structured => {
                 format!("/structuredContent{}", tree.pointer(value))
             }
             (Some((tree, value)), _) => tree.pointer(value),
             (None, Some(block)) => block.pointer.clone(),
             (None, None) => String::new(),
         };
-        let content = Content::Json(Shared::new(&self.result, place));
+        let content = ResultFile::Json(SharedText::new(&self.result, place));
         save("mcpdeck-result.json", content)
     }
 
@@ -417,7 +419,7 @@ impl ResultView {
             return None;
         }
         let line = usize::from(at.y - area.y - 1);
-        if self.tab == Tab::Content {
+        if self.tab == ResultTab::Content {
             self.click_content(self.scroll + line);
             return None;
         }
@@ -433,7 +435,7 @@ impl ResultView {
         None
     }
 
-    fn tab_at(&self, column: u16) -> Option<Tab> {
+    fn tab_at(&self, column: u16) -> Option<ResultTab> {
         let mut x = 0;
         for (tab, name) in self.tabs() {
             let marks = self.marks(tab, &self.look);
@@ -461,16 +463,16 @@ impl ResultView {
 
 /// What is to be in a file; shared with the result, made into bytes where it is written.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Content {
+pub enum ResultFile {
     /// Text as it is.
-    Text(Shared),
+    Text(SharedText),
     /// Bytes that stand there as base64.
-    Base64(Shared),
+    Base64(SharedText),
     /// A value, as indented JSON; a text alone without its quotes.
-    Json(Shared),
+    Json(SharedText),
 }
 
-impl Content {
+impl ResultFile {
     /// The bytes. For large results this takes time: not on the screen's thread.
     ///
     /// # Errors
@@ -500,7 +502,7 @@ const CLIPBOARD: usize = 1 << 20;
 pub(super) const NOTHING: &Value = &Value::Null;
 
 /// A file, by the name it is to have.
-fn save(name: &str, content: Content) -> Effect {
+fn save(name: &str, content: ResultFile) -> Effect {
     Effect::SaveAs { path: name.into(), content, existing: Existing::Keep }
 }
 

@@ -9,7 +9,7 @@ use crate::tui::widget::{Doc, DocView, Pen, TextInput};
 
 /// Where the keys go inside a pane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Part {
+pub enum BrowserPart {
     /// The list.
     #[default]
     List,
@@ -19,7 +19,7 @@ pub enum Part {
 
 /// How the pane's region is divided. Pure: update and render ask for the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Regions {
+pub struct BrowserRegions {
     /// Summary or filter line; empty when the detail covers the list.
     pub head: Rect,
     /// Column titles.
@@ -39,7 +39,7 @@ const SIDE_BY_SIDE: u16 = 88;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Split {
     /// Where the keys go.
-    pub part: Part,
+    pub part: BrowserPart,
     /// Whether the detail covers the list on a narrow screen.
     opened: bool,
     /// Whether the detail is not shown beside the list on a wide one.
@@ -63,7 +63,7 @@ impl Split {
     }
 
     /// How `area` is divided; beside a detail the list has `share` columns.
-    pub fn regions(self, area: Rect, share: u16) -> Regions {
+    pub fn regions(self, area: Rect, share: u16) -> BrowserRegions {
         let (list, divider, detail) = if self.is_beside(area) {
             let [list, divider, detail] = Self::beside(area, share);
             (list, Some(divider), Some(detail))
@@ -76,18 +76,18 @@ impl Split {
         let columns = Rect { y: list.y + head.height, height: (list.height > 3).into(), ..list };
         let used = head.height + columns.height;
         let list = Rect { y: list.y + used, height: list.height.saturating_sub(used), ..list };
-        Regions { head, columns, list, divider, detail }
+        BrowserRegions { head, columns, list, divider, detail }
     }
 
     /// Goes into the detail, which takes the whole area where there is no room for it beside the list.
     pub fn open(&mut self, area: Rect) {
         self.opened = !self.is_beside(area);
-        self.part = Part::Detail;
+        self.part = BrowserPart::Detail;
     }
 
     /// Goes back to the list.
     pub fn close(&mut self) {
-        (self.opened, self.part) = (false, Part::List);
+        (self.opened, self.part) = (false, BrowserPart::List);
     }
 
     /// Leaves the detail, or shows or hides it beside the list; gives whether the action was one of
@@ -96,9 +96,9 @@ impl Split {
         match action {
             Action::ToggleDetail => {
                 self.alone = !self.alone;
-                self.part = Part::List;
+                self.part = BrowserPart::List;
             }
-            Action::Left | Action::Back if self.part == Part::Detail || self.opened => {
+            Action::Left | Action::Back if self.part == BrowserPart::Detail || self.opened => {
                 self.close();
             }
             _ => return false,
@@ -108,8 +108,8 @@ impl Split {
 
     /// From the list to the detail beside it; gives whether there was one to go to.
     pub fn focus_next(&mut self, area: Rect) -> bool {
-        let inside = self.part == Part::List && self.is_beside(area);
-        self.part = if inside { Part::Detail } else { Part::List };
+        let inside = self.part == BrowserPart::List && self.is_beside(area);
+        self.part = if inside { BrowserPart::Detail } else { BrowserPart::List };
         inside
     }
 }
@@ -146,7 +146,7 @@ impl<I> Default for Browser<I> {
 
 impl<I: Clone + PartialEq> Browser<I> {
     /// How `area` is divided.
-    pub fn regions(&self, area: Rect) -> Regions {
+    pub fn regions(&self, area: Rect) -> BrowserRegions {
         let share = if area.width >= 150 { area.width * 2 / 5 } else { area.width / 2 };
         let most = area.width.saturating_sub((area.width * 2 / 5).clamp(34, 80));
         self.split.regions(area, share.max(self.wants.min(most)))
@@ -202,7 +202,7 @@ impl<I: Clone + PartialEq> Browser<I> {
     /// Handles what every list does; gives whether the action was one of these.
     pub fn act(&mut self, action: Action, area: Rect) -> bool {
         let regions = self.regions(area);
-        let in_detail = regions.detail.filter(|_| self.split.part == Part::Detail);
+        let in_detail = regions.detail.filter(|_| self.split.part == BrowserPart::Detail);
         if let Some(delta) = in_detail.and_then(|detail| action.steps(detail.height as isize - 1)) {
             self.scroll_detail(delta, area);
             return true;
@@ -242,13 +242,13 @@ impl<I: Clone + PartialEq> Browser<I> {
         let in_detail = regions.detail.is_some_and(inside);
         match gesture {
             Gesture::Scroll { delta, .. } if in_detail => self.scroll_detail(delta, area),
-            Gesture::Click(_) if in_detail => self.split.part = Part::Detail,
+            Gesture::Click(_) if in_detail => self.split.part = BrowserPart::Detail,
             Gesture::Click(_) if inside(regions.head) => self.filter.begin(),
             _ => {
                 let before = self.list.index();
                 let clicked = self.list.mouse(gesture, &self.rows[..], regions.list);
                 if clicked {
-                    self.split.part = Part::List;
+                    self.split.part = BrowserPart::List;
                 }
                 if self.list.index() != before {
                     self.detail.top = 0;
@@ -317,7 +317,7 @@ impl<I: Clone + PartialEq> Browser<I> {
         mut paint: impl FnMut(&mut Pen<'_>, &I),
     ) {
         let area = self.regions(area).list;
-        let style = cx.selection(self.split.part == Part::List);
+        let style = cx.selection(self.split.part == BrowserPart::List);
         self.list
             .render(cx, &self.rows[..], (area, style), buf, |pen, n| paint(pen, &self.rows[n]));
     }
@@ -331,7 +331,7 @@ pub fn in_sight(top: usize, row: usize, height: usize) -> usize {
 // State of a list: the selected row by id, and the scroll position. Knows no drawing.
 
 /// The rows of a list by their ids: those of a slice, or others that are worked out.
-pub trait Rows {
+pub trait RowSource {
     /// Identifies a row.
     type Id: Clone + PartialEq;
 
@@ -345,7 +345,7 @@ pub trait Rows {
     fn find(&self, id: &Self::Id, hint: usize) -> Option<usize>;
 }
 
-impl<I: Clone + PartialEq> Rows for [I] {
+impl<I: Clone + PartialEq> RowSource for [I] {
     type Id = I;
 
     fn count(&self) -> usize {
@@ -400,13 +400,13 @@ impl<I: Clone + PartialEq> ListState<I> {
     }
 
     /// Selects the row at an index.
-    pub fn select_index(&mut self, index: usize, rows: &(impl Rows<Id = I> + ?Sized)) {
+    pub fn select_index(&mut self, index: usize, rows: &(impl RowSource<Id = I> + ?Sized)) {
         self.index = index.min(rows.count().saturating_sub(1));
         self.selected = (rows.count() > 0).then(|| rows.id(self.index));
     }
 
     /// Moves the selection by rows, stopping at the ends, and brings it into sight.
-    pub fn step(&mut self, delta: isize, rows: &(impl Rows<Id = I> + ?Sized), height: usize) {
+    pub fn step(&mut self, delta: isize, rows: &(impl RowSource<Id = I> + ?Sized), height: usize) {
         let target = if self.selected.is_none() && delta > 0 {
             0
         } else {
@@ -417,7 +417,12 @@ impl<I: Clone + PartialEq> ListState<I> {
     }
 
     /// Scrolls without moving the selection further than needed to stay visible.
-    pub fn scroll(&mut self, delta: isize, rows: &(impl Rows<Id = I> + ?Sized), height: usize) {
+    pub fn scroll(
+        &mut self,
+        delta: isize,
+        rows: &(impl RowSource<Id = I> + ?Sized),
+        height: usize,
+    ) {
         let last = rows.count().saturating_sub(height);
         self.top = self.top.saturating_add_signed(delta).min(last);
         let inside = self.index.clamp(self.top, (self.top + height.max(1) - 1).max(self.top));
@@ -430,7 +435,7 @@ impl<I: Clone + PartialEq> ListState<I> {
     pub fn mouse(
         &mut self,
         gesture: Gesture,
-        rows: &(impl Rows<Id = I> + ?Sized),
+        rows: &(impl RowSource<Id = I> + ?Sized),
         area: Rect,
     ) -> bool {
         if let Gesture::Scroll { delta, .. } = gesture {
@@ -447,7 +452,7 @@ impl<I: Clone + PartialEq> ListState<I> {
     }
 
     /// Rows changed: finds the selected row again and brings it into sight.
-    pub fn sync(&mut self, rows: &(impl Rows<Id = I> + ?Sized), height: usize) {
+    pub fn sync(&mut self, rows: &(impl RowSource<Id = I> + ?Sized), height: usize) {
         let found = self.selected.as_ref().and_then(|id| rows.find(id, self.index));
         // Taken anew: an id may carry data of its row that changed.
         self.select_index(found.unwrap_or(self.index), rows);
@@ -470,7 +475,7 @@ impl<I: Clone + PartialEq> ListState<I> {
     pub fn render(
         &self,
         cx: &Cx<'_>,
-        rows: &(impl Rows<Id = I> + ?Sized),
+        rows: &(impl RowSource<Id = I> + ?Sized),
         (area, selection): (Rect, Style),
         buf: &mut Buffer,
         mut paint: impl FnMut(&mut Pen<'_>, usize),

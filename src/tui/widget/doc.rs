@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::mcp::{FieldChange, Risk};
 use crate::tui::filter::contains;
 use crate::tui::glyph::Glyphs;
-use crate::tui::ink::{Drawable, Piece};
+use crate::tui::ink::{Drawable, InkSlice};
 use crate::tui::pane::Cx;
 use crate::tui::prelude::*;
 use crate::tui::widget::pen::Pen;
@@ -288,7 +288,7 @@ pub fn wrap(text: &str, room: u16) -> impl Iterator<Item = &str> {
 
 /// A description of a server as lines that stand apart from ours.
 pub fn foreign(doc: &mut Doc, indent: u16, text: &SafeText) {
-    for line in Piece::lines(text) {
+    for line in InkSlice::lines(text) {
         doc.text(indent, &line, Role::Foreign);
     }
 }

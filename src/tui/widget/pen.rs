@@ -3,7 +3,7 @@
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-use crate::tui::ink::{Drawable, Piece};
+use crate::tui::ink::{Drawable, InkSlice};
 use crate::tui::prelude::*;
 
 /// Width of drawable text in cells.
@@ -167,7 +167,7 @@ impl<'a> Pen<'a> {
     ) -> &mut Self {
         let (start, whole) = (self.x, text.text());
         let cells = cells.min(self.room());
-        self.middle(Piece::of(&text, 0, usize::MAX), cells, style);
+        self.middle(InkSlice::of(&text, 0, usize::MAX), cells, style);
         let all = whole.width() as u16;
         // What lost its middle keeps its beginning at the left and its end at the right.
         let head = if all > cells { cells.saturating_sub(1) / 2 } else { all };

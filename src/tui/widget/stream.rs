@@ -6,11 +6,11 @@ use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::tui::filter::Filter;
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::model::{Feed, Model};
 use crate::tui::pane::{Cx, Gesture};
 use crate::tui::prelude::*;
-use crate::tui::widget::browser::Rows;
+use crate::tui::widget::browser::RowSource;
 use crate::tui::widget::{ListState, Pen, TextInput, filter_line};
 
 /// Records looked at per update while an index is built.
@@ -18,7 +18,7 @@ pub const BUDGET: u64 = 50_000;
 
 /// State of a list over a feed.
 #[derive(Debug)]
-pub struct Stream {
+pub struct StreamList {
     /// Selection and scroll.
     pub list: ListState<u64>,
     /// Whether the end is followed.
@@ -39,7 +39,7 @@ pub struct Stream {
     pub touched: Cell<u64>,
 }
 
-impl Default for Stream {
+impl Default for StreamList {
     fn default() -> Self {
         Self {
             list: ListState::default(),
@@ -85,7 +85,7 @@ impl Index {
     }
 }
 
-impl Rows for Index {
+impl RowSource for Index {
     type Id = u64;
 
     fn count(&self) -> usize {
@@ -122,7 +122,7 @@ impl Rows for Index {
 
 /// What a filter says of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FilterMatch {
     /// It is no row.
     Out,
     /// It is a row of its own.
@@ -132,9 +132,9 @@ pub enum Verdict {
 }
 
 /// A filter: what a record of this sequence number is to the list.
-pub type Judge<'a, T> = &'a mut dyn FnMut(u64, &T) -> Verdict;
+pub type StreamFilter<'a, T> = &'a mut dyn FnMut(u64, &T) -> FilterMatch;
 
-impl Stream {
+impl StreamList {
     /// The filter changed: what matched so far is worth nothing.
     pub fn reset(&mut self) {
         self.index.reset();
@@ -175,7 +175,7 @@ impl Stream {
         (model, feed): (&Model, &Feed<T>),
         judges: bool,
         of: fn(&T) -> Option<&ServerName>,
-        mut judge: impl FnMut(&Filter, u64, &T) -> Verdict,
+        mut judge: impl FnMut(&Filter, u64, &T) -> FilterMatch,
         height: usize,
     ) {
         let (filter, narrowed) = (self.filter.clone(), self.built_for.0.clone());
@@ -183,9 +183,9 @@ impl Stream {
         let mut judge = |seq: u64, record: &T| {
             let here =
                 narrowed.is_empty() || of(record).is_some_and(|server| narrowed.contains(server));
-            if here { judge(&filter, seq, record) } else { Verdict::Out }
+            if here { judge(&filter, seq, record) } else { FilterMatch::Out }
         };
-        let judge: Option<Judge<'_, T>> = if is_all { None } else { Some(&mut judge) };
+        let judge: Option<StreamFilter<'_, T>> = if is_all { None } else { Some(&mut judge) };
         if self.sync(feed, judge, height) {
             model.wake_soon();
         }
@@ -193,7 +193,12 @@ impl Stream {
 
     /// Brings the index up to date within the budget; gives whether more is to be looked at in the
     /// next update. Without a filter (`None`) every record is a row and nothing is looked at.
-    pub fn sync<T>(&mut self, feed: &Feed<T>, filter: Option<Judge<'_, T>>, height: usize) -> bool {
+    pub fn sync<T>(
+        &mut self,
+        feed: &Feed<T>,
+        filter: Option<StreamFilter<'_, T>>,
+        height: usize,
+    ) -> bool {
         let index = &mut self.index;
         if index.filtered != filter.is_some() {
             index.filtered = filter.is_some();
@@ -210,9 +215,9 @@ impl Stream {
             let upto = index.end.min(from + BUDGET);
             for (seq, record) in feed.from(from).take((upto.saturating_sub(from)) as usize) {
                 match filter(seq, record) {
-                    Verdict::Out => {}
-                    Verdict::Row => index.matched.push_back((seq, seq)),
-                    Verdict::Under(head) => index.insert((head, seq)),
+                    FilterMatch::Out => {}
+                    FilterMatch::Row => index.matched.push_back((seq, seq)),
+                    FilterMatch::Under(head) => index.insert((head, seq)),
                 }
             }
             index.scanned = upto.max(from);
@@ -349,7 +354,7 @@ impl Stream {
     }
 
     /// Whether it is frozen or follows, in words, with the key of this scope that makes it follow.
-    pub fn state(&self, cx: &Cx<'_>, feed_end: u64, scope: Scope) -> Ink {
+    pub fn state(&self, cx: &Cx<'_>, feed_end: u64, scope: KeyScope) -> Ink {
         match (self.index.frozen, self.follow) {
             (Some(_), _) => {
                 ink!("{} paused, {} newer ", cx.glyphs.frozen, self.behind(feed_end))
@@ -367,7 +372,7 @@ impl Stream {
         &self,
         cx: &Cx<'_>,
         hint: &'static str,
-        (feed, scope): (&Feed<T>, Scope),
+        (feed, scope): (&Feed<T>, KeyScope),
         (first, mut state): (Ink, Ink),
         (area, buf): (Rect, &mut Buffer),
     ) -> Rect {
@@ -409,7 +414,7 @@ mod tests {
     #[test]
     fn a_frame_over_a_million_lines_touches_the_visible_rows_alone() {
         let feed = feed(1_000_000);
-        let mut stream = Stream::default();
+        let mut stream = StreamList::default();
         stream.sync(&feed, None, 40);
         assert_eq!(stream.window(40).last(), Some(999_999));
         assert_eq!(stream.touched.get(), 40);
@@ -421,9 +426,9 @@ mod tests {
         let looked = Cell::new(0u64);
         let mut even = |_: u64, n: &u64| {
             looked.set(looked.get() + 1);
-            if n.is_multiple_of(2) { Verdict::Row } else { Verdict::Out }
+            if n.is_multiple_of(2) { FilterMatch::Row } else { FilterMatch::Out }
         };
-        let mut stream = Stream::default();
+        let mut stream = StreamList::default();
         assert!(stream.sync(&feed, Some(&mut even), 10), "more is to be looked at");
         assert_eq!(looked.get(), BUDGET);
         stream.sync(&feed, Some(&mut even), 10);
@@ -437,19 +442,19 @@ mod tests {
     #[test]
     fn rows_below_a_row_come_and_go_and_the_selection_stays_on_its_row() {
         let mut feed = feed(10);
-        let mut stream = Stream::default();
+        let mut stream = StreamList::default();
         // Rows of their own: 0, 3, 6, 9; the others belong below the last of these.
         let mut judge = |seq: u64, _: &u64| {
-            if seq.is_multiple_of(3) { Verdict::Row } else { Verdict::Out }
+            if seq.is_multiple_of(3) { FilterMatch::Row } else { FilterMatch::Out }
         };
         stream.sync(&feed, Some(&mut judge), 20);
-        let rows = |stream: &Stream| stream.window(20).collect::<Vec<_>>();
+        let rows = |stream: &StreamList| stream.window(20).collect::<Vec<_>>();
         stream.jump(6, 20);
         stream.unfold(3, &[4, 5]);
         stream.sync(&feed, Some(&mut judge), 20);
         assert_eq!((rows(&stream), stream.selected()), (vec![0, 3, 4, 5, 6, 9], Some(6)));
         more(&mut feed, 1);
-        let mut late = |_: u64, _: &u64| Verdict::Under(3);
+        let mut late = |_: u64, _: &u64| FilterMatch::Under(3);
         stream.sync(&feed, Some(&mut late), 20);
         assert_eq!(rows(&stream), [0, 3, 4, 5, 10, 6, 9]);
         stream.jump(10, 20);
@@ -461,7 +466,7 @@ mod tests {
     #[test]
     fn following_ends_when_one_goes_up_and_begins_again_at_the_end() {
         let mut feed = feed(100);
-        let mut stream = Stream::default();
+        let mut stream = StreamList::default();
         stream.sync(&feed, None, 10);
         stream.act(Action::Up, 10, 100);
         more(&mut feed, 50);
@@ -476,7 +481,7 @@ mod tests {
     #[test]
     fn a_frozen_list_stands_still_and_counts_what_came() {
         let mut feed = feed(100);
-        let mut stream = Stream::default();
+        let mut stream = StreamList::default();
         stream.sync(&feed, None, 10);
         stream.act(Action::Freeze, 10, 100);
         more(&mut feed, 30);

@@ -76,10 +76,10 @@ impl TextInput {
     }
 
     /// Ends typing a filter; `keep` says whether it stays.
-    pub fn end(&mut self, keep: Keep) {
+    pub fn end(&mut self, keep: KeepFilter) {
         self.editing = false;
         self.area.cancel_selection();
-        if keep == Keep::No {
+        if keep == KeepFilter::No {
             self.set("");
         }
     }
@@ -127,7 +127,7 @@ impl TextInput {
 
 /// Whether a filter stays when typing ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum KeepFilter {
     /// It stays.
     Yes,
     /// It goes.
@@ -151,7 +151,7 @@ mod tests {
         };
         filter.begin();
         assert_eq!(typed(&mut filter, &[KeyCode::Char('s'), KeyCode::Char('u')]), "su");
-        filter.end(Keep::Yes);
+        filter.end(KeepFilter::Yes);
         filter.begin();
         assert_eq!(typed(&mut filter, &[KeyCode::Char('g'), KeyCode::Char('e')]), "ge");
         filter.begin();

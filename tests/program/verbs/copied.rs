@@ -8,9 +8,9 @@ use mcpdeck::base::ServerName;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::config::ContentLimits;
 use mcpdeck::host::{Host, Validation};
-use mcpdeck::tui::Origin;
-use mcpdeck::tui::call::export::{Export, Written};
-use mcpdeck::tui::call::{Subject, SubjectKind};
+use mcpdeck::tui::ExportOrigin;
+use mcpdeck::tui::call::export::{Export, WrittenCall};
+use mcpdeck::tui::call::{CallSubject, SubjectKind};
 use serde_json::{Value, json};
 
 use super::copied_calls as calls;
@@ -41,8 +41,8 @@ fn large() -> Value {
     json!({"many": many})
 }
 
-fn subject(kind: SubjectKind, wire: &str) -> Subject {
-    Subject {
+fn subject(kind: SubjectKind, wire: &str) -> CallSubject {
+    CallSubject {
         server: ServerName::new("my deck"),
         kind,
         wire: wire.into(),
@@ -57,7 +57,7 @@ fn subject(kind: SubjectKind, wire: &str) -> Subject {
     }
 }
 
-fn cases() -> [(&'static str, Subject, Value, Validation); 7] {
+fn cases() -> [(&'static str, CallSubject, Value, Validation); 7] {
     let tool = |wire: &str| subject(SubjectKind::Tool, wire);
     let long = "a-tool-whose-name-is-rather-long-for-a-line-of-code-that-has-more-on-it";
     [
@@ -81,8 +81,8 @@ fn written() -> String {
     let mut out = HEAD.to_owned();
     for (name, subject, arguments, validation) in cases() {
         let uri = subject.wire.to_string();
-        let origin = Origin::default();
-        let call = Written {
+        let origin = ExportOrigin::default();
+        let call = WrittenCall {
             subject: &subject,
             arguments: &arguments,
             uri: &uri,

@@ -15,7 +15,7 @@ use crate::host::approvals::{RuleKind, SessionRule};
 use crate::mcp::{Finding, FindingKind, RequestKind};
 
 /// What holds for one server.
-pub(super) struct Rules {
+pub(super) struct ServerRules {
     pub(super) approvals: ApprovalRules,
     pub(super) roots: Vec<RootConfig>,
     /// What the entry says the roots are; those of the session hold until it changes.
@@ -67,7 +67,7 @@ impl Refused {
     }
 }
 
-impl Default for Rules {
+impl Default for ServerRules {
     fn default() -> Self {
         let limits = WireLimits::default();
         Self {

@@ -8,7 +8,7 @@ use crate::base::{Clock, Ring};
 use crate::config::{
     ApprovalRule, ApprovalRules, RootConfig, ServerConfig, StdioConfig, TransportConfig,
 };
-use crate::host::approvals::{Decider, PendingRequest, RuleKind, SessionRule, Settlement};
+use crate::host::approvals::{ApprovalRequest, Decider, RuleKind, SessionRule, Settlement};
 use crate::host::projector::{self, Projection};
 use crate::mcp::{Claim, FindingKind, RequestKind};
 
@@ -45,7 +45,7 @@ impl Rig {
         Arc::clone(&self.projection.view.borrow())
     }
 
-    async fn pending(&self, count: usize) -> Vec<Arc<PendingRequest>> {
+    async fn pending(&self, count: usize) -> Vec<Arc<ApprovalRequest>> {
         let mut view = self.projection.view.clone();
         let view = view.wait_for(|view| view.pending.len() == count).await.expect("runs");
         view.pending.values().cloned().collect()
@@ -69,12 +69,12 @@ fn config(approvals: ApprovalRules) -> ServerConfig {
     ServerConfig { approvals, ..ServerConfig::new(ServerName::new("s"), transport) }
 }
 
-struct Says(fn(&PendingRequest) -> Option<Answer>);
+struct Says(fn(&ApprovalRequest) -> Option<Answer>);
 
 impl RequestHandler for Says {
     fn handle(
         &self,
-        request: Arc<PendingRequest>,
+        request: Arc<ApprovalRequest>,
         _withdrawn: CancellationToken,
     ) -> BoxFuture<'static, Option<Answer>> {
         let answer = self.0;
@@ -372,7 +372,7 @@ impl Drafter for Model {
 
     fn draft(
         &self,
-        _request: Arc<PendingRequest>,
+        _request: Arc<ApprovalRequest>,
         params: Arc<Value>,
     ) -> BoxFuture<'static, Result<Value, String>> {
         Box::pin(async move {

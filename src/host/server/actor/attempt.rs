@@ -8,7 +8,7 @@ use crate::base::SafeText;
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
 use crate::host::server::connect::{OpenError, OpenRequest, Opened, StopPlan};
-use crate::host::shared::Shared;
+use crate::host::shared::HostShared;
 use crate::host::view::StartStep;
 use crate::mcp::{Capabilities, FetchedList, ListKind};
 
@@ -19,12 +19,12 @@ pub(super) struct Opening {
 }
 
 /// Everything one attempt needs.
-pub(super) struct Attempt {
-    pub(super) deck: Arc<Shared>,
+pub(super) struct OpenAttempt {
+    pub(super) deck: Arc<HostShared>,
     pub(super) request: OpenRequest,
 }
 
-impl Attempt {
+impl OpenAttempt {
     pub(super) async fn run(mut self) -> Result<Opening, OpenError> {
         let place = self.deck.starting.enter(&*self.deck.connector);
         let place = self.request.cancel.run_until_cancelled(place).await;

@@ -13,7 +13,7 @@ use crate::base::{LogLevel, LogRecord, LogSource, SafeText, Timestamp};
 use crate::config::ToolFilter;
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
-use crate::host::server::actor::{About, Actor, Happened};
+use crate::host::server::actor::{Actor, Addressee, Happened};
 use crate::mcp::{
     Capabilities, FetchedList, Finding, FindingKind, ListChanges, ListKind, Notice, NoticeKind,
     SessionHandle,
@@ -51,7 +51,7 @@ impl Actor<'_> {
             refresh.planned = true;
             let due = refresh.last.map_or_else(Instant::now, |last| last + least);
             let wait = tokio::time::sleep_until(due);
-            self.wait_for(About::Session, wait.map(move |()| Happened::RefreshDue(kind)));
+            self.wait_for(Addressee::Session, wait.map(move |()| Happened::RefreshDue(kind)));
         }
     }
 
@@ -66,7 +66,7 @@ impl Actor<'_> {
         refresh.last = Some(Instant::now());
         let limit = self.config.request_timeout;
         let list = fetch(opened.session.as_ref(), kind, limit);
-        self.wait_for(About::Session, list.map(move |list| Happened::Listed(kind, list)));
+        self.wait_for(Addressee::Session, list.map(move |list| Happened::Listed(kind, list)));
     }
 
     pub(super) fn refresh_all(&mut self, done: oneshot::Sender<Result<(), Error>>) {
@@ -80,7 +80,7 @@ impl Actor<'_> {
         let lists = offered
             .map(|kind| fetch(session.as_ref(), kind, limit).map(move |list| (kind, list)).boxed());
         let lists = futures::future::join_all(lists);
-        self.wait_for(About::Session, lists.map(|lists| Happened::Refreshed(lists, done)));
+        self.wait_for(Addressee::Session, lists.map(|lists| Happened::Refreshed(lists, done)));
     }
 
     pub(super) async fn refreshed(

@@ -8,20 +8,20 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::attempt::{Attempt, Opening};
+use super::attempt::{OpenAttempt, Opening};
 use super::lists::Refreshes;
-use super::{About, Actor, EVENTS, EXIT_FOLLOWS, Happened};
+use super::{Actor, Addressee, EVENTS, EXIT_FOLLOWS, Happened};
 use crate::base::SafeText;
 use crate::base::human::Dur;
 use crate::error::{Error, ErrorCode};
 use crate::host::Fact;
 use crate::host::approvals::queue::QueueHandle;
 use crate::host::server::connect::{ExitReport, OpenError, OpenRequest, Opened, Steps, StopPlan};
-use crate::host::server::lifecycle::{Input, Loss, Phase};
+use crate::host::server::lifecycle::{LifecycleInput, Loss, Phase};
 use crate::host::server::memory::Definitions;
-use crate::host::server::remedy::{Words, remedy, telling};
+use crate::host::server::remedy::{FailureOutput, remedy, telling};
 use crate::host::server::slot::Slot;
-use crate::host::shared::Shared;
+use crate::host::shared::HostShared;
 use crate::host::view::StartStep;
 use crate::mcp::{SessionContext, SessionEvent};
 use crate::process::ExitView;
@@ -31,12 +31,12 @@ impl Actor<'_> {
     pub(super) async fn begin(&mut self) {
         let sleeps = self.config.on_demand && self.config.hold.is_none();
         if !sleeps || !(self.listed_before || self.recall().await) {
-            return self.give(Input::Start).await;
+            return self.give(LifecycleInput::Start).await;
         }
         if *self.machine.phase() == Phase::Sleeping {
             return;
         }
-        self.give(Input::Sleep).await;
+        self.give(LifecycleInput::Sleep).await;
         self.deck.reroute();
     }
 
@@ -88,9 +88,9 @@ impl Actor<'_> {
             steps: self.steps(),
             account: Arc::clone(&self.slot.account),
         };
-        let attempt = Attempt { deck: Arc::clone(&self.deck), request };
+        let attempt = OpenAttempt { deck: Arc::clone(&self.deck), request };
         let attempt = attempt.run().map(|done| Happened::Opened(Box::new(done)));
-        self.wait_for(About::Server, attempt);
+        self.wait_for(Addressee::Server, attempt);
     }
 
     fn session_context(&self, events: mpsc::Sender<SessionEvent>) -> SessionContext {
@@ -129,12 +129,12 @@ impl Actor<'_> {
                 let Opening { opened, capabilities } = opening;
                 if let Some(process) = opened.process.clone() {
                     let exited = process.exited().map(|()| Happened::Exited);
-                    self.wait_for(About::Session, exited);
+                    self.wait_for(Addressee::Session, exited);
                 }
                 self.current = Some(opened.clone());
                 self.slot.publish(|live| live.process.clone_from(&opened.process));
                 self.take_lists(capabilities).await;
-                self.give(Input::Opened).await;
+                self.give(LifecycleInput::Opened).await;
                 // It may have closed between its last answer and now.
                 if let Some(reason) = self.closed.take() {
                     self.closed(reason).await;
@@ -153,7 +153,7 @@ impl Actor<'_> {
                     self.steps().exited(report).await;
                 }
                 self.advise(failure.error.help.as_deref()).await;
-                self.give(Input::OpenFailed { reason, retryable }).await;
+                self.give(LifecycleInput::OpenFailed { reason, retryable }).await;
             }
         }
     }
@@ -167,7 +167,7 @@ impl Actor<'_> {
 
     fn look_again(&self, after: Duration) {
         let look = tokio::time::sleep(after).map(|()| Happened::IdleLook);
-        self.wait_for(About::Session, look);
+        self.wait_for(Addressee::Session, look);
     }
 
     pub(super) async fn idle_look(&mut self) {
@@ -185,7 +185,7 @@ impl Actor<'_> {
         match self.slot.idle_for().filter(|_| !needed && !asks) {
             Some(idle) if idle >= limit => {
                 self.remember();
-                self.give(Input::Sleep).await;
+                self.give(LifecycleInput::Sleep).await;
             }
             Some(idle) => self.look_again(limit.saturating_sub(idle)),
             None => self.look_again(limit),
@@ -202,7 +202,7 @@ impl Actor<'_> {
     fn end_session(&mut self, then: impl FnOnce(Option<ExitReport>) -> Happened + Send + 'static) {
         self.ending = true;
         let ending = end(self.current.take(), self.farewell(), self.plan());
-        self.wait_for(About::Server, ending.map(then));
+        self.wait_for(Addressee::Server, ending.map(then));
     }
 
     /// The same once the calls in flight are done. Callers are turned away already; those that do
@@ -217,7 +217,7 @@ impl Actor<'_> {
         self.draining = Some(hurry.clone());
         let (deck, slot, plan) = (Arc::clone(&self.deck), Arc::clone(&self.slot), self.plan());
         let (farewell, grace) = (self.farewell(), GRACE.min(self.config.shutdown_timeout));
-        self.wait_for(About::Server, async move {
+        self.wait_for(Addressee::Server, async move {
             let farewell = drained(&deck, &slot, grace, &hurry).await.unwrap_or(farewell);
             Happened::Ended(end(Some(opened), farewell, plan).await)
         });
@@ -228,7 +228,7 @@ impl Actor<'_> {
         self.draining = None;
         self.forget_session();
         self.tell_exit(report).await;
-        self.give(Input::Ended).await;
+        self.give(LifecycleInput::Ended).await;
     }
 
     /// The connection closed. Most often the process exits within milliseconds, and its exit says
@@ -245,7 +245,7 @@ impl Actor<'_> {
         self.turn_away(&reason);
         if self.current.as_ref().is_some_and(|opened| opened.process.is_some()) {
             let wait = tokio::time::sleep(EXIT_FOLLOWS);
-            self.wait_for(About::Session, wait.map(|()| Happened::ExitDidNotFollow(reason)));
+            self.wait_for(Addressee::Session, wait.map(|()| Happened::ExitDidNotFollow(reason)));
         } else {
             self.reap(reason);
         }
@@ -287,7 +287,7 @@ impl Actor<'_> {
         self.forget_session();
         self.tell_exit(report).await;
         let lost = self.loss(reason);
-        self.give(Input::Died(lost)).await;
+        self.give(LifecycleInput::Died(lost)).await;
     }
 
     pub(super) fn loss(&self, reason: SafeText) -> Loss {
@@ -312,7 +312,7 @@ impl Actor<'_> {
     async fn tell_exit(&mut self, report: Option<ExitReport>) {
         if let Some(report) = report {
             let ExitReport { exit, stderr_tail: stderr } = &report;
-            let words = Words { exit: Some(exit), stderr, junk: None, was_ready: true };
+            let words = FailureOutput { exit: Some(exit), stderr, junk: None, was_ready: true };
             let help = if exit.expected { None } else { remedy(words) };
             self.advise(help.as_deref()).await;
             self.steps().exited(report).await;
@@ -341,7 +341,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Waits for the calls in flight; gives what those are told that did not finish in time.
 async fn drained(
-    deck: &Shared,
+    deck: &HostShared,
     slot: &Slot,
     grace: Duration,
     hurry: &CancellationToken,

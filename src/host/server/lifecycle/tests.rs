@@ -23,7 +23,7 @@ impl Rig {
         }
     }
 
-    fn give(&mut self, input: Input) -> Vec<Step> {
+    fn give(&mut self, input: LifecycleInput) -> Vec<LifecycleStep> {
         let around = Surroundings {
             now: NOW,
             random: 1.0,
@@ -38,7 +38,7 @@ impl Rig {
 
     fn ready(policy: RestartPolicy) -> Self {
         let mut rig = Self::new(policy);
-        for input in [Input::Start, Input::Unblocked, Input::Opened] {
+        for input in [LifecycleInput::Start, LifecycleInput::Unblocked, LifecycleInput::Opened] {
             rig.give(input);
         }
         assert_eq!(rig.machine.phase(), &Phase::Ready);
@@ -50,17 +50,17 @@ fn text(words: &str) -> SafeText {
     SafeText::line(words)
 }
 
-fn passing() -> Input {
-    Input::OpenFailed { reason: text("refused"), retryable: true }
+fn passing() -> LifecycleInput {
+    LifecycleInput::OpenFailed { reason: text("refused"), retryable: true }
 }
 
-fn died(seconds: u64) -> Input {
-    Input::Died(Loss { reason: text("exit code 1"), lived: Duration::from_secs(seconds) })
+fn died(seconds: u64) -> LifecycleInput {
+    LifecycleInput::Died(Loss { reason: text("exit code 1"), lived: Duration::from_secs(seconds) })
 }
 
-fn armed(steps: &[Step]) -> Option<u64> {
+fn armed(steps: &[LifecycleStep]) -> Option<u64> {
     steps.iter().find_map(|step| match step {
-        Step::Arm(delay) => Some(delay.as_secs()),
+        LifecycleStep::Arm(delay) => Some(delay.as_secs()),
         _ => None,
     })
 }
@@ -68,25 +68,31 @@ fn armed(steps: &[Step]) -> Option<u64> {
 #[test]
 fn a_start_looks_at_dependencies_opens_publishes_and_is_ready() {
     let mut rig = Rig::new(RestartPolicy::Never);
-    assert_eq!(rig.give(Input::Start), [Step::CheckDependencies]);
+    assert_eq!(rig.give(LifecycleInput::Start), [LifecycleStep::CheckDependencies]);
     assert_eq!(
-        rig.give(Input::Blocked(text("waits for db"))),
+        rig.give(LifecycleInput::Blocked(text("waits for db"))),
         [announce(ServerState::Waiting, Some(text("waits for db")))]
     );
-    assert_eq!(rig.give(Input::Unblocked), [announce(ServerState::Starting, None), Step::Open]);
-    assert_eq!(rig.give(Input::Opened), [Step::Publish, announce(ServerState::Ready, None)]);
+    assert_eq!(
+        rig.give(LifecycleInput::Unblocked),
+        [announce(ServerState::Starting, None), LifecycleStep::Open]
+    );
+    assert_eq!(
+        rig.give(LifecycleInput::Opened),
+        [LifecycleStep::Publish, announce(ServerState::Ready, None)]
+    );
 }
 
 #[test]
 fn a_failure_that_can_pass_is_retried_with_backoff_and_then_given_up() {
     let mut rig = Rig::new(RestartPolicy::Never);
-    rig.give(Input::Start);
+    rig.give(LifecycleInput::Start);
     for delay in [1, 2] {
-        rig.give(Input::Unblocked);
+        rig.give(LifecycleInput::Unblocked);
         assert_eq!(armed(&rig.give(passing())), Some(delay));
-        assert_eq!(rig.give(Input::Timer), [Step::CheckDependencies]);
+        assert_eq!(rig.give(LifecycleInput::Timer), [LifecycleStep::CheckDependencies]);
     }
-    rig.give(Input::Unblocked);
+    rig.give(LifecycleInput::Unblocked);
     assert_eq!(rig.machine.attempt(), 3);
     assert_eq!(armed(&rig.give(passing())), None);
     assert_eq!(rig.machine.phase(), &Phase::Failed);
@@ -95,9 +101,9 @@ fn a_failure_that_can_pass_is_retried_with_backoff_and_then_given_up() {
 #[test]
 fn a_failure_that_cannot_pass_is_not_retried() {
     let mut rig = Rig::new(RestartPolicy::OnFailure);
-    rig.give(Input::Start);
-    rig.give(Input::Unblocked);
-    rig.give(Input::OpenFailed { reason: text("not found"), retryable: false });
+    rig.give(LifecycleInput::Start);
+    rig.give(LifecycleInput::Unblocked);
+    rig.give(LifecycleInput::OpenFailed { reason: text("not found"), retryable: false });
     assert_eq!(rig.machine.phase(), &Phase::Failed);
 }
 
@@ -113,13 +119,13 @@ fn a_death_is_final_by_default() {
 fn with_a_policy_a_death_is_followed_by_restarts_until_the_budget_is_spent() {
     let mut rig = Rig::ready(RestartPolicy::OnFailure);
     assert_eq!(armed(&rig.give(died(1))), Some(2));
-    rig.give(Input::Timer);
-    rig.give(Input::Unblocked);
+    rig.give(LifecycleInput::Timer);
+    rig.give(LifecycleInput::Unblocked);
     // A start that fails after a death counts like a death, not like a first start.
     assert_eq!(armed(&rig.give(passing())), Some(4));
-    rig.give(Input::Timer);
-    rig.give(Input::Unblocked);
-    rig.give(Input::Opened);
+    rig.give(LifecycleInput::Timer);
+    rig.give(LifecycleInput::Unblocked);
+    rig.give(LifecycleInput::Opened);
     let steps = rig.give(died(1));
     assert_eq!(rig.machine.phase(), &Phase::Failed);
     assert!(format!("{steps:?}").contains("given up after 2 restarts"), "{steps:?}");
@@ -130,7 +136,7 @@ fn a_stable_minute_forgives_earlier_deaths() {
     let mut rig = Rig::ready(RestartPolicy::OnFailure);
     for _ in 0..10 {
         assert_eq!(armed(&rig.give(died(61))), Some(2));
-        for input in [Input::Timer, Input::Unblocked, Input::Opened] {
+        for input in [LifecycleInput::Timer, LifecycleInput::Unblocked, LifecycleInput::Opened] {
             rig.give(input);
         }
     }
@@ -139,88 +145,93 @@ fn a_stable_minute_forgives_earlier_deaths() {
 #[test]
 fn a_timeout_turns_callers_away_but_a_start_then_makes_a_fresh_session() {
     let mut rig = Rig::ready(RestartPolicy::Never);
-    rig.give(Input::TimedOut(text("tools/call slow: no answer in 30 s")));
+    rig.give(LifecycleInput::TimedOut(text("tools/call slow: no answer in 30 s")));
     assert_eq!(rig.machine.phase(), &Phase::Wedged);
-    assert!(rig.give(Input::Start).contains(&Step::End));
-    assert_eq!(rig.give(Input::Ended), [Step::CheckDependencies]);
+    assert!(rig.give(LifecycleInput::Start).contains(&LifecycleStep::End));
+    assert_eq!(rig.give(LifecycleInput::Ended), [LifecycleStep::CheckDependencies]);
 }
 
 #[test]
 fn a_stop_during_a_start_gives_the_attempt_up_and_a_late_success_is_ignored() {
     let mut rig = Rig::new(RestartPolicy::Never);
-    rig.give(Input::Start);
-    rig.give(Input::Unblocked);
-    assert!(rig.give(Input::Stop(Next::Rest)).contains(&Step::Abort));
-    assert_eq!(rig.give(Input::Opened), []);
-    rig.give(Input::Ended);
+    rig.give(LifecycleInput::Start);
+    rig.give(LifecycleInput::Unblocked);
+    assert!(rig.give(LifecycleInput::Stop(Next::Rest)).contains(&LifecycleStep::Abort));
+    assert_eq!(rig.give(LifecycleInput::Opened), []);
+    rig.give(LifecycleInput::Ended);
     assert_eq!(rig.machine.phase(), &Phase::Stopped);
 }
 
 #[test]
 fn leaving_wins_over_every_later_command() {
     let mut rig = Rig::ready(RestartPolicy::OnFailure);
-    rig.give(Input::Stop(Next::Leave));
-    rig.give(Input::Stop(Next::Rest));
-    rig.give(Input::Restart);
-    rig.give(Input::Start);
-    assert_eq!(rig.give(Input::Ended).last(), Some(&Step::Finish));
+    rig.give(LifecycleInput::Stop(Next::Leave));
+    rig.give(LifecycleInput::Stop(Next::Rest));
+    rig.give(LifecycleInput::Restart);
+    rig.give(LifecycleInput::Start);
+    assert_eq!(rig.give(LifecycleInput::Ended).last(), Some(&LifecycleStep::Finish));
 }
 
 #[test]
 fn a_lost_connection_is_announced_at_once_and_judged_when_the_process_is_gone() {
     let mut rig = Rig::ready(RestartPolicy::OnFailure);
     let lost = Loss { reason: text("stdout closed"), lived: Duration::ZERO };
-    assert!(rig.give(Input::Lost(lost)).contains(&Step::End));
-    assert_eq!(armed(&rig.give(Input::Ended)), Some(2));
+    assert!(rig.give(LifecycleInput::Lost(lost)).contains(&LifecycleStep::End));
+    assert_eq!(armed(&rig.give(LifecycleInput::Ended)), Some(2));
 }
 
 #[test]
 fn another_entry_lets_calls_finish_and_a_command_by_hand_does_not_wait_for_them() {
     let mut rig = Rig::ready(RestartPolicy::Never);
-    let steps = rig.give(Input::Retire(Next::Start, text("restarting: `args` changed")));
-    assert_eq!(steps.last(), Some(&Step::Drain));
-    assert_eq!(rig.give(Input::Retire(Next::Disable, text("disabled"))), [], "no hurry");
-    assert_eq!(rig.give(Input::Restart), [Step::Hurry]);
-    assert_eq!(rig.give(Input::Stop(Next::Rest)), [Step::Hurry]);
-    rig.give(Input::Ended);
+    let steps = rig.give(LifecycleInput::Retire(Next::Start, text("restarting: `args` changed")));
+    assert_eq!(steps.last(), Some(&LifecycleStep::Drain));
+    assert_eq!(rig.give(LifecycleInput::Retire(Next::Disable, text("disabled"))), [], "no hurry");
+    assert_eq!(rig.give(LifecycleInput::Restart), [LifecycleStep::Hurry]);
+    assert_eq!(rig.give(LifecycleInput::Stop(Next::Rest)), [LifecycleStep::Hurry]);
+    rig.give(LifecycleInput::Ended);
     assert_eq!(rig.machine.phase(), &Phase::Stopped);
 }
 
 #[test]
 fn new_sources_revive_what_failed_and_leave_alone_what_was_stopped() {
-    let renew = || Input::Renew(text("restarting: a.py changed"));
+    let renew = || LifecycleInput::Renew(text("restarting: a.py changed"));
     let mut rig = Rig::ready(RestartPolicy::Never);
     rig.give(died(5));
     assert_eq!(rig.machine.phase(), &Phase::Failed);
-    assert_eq!(rig.give(renew()), [Step::CheckDependencies]);
-    rig.give(Input::Stop(Next::Rest));
+    assert_eq!(rig.give(renew()), [LifecycleStep::CheckDependencies]);
+    rig.give(LifecycleInput::Stop(Next::Rest));
     assert_eq!(rig.give(renew()), []);
     assert_eq!(rig.machine.phase(), &Phase::Stopped);
     let mut rig = Rig::new(RestartPolicy::Never);
-    rig.give(Input::Start);
-    rig.give(Input::Unblocked);
-    assert_eq!(rig.give(renew()), [Step::Abort], "an attempt over old sources is given up");
+    rig.give(LifecycleInput::Start);
+    rig.give(LifecycleInput::Unblocked);
+    assert_eq!(
+        rig.give(renew()),
+        [LifecycleStep::Abort],
+        "an attempt over old sources is given up"
+    );
 }
 
-fn any_input() -> impl Strategy<Value = Input> {
+fn any_input() -> impl Strategy<Value = LifecycleInput> {
     let next =
         || prop_oneof![Just(Next::Rest), Just(Next::Start), Just(Next::Disable), Just(Next::Leave)];
     let loss = || Loss { reason: text("x"), lived: Duration::ZERO };
     prop_oneof![
-        Just(Input::Start),
-        Just(Input::Restart),
-        next().prop_map(Input::Stop),
-        next().prop_map(|next| Input::Retire(next, text("c"))),
-        Just(Input::Renew(text("s"))),
-        Just(Input::Unblocked),
-        Just(Input::Blocked(text("b"))),
-        Just(Input::Opened),
-        any::<bool>().prop_map(|retryable| Input::OpenFailed { reason: text("f"), retryable }),
-        Just(Input::Lost(loss())),
-        Just(Input::Died(loss())),
-        Just(Input::Ended),
-        Just(Input::TimedOut(text("t"))),
-        Just(Input::Timer),
+        Just(LifecycleInput::Start),
+        Just(LifecycleInput::Restart),
+        next().prop_map(LifecycleInput::Stop),
+        next().prop_map(|next| LifecycleInput::Retire(next, text("c"))),
+        Just(LifecycleInput::Renew(text("s"))),
+        Just(LifecycleInput::Unblocked),
+        Just(LifecycleInput::Blocked(text("b"))),
+        Just(LifecycleInput::Opened),
+        any::<bool>()
+            .prop_map(|retryable| LifecycleInput::OpenFailed { reason: text("f"), retryable }),
+        Just(LifecycleInput::Lost(loss())),
+        Just(LifecycleInput::Died(loss())),
+        Just(LifecycleInput::Ended),
+        Just(LifecycleInput::TimedOut(text("t"))),
+        Just(LifecycleInput::Timer),
     ]
 }
 
@@ -234,8 +245,8 @@ proptest! {
         for input in inputs {
             for step in rig.give(input) {
                 match step {
-                    Step::Publish => published = true,
-                    Step::Unpublish(_) => published = false,
+                    LifecycleStep::Publish => published = true,
+                    LifecycleStep::Unpublish(_) => published = false,
                     _ => {}
                 }
             }
@@ -251,8 +262,8 @@ proptest! {
         for input in inputs {
             rig.give(input);
         }
-        rig.give(Input::Stop(Next::Leave));
-        rig.give(Input::Ended);
+        rig.give(LifecycleInput::Stop(Next::Leave));
+        rig.give(LifecycleInput::Ended);
         prop_assert_eq!(rig.machine.phase(), &Phase::Gone);
     }
 }
@@ -286,68 +297,77 @@ impl World {
     }
 
     /// What can happen now: what people ask for, and what the world still owes.
-    fn possible(&self) -> Vec<Input> {
+    fn possible(&self) -> Vec<LifecycleInput> {
         let loss = || Loss { reason: text("x"), lived: Duration::ZERO };
-        let mut inputs = vec![Input::Start, Input::Restart, Input::Sleep];
+        let mut inputs =
+            vec![LifecycleInput::Start, LifecycleInput::Restart, LifecycleInput::Sleep];
         let nexts = [Next::Rest, Next::Start, Next::Disable, Next::Leave];
-        inputs.extend(nexts.map(Input::Stop));
-        inputs.extend(nexts.map(|next| Input::Retire(next, text("changed"))));
-        inputs.push(Input::Renew(text("rebuilt")));
+        inputs.extend(nexts.map(LifecycleInput::Stop));
+        inputs.extend(nexts.map(|next| LifecycleInput::Retire(next, text("changed"))));
+        inputs.push(LifecycleInput::Renew(text("rebuilt")));
         if self.checking {
-            inputs.extend([Input::Unblocked, Input::Blocked(text("b"))]);
+            inputs.extend([LifecycleInput::Unblocked, LifecycleInput::Blocked(text("b"))]);
         }
         if self.timer {
-            inputs.push(Input::Timer);
+            inputs.push(LifecycleInput::Timer);
         }
-        let failed = |retryable| Input::OpenFailed { reason: text("f"), retryable };
+        let failed = |retryable| LifecycleInput::OpenFailed { reason: text("f"), retryable };
         match self.process {
             Process::None => {}
-            Process::Opening => inputs.extend([Input::Opened, failed(true), failed(false)]),
-            Process::Aborting => inputs.extend([Input::Ended, Input::Opened, failed(true)]),
+            Process::Opening => {
+                inputs.extend([LifecycleInput::Opened, failed(true), failed(false)]);
+            }
+            Process::Aborting => {
+                inputs.extend([LifecycleInput::Ended, LifecycleInput::Opened, failed(true)]);
+            }
             Process::Live => inputs.extend([
-                Input::Lost(loss()),
-                Input::Died(loss()),
-                Input::TimedOut(text("t")),
+                LifecycleInput::Lost(loss()),
+                LifecycleInput::Died(loss()),
+                LifecycleInput::TimedOut(text("t")),
             ]),
-            Process::Ending => inputs.extend([Input::Ended, Input::Died(loss())]),
+            Process::Ending => inputs.extend([LifecycleInput::Ended, LifecycleInput::Died(loss())]),
         }
         inputs
     }
 
-    fn happens(&mut self, input: Input) -> Result<(), TestCaseError> {
+    fn happens(&mut self, input: LifecycleInput) -> Result<(), TestCaseError> {
         match (&input, self.process) {
-            (Input::Opened, Process::Opening) => self.process = Process::Live,
-            (Input::OpenFailed { .. } | Input::Died(_) | Input::Ended, _) => {
+            (LifecycleInput::Opened, Process::Opening) => self.process = Process::Live,
+            (
+                LifecycleInput::OpenFailed { .. } | LifecycleInput::Died(_) | LifecycleInput::Ended,
+                _,
+            ) => {
                 self.process = Process::None;
             }
-            (Input::Timer, _) => self.timer = false,
-            (Input::Unblocked, _) => self.checking = false,
+            (LifecycleInput::Timer, _) => self.timer = false,
+            (LifecycleInput::Unblocked, _) => self.checking = false,
             _ => {}
         }
         for step in self.rig.give(input) {
             let from = self.process;
             match step {
-                Step::CheckDependencies => self.checking = true,
-                Step::Open => {
+                LifecycleStep::CheckDependencies => self.checking = true,
+                LifecycleStep::Open => {
                     prop_assert_eq!(from, Process::None, "a second process");
                     self.process = Process::Opening;
                 }
-                Step::Abort => {
+                LifecycleStep::Abort => {
                     prop_assert_eq!(from, Process::Opening);
                     self.process = Process::Aborting;
                 }
-                Step::End | Step::Drain => {
+                LifecycleStep::End | LifecycleStep::Drain => {
                     prop_assert_eq!(from, Process::Live);
                     self.process = Process::Ending;
                 }
-                Step::Hurry => {
+                LifecycleStep::Hurry => {
                     prop_assert!(matches!(from, Process::Ending | Process::Aborting));
                 }
-                Step::Arm(_) => self.timer = true,
-                Step::Disarm => self.timer = false,
-                Step::Announce { state, .. } => self.announced = Some(state),
-                Step::Finish => self.finished = true,
-                Step::Publish | Step::Unpublish(_) | Step::Record(_) => {}
+                LifecycleStep::Arm(_) => self.timer = true,
+                LifecycleStep::Disarm => self.timer = false,
+                LifecycleStep::Announce { state, .. } => self.announced = Some(state),
+                LifecycleStep::Finish => self.finished = true,
+                LifecycleStep::Publish | LifecycleStep::Unpublish(_) | LifecycleStep::Record(_) => {
+                }
             }
         }
         let phase = self.rig.machine.phase();

@@ -12,7 +12,7 @@ fn exit(code: i32) -> ExitView {
 
 fn help(code: i32, stderr: &str) -> Option<String> {
     let (exit, stderr) = (exit(code), lines(stderr));
-    remedy(Words { exit: Some(&exit), stderr: &stderr, junk: None, was_ready: false })
+    remedy(FailureOutput { exit: Some(&exit), stderr: &stderr, junk: None, was_ready: false })
 }
 
 const NODE: &str = "\
@@ -138,14 +138,14 @@ fn nothing_is_said_where_nothing_is_known() {
 #[test]
 fn a_web_server_started_over_a_pipe_is_recognised_by_the_address_it_prints() {
     let stderr = lines("INFO:     Uvicorn running on http://0.0.0.0:8000 (Press CTRL+C to quit)");
-    let words = Words { exit: None, stderr: &stderr, junk: None, was_ready: false };
+    let words = FailureOutput { exit: None, stderr: &stderr, junk: None, was_ready: false };
     let found = remedy(words).expect("the address is known");
     assert!(found.contains("\"url\": \"http://127.0.0.1:8000\""), "{found}");
     let junk = Some("Server listening on http://localhost:3000/mcp.");
-    let found = remedy(Words { exit: None, stderr: &[], junk, was_ready: false });
+    let found = remedy(FailureOutput { exit: None, stderr: &[], junk, was_ready: false });
     assert!(found.is_some_and(|help| help.contains("\"http://localhost:3000/mcp\"")));
     let stderr = lines("fetching http://127.0.0.1:9/list\nrunning on https://example.org");
-    let words = Words { exit: None, stderr: &stderr, junk: None, was_ready: false };
+    let words = FailureOutput { exit: None, stderr: &stderr, junk: None, was_ready: false };
     assert_eq!(remedy(words), None);
 }
 
@@ -154,10 +154,10 @@ fn after_a_long_life_only_the_last_words_count() {
     let exit = exit(1);
     let stderr =
         lines("Error: listen EADDRINUSE: address already in use\nretrying\nfatal: disk full");
-    let words = Words { exit: Some(&exit), stderr: &stderr, junk: None, was_ready: true };
+    let words = FailureOutput { exit: Some(&exit), stderr: &stderr, junk: None, was_ready: true };
     assert_eq!(remedy(words), None);
     let killed = ExitView { signal: Some(9), ..ExitView::default() };
-    let words = Words { exit: Some(&killed), stderr: &[], junk: None, was_ready: true };
+    let words = FailureOutput { exit: Some(&killed), stderr: &[], junk: None, was_ready: true };
     assert!(remedy(words).is_some_and(|help| help.contains("killed")));
 }
 

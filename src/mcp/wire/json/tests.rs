@@ -3,7 +3,7 @@
 use super::*;
 use serde_json::json;
 
-const BUDGET: Budget = Budget { depth: 128, nodes: 1000, bytes: usize::MAX };
+const BUDGET: ParseBudget = ParseBudget { depth: 128, nodes: 1000, bytes: usize::MAX };
 
 #[test]
 fn builds_the_same_value_as_the_plain_parser() {
@@ -46,7 +46,7 @@ fn a_plain_answer_has_the_budget_of_every_message() {
     let line = r#"{"jsonrpc":"2.0","id":7,"result":{"a":[1,2]}}"#.as_bytes();
     for nodes in 0..10 {
         for depth in 0..5 {
-            let budget = Budget { depth, nodes, ..BUDGET };
+            let budget = ParseBudget { depth, nodes, ..BUDGET };
             let whole = parse(line, budget).is_ok();
             assert_eq!(answer(line, budget).is_some(), whole, "{budget:?}");
         }
@@ -58,7 +58,7 @@ fn stops_at_the_depth_and_node_limits_and_names_them() {
     let nest = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
     assert!(parse(nest(128).as_bytes(), BUDGET).is_ok());
     assert_eq!(parse(nest(129).as_bytes(), BUDGET).unwrap_err(), Flaw::TooDeep(128));
-    let deep = Budget { depth: usize::MAX, ..BUDGET };
+    let deep = ParseBudget { depth: usize::MAX, ..BUDGET };
     assert_eq!(parse(nest(100_000).as_bytes(), deep).unwrap_err(), Flaw::TooDeep(512));
     let wide = format!("[{}0]", "0,".repeat(999));
     assert_eq!(parse(wide.as_bytes(), BUDGET).unwrap_err(), Flaw::TooMany(1000));
@@ -66,7 +66,7 @@ fn stops_at_the_depth_and_node_limits_and_names_them() {
 
 #[test]
 fn what_is_built_is_counted_in_bytes_however_few_its_values_are() {
-    let budget = Budget { bytes: 64 << 10, ..BUDGET };
+    let budget = ParseBudget { bytes: 64 << 10, ..BUDGET };
     let lists = format!("[{}]", vec!["[[]]"; 300].join(","));
     assert!(parse(lists.as_bytes(), budget).is_ok());
     let objects = format!("[{}]", vec![r#"{"":{}}"#; 300].join(","));
@@ -132,7 +132,8 @@ fn lists_have_no_room_that_nobody_uses() {
     for (depth, count) in [(1, 5), (7, 3), (12, 9)] {
         let one = format!("{}true{}", "[".repeat(depth), "]".repeat(depth));
         let text = format!("[{}]", vec![one; count].join(","));
-        let parsed = parse(text.as_bytes(), Budget { depth: 20, nodes: 1_000, ..BUDGET }).unwrap();
+        let parsed =
+            parse(text.as_bytes(), ParseBudget { depth: 20, nodes: 1_000, ..BUDGET }).unwrap();
         assert_eq!(spare(&parsed.value), 0, "{depth} levels, {count} times");
     }
 }
@@ -142,13 +143,13 @@ proptest! {
     fn a_value_is_built_as_it_was_written_within_exactly_its_own_size(value in any_json()) {
         let text = serde_json::to_vec(&value).unwrap();
         let (nodes, depth) = measure(&value);
-        let parsed = parse(&text, Budget { depth, nodes, ..BUDGET }).unwrap();
+        let parsed = parse(&text, ParseBudget { depth, nodes, ..BUDGET }).unwrap();
         prop_assert_eq!(&parsed.value, &serde_json::from_slice::<Value>(&text).unwrap());
         prop_assert_eq!((parsed.used, parsed.repeated), (text.len(), None));
-        let few = parse(&text, Budget { depth, nodes: nodes - 1, ..BUDGET }).unwrap_err();
+        let few = parse(&text, ParseBudget { depth, nodes: nodes - 1, ..BUDGET }).unwrap_err();
         prop_assert_eq!(few, Flaw::TooMany(nodes - 1));
         if depth > 0 {
-            let flat = parse(&text, Budget { depth: depth - 1, nodes, ..BUDGET }).unwrap_err();
+            let flat = parse(&text, ParseBudget { depth: depth - 1, nodes, ..BUDGET }).unwrap_err();
             prop_assert_eq!(flat, Flaw::TooDeep(depth - 1));
         }
     }
@@ -162,7 +163,7 @@ proptest! {
         if cut { text.truncate(at) } else { text[at] = byte }
         text.retain(|byte| *byte != b'\n');
         let plain = serde_json::from_slice::<Value>(&text);
-        let big = Budget { depth: 512, nodes: 100_000, ..BUDGET };
+        let big = ParseBudget { depth: 512, nodes: 100_000, ..BUDGET };
         match (plain, parse(&text, big)) {
             (Ok(plain), Ok(own)) => {
                 prop_assert_eq!(own.used, text.len());

@@ -7,9 +7,9 @@ use rmcp::model::RequestId;
 use tokio::sync::Notify;
 
 use super::Tap;
-use super::inbound::Source;
+use super::inbound::InboundContext;
 use super::record::id_text;
-use super::table::{Abandoned, Answer, Entry, Running, full_name};
+use super::table::{Abandoned, RoundTrip, RoundTripResult, TaskCall, full_name};
 use crate::base::SafeText;
 use crate::error::{Error, ErrorCode, RpcError};
 use crate::mcp::pending::PendingRequest;
@@ -21,7 +21,12 @@ use crate::mcp::wire::{json, message};
 use crate::mcp::{FindingKind, Payload};
 
 impl Tap {
-    pub(super) fn answer(&self, id: Option<RequestId>, outcome: Outcome, mut source: Source<'_>) {
+    pub(super) fn answer(
+        &self,
+        id: Option<RequestId>,
+        outcome: Outcome,
+        mut source: InboundContext<'_>,
+    ) {
         let owner = match id {
             Some(id) => self.owner(&id, &mut source),
             None => self.owner_without_id(&outcome, &source),
@@ -55,7 +60,7 @@ impl Tap {
 
     /// Why an answer that is too large to be read as a message is of no use: the host itself reads
     /// lists, and what a server wants to know, while results are for whoever asked.
-    fn too_large(entry: &Entry, result: &Payload, flaw: Flaw) -> Option<Flaw> {
+    fn too_large(entry: &RoundTrip, result: &Payload, flaw: Flaw) -> Option<Flaw> {
         let handed_on = ["tools/call", "tasks/result", "prompts/get", "resources/read"];
         let asks = result["resultType"] == "input_required";
         (asks || !handed_on.contains(&&*entry.method)).then_some(flaw)
@@ -64,9 +69,9 @@ impl Tap {
     fn result(
         &self,
         id: i64,
-        entry: Entry,
+        entry: RoundTrip,
         result: Payload,
-        source: &Source<'_>,
+        source: &InboundContext<'_>,
         mut problem: Option<String>,
     ) {
         self.table.lock().name_task(&entry, &result);
@@ -89,7 +94,7 @@ impl Tap {
     fn spoilt(
         &self,
         id: i64,
-        entry: Entry,
+        entry: RoundTrip,
         (kind, reason): (FindingKind, &str),
         raw: &[u8],
         what: &str,
@@ -109,7 +114,7 @@ impl Tap {
 
     /// Gives a request that was taken out of the table its answer. Whoever gave up meanwhile has
     /// told the tap.
-    pub(super) fn finish(&self, entry: Entry, answer: Answer) {
+    pub(super) fn finish(&self, entry: RoundTrip, answer: RoundTripResult) {
         let answer = answer.map_err(|mut error| {
             error.server = Some(self.context.server.clone());
             error.request = Some(entry.name().to_string());
@@ -186,7 +191,7 @@ impl Tap {
         self.nobodys((kind, MessageKind::Junk), reason, raw, id.as_ref().map(id_text));
     }
 
-    fn take_broken(&self, id: Option<&RequestId>) -> Option<(i64, Entry)> {
+    fn take_broken(&self, id: Option<&RequestId>) -> Option<(i64, RoundTrip)> {
         let mut table = self.table.lock();
         let id = match id {
             Some(id) => number(id)?,
@@ -198,7 +203,7 @@ impl Tap {
 
     fn recorded(
         &self,
-        entry: &Entry,
+        entry: &RoundTrip,
         id: i64,
         kind: MessageKind,
         raw: &[u8],
@@ -218,7 +223,7 @@ impl Tap {
     /// A call that is going to run as a task.
     pub fn attend(self: &Arc<Self>, request: &Arc<PendingRequest>) -> Attended {
         let news = Arc::new(Notify::new());
-        let running = Running { id: None, request: Arc::clone(request), news: Arc::clone(&news) };
+        let running = TaskCall { id: None, request: Arc::clone(request), news: Arc::clone(&news) };
         self.table.lock().tasks.push(running);
         Attended { tap: Arc::clone(self), request: Arc::clone(request), news }
     }
@@ -226,7 +231,7 @@ impl Tap {
     // Which request an answer belongs to: the one it names, one that nobody waits for any more, or none.
 
     /// The request that this id names; an answer to none is reported here.
-    fn owner(&self, id: &RequestId, source: &mut Source<'_>) -> Option<(i64, Entry)> {
+    fn owner(&self, id: &RequestId, source: &mut InboundContext<'_>) -> Option<(i64, RoundTrip)> {
         let mut table = self.table.lock();
         let wanted = number(id);
         if let Some(number) = wanted
@@ -266,7 +271,7 @@ impl Tap {
         None
     }
 
-    fn late(&self, late: &Abandoned, source: &Source<'_>) {
+    fn late(&self, late: &Abandoned, source: &InboundContext<'_>) {
         if late.why != Self::OVERTAKEN {
             let message = format!("an answer after its request {}", late.why);
             let name = full_name(&late.method, late.target.as_ref());
@@ -286,7 +291,11 @@ impl Tap {
 
     /// An answer that names no request. A server that could not read ours answers with such an error;
     /// a result is nobody's, and only doubted to be that of the one request that waits.
-    fn owner_without_id(&self, outcome: &Outcome, source: &Source<'_>) -> Option<(i64, Entry)> {
+    fn owner_without_id(
+        &self,
+        outcome: &Outcome,
+        source: &InboundContext<'_>,
+    ) -> Option<(i64, RoundTrip)> {
         let is_error = matches!(outcome, Outcome::Error(_));
         let mut table = self.table.lock();
         let only = table.only_pending();

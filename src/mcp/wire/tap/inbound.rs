@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::Tap;
 use super::record::{JunkWindow, id_text, method_name};
-use super::requests::{Verdict, decided, is_of_sessions, judge, kind};
-use super::table::{Entry, Open};
+use super::requests::{RequestDecision, decided, is_of_sessions, judge, kind};
+use super::table::{RoundTrip, ServerRequestEntry};
 use crate::base::text::cut;
 use crate::base::{LogLevel, LogRecord, LogSource, SafeText};
 use crate::error::{Error, ErrorCode};
@@ -28,7 +28,7 @@ use crate::mcp::{
 };
 
 /// What surrounds a message that is being taken in.
-pub(super) struct Source<'a> {
+pub(super) struct InboundContext<'a> {
     /// The text it came in.
     pub raw: &'a [u8],
     /// What had to be tolerated so far.
@@ -80,7 +80,7 @@ impl Tap {
     /// the stack nor the time may depend on it.
     fn text_line(&self, line: &[u8], mut notes: Vec<String>, stream: Option<i64>) {
         if let Some((id, result)) = json::answer(line, self.budget()) {
-            let source = Source { raw: line, notes, large: None, stream };
+            let source = InboundContext { raw: line, notes, large: None, stream };
             self.answer(Some(RequestId::Number(id)), Outcome::Result(result), source);
             return self.understood();
         }
@@ -140,7 +140,7 @@ impl Tap {
         }
         match parsed.value {
             Value::Array(items) => self.batch(message, items, &notes, stream),
-            value => self.value(value, Source { raw: message, notes, large: None, stream }),
+            value => self.value(value, InboundContext { raw: message, notes, large: None, stream }),
         }
         rest
     }
@@ -158,11 +158,14 @@ impl Tap {
         }
         for item in items {
             let raw = serde_json::to_vec(&item).unwrap_or_default();
-            self.value(item, Source { raw: &raw, notes: notes.to_vec(), large: None, stream });
+            self.value(
+                item,
+                InboundContext { raw: &raw, notes: notes.to_vec(), large: None, stream },
+            );
         }
     }
 
-    fn value(&self, value: Value, mut source: Source<'_>) {
+    fn value(&self, value: Value, mut source: InboundContext<'_>) {
         match classify(value, &mut source.notes) {
             Inbound::Junk => return self.junk(source.raw, "JSON that is not JSON-RPC"),
             Inbound::Answer { id, outcome } => self.answer(id, outcome, source),
@@ -186,7 +189,7 @@ impl Tap {
             _ => None,
         };
         let Some((id, payload)) = large else { return self.flawed(line, &flaw) };
-        let source = Source { raw: line, notes, large: Some((payload, flaw)), stream };
+        let source = InboundContext { raw: line, notes, large: Some((payload, flaw)), stream };
         self.answer(Some(RequestId::Number(id)), Outcome::Result(Value::Null), source);
         self.understood();
     }
@@ -241,14 +244,18 @@ impl Tap {
     }
 
     /// Reports what had to be tolerated in a message.
-    pub(super) fn note_all(&self, source: &Source<'_>, request: &SafeText) -> Option<String> {
+    pub(super) fn note_all(
+        &self,
+        source: &InboundContext<'_>,
+        request: &SafeText,
+    ) -> Option<String> {
         let text = (!source.notes.is_empty()).then(|| source.notes.join("; "))?;
         self.find(FindingKind::Malformed, &text, source.raw, Some(request.clone()));
         Some(text)
     }
 
     /// The same of an answer.
-    pub(super) fn note_in(&self, entry: &Entry, source: &Source<'_>) -> Option<String> {
+    pub(super) fn note_in(&self, entry: &RoundTrip, source: &InboundContext<'_>) -> Option<String> {
         let text = (!source.notes.is_empty()).then(|| source.notes.join("; "))?;
         self.find_in(entry, FindingKind::Malformed, &text, source.raw);
         Some(text)
@@ -319,7 +326,7 @@ impl Tap {
         id: RequestId,
         method: &str,
         params: Option<Value>,
-        source: &Source<'_>,
+        source: &InboundContext<'_>,
     ) {
         let name = method_name(method);
         let mut problem = self.note_all(source, &name);
@@ -330,7 +337,9 @@ impl Tap {
             let asked = (&id, method, source.raw.len());
             (during, judge(&table, &self.context, &self.over, asked))
         };
-        if let Verdict::Refuse(kind, _, message) | Verdict::Drop(kind, message) = &verdict {
+        if let RequestDecision::Refuse(kind, _, message) | RequestDecision::Drop(kind, message) =
+            &verdict
+        {
             self.find(*kind, message, source.raw, Some(name.clone()));
             problem = Some(message.clone());
         }
@@ -343,16 +352,18 @@ impl Tap {
             ..self.context.came(MessageKind::Request, source.raw)
         });
         match verdict {
-            Verdict::Drop(..) => return,
-            Verdict::Refuse(_, code, message) => return self.reply(&id, Err((code, message))),
-            Verdict::Pass if method == "ping" => return self.reply(&id, Ok(json!({}))),
-            Verdict::Pass if is_of_sessions(method) => {
+            RequestDecision::Drop(..) => return,
+            RequestDecision::Refuse(_, code, message) => {
+                return self.reply(&id, Err((code, message)));
+            }
+            RequestDecision::Pass if method == "ping" => return self.reply(&id, Ok(json!({}))),
+            RequestDecision::Pass if is_of_sessions(method) => {
                 return self.reply(&id, Err((-32601, method.to_owned())));
             }
-            Verdict::Pass => {}
+            RequestDecision::Pass => {}
         }
         let (claim, withdrawn) = (Arc::new(Claim::default()), CancellationToken::new());
-        let open = Open {
+        let open = ServerRequestEntry {
             method: name,
             bytes: source.raw.len(),
             call,
@@ -401,7 +412,7 @@ impl Tap {
         &self,
         method: &str,
         params: Option<Value>,
-        source: Source<'_>,
+        source: InboundContext<'_>,
     ) {
         let params = params.unwrap_or_default();
         let problem = self.note_all(&source, &method_name(method));
@@ -440,12 +451,12 @@ impl Tap {
         }
     }
 
-    fn unusable(&self, method: &str, reason: &str, source: &Source<'_>) {
+    fn unusable(&self, method: &str, reason: &str, source: &InboundContext<'_>) {
         let message = format!("`{method}` cannot be used: {reason}");
         self.find(FindingKind::Malformed, &message, source.raw, Some(method_name(method)));
     }
 
-    fn progress(&self, params: &Value, source: &Source<'_>) -> Option<CallId> {
+    fn progress(&self, params: &Value, source: &InboundContext<'_>) -> Option<CallId> {
         const METHOD: &str = "notifications/progress";
         let token = params.get("progressToken");
         let number = match token {
@@ -484,7 +495,7 @@ impl Tap {
         request.call
     }
 
-    fn log(&self, params: Value, source: &Source<'_>) {
+    fn log(&self, params: Value, source: &InboundContext<'_>) {
         const TEXT: usize = 16 << 10;
         let level = match params.get("level") {
             Some(Value::String(text)) if text == "warn" => LogLevel::Warning,
@@ -519,7 +530,7 @@ impl Tap {
     }
 
     /// Legacy: the server no longer wants an answer of ours. Modern: it ends one of our requests.
-    fn cancelled(&self, params: &Value, source: &Source<'_>) {
+    fn cancelled(&self, params: &Value, source: &InboundContext<'_>) {
         const METHOD: &str = "notifications/cancelled";
         let id = params.get("requestId").and_then(|id| RequestId::deserialize(id).ok());
         let Some(id) = id else { return self.unusable(METHOD, "it names no `requestId`", source) };

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::record::{id_text, method_name};
-use super::table::Table;
+use super::table::PendingTable;
 use crate::config::OutsideCalls;
 use crate::mcp::pending::PendingRequest;
 use crate::mcp::session::{ServerRequest, SessionContext};
@@ -17,7 +17,7 @@ use crate::mcp::{Answer, FindingKind, RequestKind};
 const LONGEST_ID: usize = 1 << 10;
 
 /// What becomes of a request.
-pub(super) enum Verdict {
+pub(super) enum RequestDecision {
     Pass,
     Refuse(FindingKind, i64, String),
     Drop(FindingKind, String),
@@ -25,33 +25,33 @@ pub(super) enum Verdict {
 
 /// Whether a request passes: with its id and method, and the bytes of its message.
 pub(super) fn judge(
-    table: &Table,
+    table: &PendingTable,
     context: &SessionContext,
     over: &CancellationToken,
     (id, method, bytes): (&RequestId, &str, usize),
-) -> Verdict {
+) -> RequestDecision {
     if over.is_cancelled() {
         let message = format!("`{}` was asked after its session was closed", method_name(method));
-        return Verdict::Drop(FindingKind::AskedAfterClose, message);
+        return RequestDecision::Drop(FindingKind::AskedAfterClose, message);
     }
     let most = context.limits.approvals;
     if let RequestId::String(text) = id
         && text.len() > LONGEST_ID
     {
         let message = format!("a request with an id of {} bytes", text.len());
-        return Verdict::Drop(FindingKind::Malformed, message);
+        return RequestDecision::Drop(FindingKind::Malformed, message);
     }
     if table.open.contains_key(id) {
         let message = format!("request id {} is used again while it is open", id_text(id));
-        return Verdict::Drop(FindingKind::Malformed, message);
+        return RequestDecision::Drop(FindingKind::Malformed, message);
     }
     if method == "ping" {
-        return Verdict::Pass;
+        return RequestDecision::Pass;
     }
     if table.modern {
         let message =
             format!("`{}` as a request does not exist in this version", method_name(method));
-        return Verdict::Refuse(FindingKind::NotAllowed, -32601, message);
+        return RequestDecision::Refuse(FindingKind::NotAllowed, -32601, message);
     }
     // Sampling and elicitation happen nested inside other features of a server (client
     // features, sampling; spelt out as a MUST by SEP-2260): inside what somebody called. The
@@ -69,20 +69,20 @@ pub(super) fn judge(
                 "`{}` while no call is in flight (`approvals.outsideCalls`)",
                 method_name(method)
             );
-            return Verdict::Refuse(FindingKind::NotAllowed, -32600, message);
+            return RequestDecision::Refuse(FindingKind::NotAllowed, -32600, message);
         }
     }
     if table.open.len() >= most {
         let message = format!("more than {most} requests at once (`limits.approvals`)");
-        return Verdict::Refuse(FindingKind::Flood, -32000, message);
+        return RequestDecision::Refuse(FindingKind::Flood, -32000, message);
     }
     let open: usize = table.open.values().map(|open| open.bytes).sum();
     let whole = context.limits.line_bytes;
     if open > 0 && open + bytes > whole {
         let message = format!("requests of more than {whole} bytes at once (`limits.lineBytes`)");
-        return Verdict::Refuse(FindingKind::Flood, -32000, message);
+        return RequestDecision::Refuse(FindingKind::Flood, -32000, message);
     }
-    Verdict::Pass
+    RequestDecision::Pass
 }
 
 /// What the approval queue says to a request; `None` when the server has taken it back or its session has

@@ -19,38 +19,38 @@ use crate::mcp::{CallId, Claim, Payload};
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
 /// What a round trip gives.
-pub type Answer = Result<Payload, Error>;
+pub type RoundTripResult = Result<Payload, Error>;
 
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct PendingTable {
     /// Open requests of the host, by id.
-    pub(super) pending: BTreeMap<i64, Entry>,
+    pub(super) pending: BTreeMap<i64, RoundTrip>,
     /// Requests by progress token.
     pub(super) tokens: BTreeMap<i64, Arc<PendingRequest>>,
     /// Calls that run as tasks, which are in flight between their requests too.
-    pub(super) tasks: Vec<Running>,
+    pub(super) tasks: Vec<TaskCall>,
     /// Requests nobody waits for any more, oldest first.
     pub(super) abandoned: VecDeque<Abandoned>,
     /// Ids from here on were never used; tokens are the same numbers.
     pub(super) next_id: i64,
     /// Open requests of the server.
-    pub(super) open: HashMap<RequestId, Open>,
+    pub(super) open: HashMap<RequestId, ServerRequestEntry>,
     /// Negotiated version.
     pub(super) version: Option<Arc<str>>,
     pub(super) modern: bool,
 }
 
 /// One round trip: a request of the host that waits for its answer.
-pub(super) struct Entry {
+pub(super) struct RoundTrip {
     pub(super) method: SafeText,
     pub(super) target: Option<SafeText>,
     pub(super) request: Arc<PendingRequest>,
     pub(super) sent: Instant,
     /// Where its answer goes.
-    pub(super) answer: oneshot::Sender<Answer>,
+    pub(super) answer: oneshot::Sender<RoundTripResult>,
 }
 
-impl Entry {
+impl RoundTrip {
     /// Whether it is answered only when its subscription ends.
     fn listens(&self) -> bool {
         self.method.as_str() == "subscriptions/listen"
@@ -82,7 +82,7 @@ pub(super) struct Abandoned {
 }
 
 /// An open request of the server.
-pub(super) struct Open {
+pub(super) struct ServerRequestEntry {
     pub(super) method: SafeText,
     /// Of its message: what is open is kept whole.
     pub(super) bytes: usize,
@@ -95,21 +95,21 @@ pub(super) struct Open {
 
 /// A call that runs as a task (MCP 2025-11-25, tasks): it is in flight between its requests too. The
 /// progress token of the first stays good, and what the server asks and reports names the task.
-pub(super) struct Running {
+pub(super) struct TaskCall {
     /// `taskId`, once it is known.
     pub(super) id: Option<String>,
     pub(super) request: Arc<PendingRequest>,
     pub(super) news: Arc<Notify>,
 }
 
-impl Table {
+impl PendingTable {
     /// Abandoned requests that are remembered, to tell a late answer from a second one.
     const ABANDONED: usize = 1024;
 
     /// Takes an open request out; its progress goes on when its task does.
-    pub(super) fn take(&mut self, id: i64) -> Option<Entry> {
+    pub(super) fn take(&mut self, id: i64) -> Option<RoundTrip> {
         let entry = self.pending.remove(&id)?;
-        let same = |task: &Running| Arc::ptr_eq(&task.request, &entry.request);
+        let same = |task: &TaskCall| Arc::ptr_eq(&task.request, &entry.request);
         if !(entry.begins() && self.tasks.iter().any(same)) {
             self.tokens.remove(&id);
         }
@@ -136,7 +136,7 @@ impl Table {
     }
 
     /// Requests that are answered before their subscription ends.
-    fn answerable(&self) -> impl Iterator<Item = (&i64, &Entry)> {
+    fn answerable(&self) -> impl Iterator<Item = (&i64, &RoundTrip)> {
         self.pending.iter().filter(|(_, entry)| !entry.listens())
     }
 
@@ -153,19 +153,19 @@ impl Table {
     }
 
     /// Nobody waits for the answer of a request any more.
-    pub(super) fn remember(&mut self, id: i64, entry: Entry, why: &'static str) {
+    pub(super) fn remember(&mut self, id: i64, entry: RoundTrip, why: &'static str) {
         if self.abandoned.len() == Self::ABANDONED {
             self.abandoned.pop_front();
         }
         let call = entry.request.call;
-        let Entry { method, target, sent, .. } = entry;
+        let RoundTrip { method, target, sent, .. } = entry;
         self.abandoned.push_back(Abandoned { id, method, target, call, sent, why });
     }
 
     /// The answer of the first request names the task. Noted in wire order: what the server asks for
     /// it may be on the next line.
-    pub(super) fn name_task(&mut self, entry: &Entry, result: &Value) {
-        let mine = |task: &&mut Running| Arc::ptr_eq(&task.request, &entry.request);
+    pub(super) fn name_task(&mut self, entry: &RoundTrip, result: &Value) {
+        let mine = |task: &&mut TaskCall| Arc::ptr_eq(&task.request, &entry.request);
         if entry.begins()
             && let Some(task) = self.tasks.iter_mut().find(mine)
         {
@@ -186,7 +186,7 @@ impl Table {
         id.into_iter().flat_map(|id| self.tasks_of(id)).for_each(|task| task.news.notify_one());
     }
 
-    fn tasks_of<'a>(&'a self, id: &'a str) -> impl Iterator<Item = &'a Running> {
+    fn tasks_of<'a>(&'a self, id: &'a str) -> impl Iterator<Item = &'a TaskCall> {
         self.tasks.iter().filter(move |task| task.id.as_deref() == Some(id))
     }
 }

@@ -4,16 +4,16 @@
 use serde_json::json;
 
 use super::offer::{Offer, kept};
-use super::{AnswerScreen, Drafting, Over, Says, Stage, TEXT, edited_as_json, read};
+use super::{AnswerScreen, AnsweringStage, Drafting, Over, Says, TEXT, edited_as_json, read};
 use crate::config::ApprovalRules;
-use crate::deck::{Answers, AskedKind, Reply, ScriptedAnswer};
-use crate::host::Verdict;
+use crate::deck::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
+use crate::host::SchemaVerdict;
 use crate::mcp::Answer;
 use crate::tui::approval::elicitation::{Asks, ElicitationReading, accepted};
 use crate::tui::approval::sampling::{Media, media};
 use crate::tui::effect::{Effect, Order};
 use crate::tui::form::seed::{Defaults, seed};
-use crate::tui::form::{CheckJob, Checked, FormState, JsonView};
+use crate::tui::form::{CheckJob, CheckResult, FormState, JsonView};
 use crate::tui::model::last_text;
 use crate::tui::pane::Out;
 use crate::tui::pane::catalog::file_name;
@@ -183,7 +183,7 @@ impl AnswerScreen {
             kind: AskedKind::of(&self.request.kind),
             matches: None,
             times: None,
-            reply: Reply::Result(answer),
+            reply: AnswerReply::Result(answer),
         })))
     }
 
@@ -209,14 +209,14 @@ impl AnswerScreen {
 
     /// A check that must run elsewhere; what it finds goes to [`AnswerScreen::checked`].
     pub fn pending_check(&mut self) -> Option<CheckJob> {
-        if self.stage != Stage::Open {
+        if self.stage != AnsweringStage::Open {
             return None;
         }
         self.form_mut()?.pending_check()
     }
 
     /// Takes what a check found. What waited for it is done now, or its problems are shown.
-    pub fn checked(&mut self, found: Checked) -> Option<Effect> {
+    pub fn checked(&mut self, found: CheckResult) -> Option<Effect> {
         let over = self.over.as_mut().map(|(_, form)| form);
         for form in [over, self.answer.as_mut()].into_iter().flatten() {
             form.checked(found.clone());
@@ -397,7 +397,7 @@ fn one_line(name: &str, title: &str) -> FormState {
 /// That a form may go out as it is, or how much keeps it from that, with the cursor there. A schema
 /// that cannot be used is not the person's fault: nothing could ever be answered.
 fn is_valid(form: &mut FormState) -> Result<(), String> {
-    let unknown = matches!(form.verdict(), Verdict::Unknown(_));
+    let unknown = matches!(form.verdict(), SchemaVerdict::Unknown(_));
     match form.blocking().saturating_sub(usize::from(unknown)) {
         0 => Ok(()),
         wrong => {
@@ -423,7 +423,7 @@ mod tests {
     use super::*;
     use crate::base::ServerName;
     use crate::base::Timestamp;
-    use crate::host::PendingRequest;
+    use crate::host::ApprovalRequest;
     use crate::mcp::{Answer, ApprovalId, RequestKind};
 
     /// A form of more sub-schemas than are compiled on the screen's thread.
@@ -439,7 +439,7 @@ mod tests {
         fields.shift_insert(0, "age".to_owned(), json!({"type": "integer", "minimum": 18}));
         let schema = json!({"type": "object", "properties": fields, "required": ["age"]});
         let params = json!({"message": "who are you", "requestedSchema": schema});
-        AnswerScreen::new(Arc::new(PendingRequest {
+        AnswerScreen::new(Arc::new(ApprovalRequest {
             id: ApprovalId(1),
             server: ServerName::new("s"),
             kind: RequestKind::Elicitation,
@@ -525,7 +525,7 @@ mod tests {
         let Some(Effect::KeepAnswer(kept)) = answering.apply(Action::Send) else {
             panic!("kept");
         };
-        let crate::deck::Reply::Result(result) = &kept.reply else { panic!("a result") };
+        let crate::deck::AnswerReply::Result(result) = &kept.reply else { panic!("a result") };
         assert_eq!((kept.name.as_deref(), &result["content"]["age"]), (Some("n"), &json!(30)));
     }
 

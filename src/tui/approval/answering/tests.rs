@@ -12,7 +12,7 @@ use crate::base::{ServerName, Timestamp};
 mod form;
 
 fn answering(kind: RequestKind, params: Value) -> AnswerScreen {
-    AnswerScreen::new(Arc::new(PendingRequest {
+    AnswerScreen::new(Arc::new(ApprovalRequest {
         id: ApprovalId(1),
         server: ServerName::new("s"),
         kind,
@@ -319,7 +319,7 @@ fn a_draft_that_comes_too_late_or_not_at_all_changes_nothing() {
 
 #[test]
 fn kept_answers_of_this_kind_and_server_are_offered_and_fill_the_draft() {
-    use crate::deck::{Answers, AskedKind, Reply, ScriptedAnswer};
+    use crate::deck::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
     let kept = |name: &str, server: Option<&str>, kind, reply| ScriptedAnswer {
         name: Some(name.into()),
         server: server.map(str::to_owned),
@@ -330,10 +330,10 @@ fn kept_answers_of_this_kind_and_server_are_offered_and_fill_the_draft() {
     };
     let (completion, form) = (AskedKind::Sampling, AskedKind::Elicitation);
     let answers = vec![
-        kept("polite", Some("s"), completion, Reply::Text("Certainly.".into())),
-        kept("other", Some("t"), completion, Reply::Text("No.".into())),
-        kept("form", None, form, Reply::Accept(json!({"n": 1}))),
-        kept("no", None, completion, Reply::Refuse("no".into())),
+        kept("polite", Some("s"), completion, AnswerReply::Text("Certainly.".into())),
+        kept("other", Some("t"), completion, AnswerReply::Text("No.".into())),
+        kept("form", None, form, AnswerReply::Accept(json!({"n": 1}))),
+        kept("no", None, completion, AnswerReply::Refuse("no".into())),
     ];
     let answers = Answers { answers, ..Answers::default() };
     let mut answering = sampling();
@@ -359,10 +359,10 @@ fn an_answer_is_kept_under_a_name_and_nothing_is_sent() {
     let Some(Effect::KeepAnswer(kept)) = answering.apply(Action::Send) else {
         panic!("it is kept");
     };
-    let crate::deck::Reply::Result(result) = &kept.reply else { panic!("a result") };
+    let crate::deck::AnswerReply::Result(result) = &kept.reply else { panic!("a result") };
     assert_eq!(kept.name.as_deref(), Some("greeting"));
     assert_eq!(result["content"]["text"], json!("Hi"));
-    assert!(answering.over.is_none() && answering.stage == Stage::Open);
+    assert!(answering.over.is_none() && answering.stage == AnsweringStage::Open);
 }
 
 #[test]

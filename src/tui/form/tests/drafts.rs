@@ -129,7 +129,7 @@ fn a_variant_that_was_left_does_not_come_back_in_another_item() {
     let mut form = form(json!({"properties": {"list": {"type": "array", "items": variants}}}));
     form.set_value(Some(json!({"list": [{"a": "first"}, {"b": "second"}]})));
     let variant = |form: &FormState, at: &str| {
-        let is_it = |row: &Row| row.pointer == at && matches!(row.kind, RowKind::Choice { .. });
+        let is_it = |row: &FormRow| row.pointer == at && matches!(row.kind, RowKind::Choice { .. });
         form.rows().iter().position(is_it).expect("its line")
     };
     form.fold(0, false);

@@ -1,9 +1,9 @@
 //! Beside the inbox: what the selected request is about in a few lines, the rules that hold, what
 //! is shared, and what became of earlier requests.
 
-use super::Row;
+use super::InboxRow;
 use crate::config::ApprovalRule;
-use crate::host::{Decider, PendingRequest, RuleKind, ServerView, SessionRule, Settlement};
+use crate::host::{ApprovalRequest, Decider, RuleKind, ServerView, SessionRule, Settlement};
 use crate::tui::model::{Model, Todo, kind_word, who_asks};
 use crate::tui::prelude::*;
 use crate::tui::widget::Doc;
@@ -14,16 +14,16 @@ const PREVIEW: usize = 400;
 const SETTLED: usize = 50;
 
 /// Everything beside the list.
-pub(super) fn build(row: Option<&Row>, model: &Model, doc: &mut Doc) {
+pub(super) fn build(row: Option<&InboxRow>, model: &Model, doc: &mut Doc) {
     match row {
-        Some(Row::Request(request)) => about(request, model, doc),
-        Some(Row::Other(todo)) => other(todo, model, doc),
-        Some(Row::Kept(request, reason)) => {
+        Some(InboxRow::Request(request)) => about(request, model, doc),
+        Some(InboxRow::Other(todo)) => other(todo, model, doc),
+        Some(InboxRow::Kept(request, reason)) => {
             heading(request, doc);
             doc.text(0, &ink!("withdrawn: {}", reason), Role::Error);
             doc.text(0, &"your draft is kept; open it to copy it", Role::Text);
         }
-        Some(Row::Group { group, requests, .. }) => {
+        Some(InboxRow::Group { group, requests, .. }) => {
             let name = (Model::name(&group.server), Role::Heading);
             doc.line(vec![
                 name,
@@ -60,13 +60,13 @@ fn other(todo: &Todo, model: &Model, doc: &mut Doc) {
     doc.gap();
 }
 
-fn heading(request: &PendingRequest, doc: &mut Doc) {
+fn heading(request: &ApprovalRequest, doc: &mut Doc) {
     let (who, asks) = who_asks(request);
     doc.line(vec![(who, Role::Heading), (ink!(" {}", asks), Role::Attention)]);
     doc.field_if("during", request.during.as_ref(), Role::Text);
 }
 
-fn about(request: &PendingRequest, model: &Model, doc: &mut Doc) {
+fn about(request: &ApprovalRequest, model: &Model, doc: &mut Doc) {
     heading(request, doc);
     doc.field("to answer", model.until(request.deadline), Role::Busy);
     doc.field("size", ink!("{}", Bytes(request.bytes as u64)), Role::Text);

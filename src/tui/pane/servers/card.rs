@@ -7,7 +7,7 @@ use crate::host::{
 };
 use crate::mcp::Era;
 use crate::tui::glyph::Glyphs;
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::model::Model;
 use crate::tui::pane::{Cx, Ui};
 use crate::tui::prelude::*;
@@ -80,7 +80,7 @@ pub fn unstable(server: &ServerView, model: &Model, doc: &mut Doc) {
 
 /// A key and what it does here.
 fn key(ui: Ui<'_>, key: &'static str, what: &'static str) -> DocLine {
-    vec![(ui.spelled(&[Scope::Servers], key), Role::Key), (ink!("{}", what), Role::Muted)]
+    vec![(ui.spelled(&[KeyScope::Servers], key), Role::Key), (ink!("{}", what), Role::Muted)]
 }
 
 /// What the person has to do before it starts, or starts as its entry says now.

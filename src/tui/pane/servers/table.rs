@@ -12,7 +12,7 @@ use crate::tui::widget::{Doc, width};
 
 named! {
     /// What the rows are sorted by.
-    pub(super) enum Order {
+    pub(super) enum ServerOrder {
         /// State, then errors.
         Worst = "state",
         Name = "name",
@@ -25,7 +25,7 @@ named! {
     }
 }
 
-impl Order {
+impl ServerOrder {
     /// The next one; from none to the first, and after the last to none: the cards again.
     pub(super) fn next(order: Option<Self>) -> Option<Self> {
         Self::ALL.get(order.map_or(0, |order| order as usize + 1)).copied()
@@ -78,10 +78,10 @@ impl Order {
 }
 
 /// The names in the order of their rows.
-pub(super) fn sorted(model: &Model, order: Order, reversed: bool) -> Vec<ServerName> {
+pub(super) fn sorted(model: &Model, order: ServerOrder, reversed: bool) -> Vec<ServerName> {
     let mut servers: Vec<_> = model.servers().collect();
     match order {
-        Order::Name => servers.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str())),
+        ServerOrder::Name => servers.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str())),
         order => servers.sort_by_cached_key(|server| Reverse(order.cell(server, model).0)),
     }
     if reversed {
@@ -98,21 +98,21 @@ pub(super) fn draw(
     model: &Model,
     glyphs: &Glyphs,
     names: &[ServerName],
-    (order, reversed): (Order, bool),
+    (order, reversed): (ServerOrder, bool),
     doc: &mut Doc,
 ) -> Vec<Range<usize>> {
     let name_width = names.iter().map(|name| width(&Model::name(name))).max().unwrap_or(0).max(6);
     let state_width = 14;
     // Names are never cut for a column: those there is no room for are left out, the last first.
     let room = usize::from(doc.width()).saturating_sub(usize::from(name_width) + 3 + state_width);
-    let columns = &Order::ALL[2..(2 + room / (NUMBER + 1)).min(Order::ALL.len())];
+    let columns = &ServerOrder::ALL[2..(2 + room / (NUMBER + 1)).min(ServerOrder::ALL.len())];
     let role = |column| if column == order { Role::Accent } else { Role::Faint };
     let title =
-        |column: Order| glyphs.sorted(column.name(), (column == order).then_some(!reversed));
+        |column: ServerOrder| glyphs.sorted(column.name(), (column == order).then_some(!reversed));
     let name_width = usize::from(name_width);
     let mut line: DocLine = vec![
-        (ink!("  {:<1$} ", title(Order::Name), name_width), role(Order::Name)),
-        (ink!("{:<1$}", title(Order::Worst), state_width), role(Order::Worst)),
+        (ink!("  {:<1$} ", title(ServerOrder::Name), name_width), role(ServerOrder::Name)),
+        (ink!("{:<1$}", title(ServerOrder::Worst), state_width), role(ServerOrder::Worst)),
     ];
     line.extend(columns.iter().map(|c| (ink!(" {:>1$}", title(*c), NUMBER), role(*c))));
     doc.line(line);

@@ -1,6 +1,6 @@
 //! The tour: a few short pages on the first `--demo`.
 
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::pane::Ui;
 use crate::tui::prelude::*;
 use crate::tui::widget::Doc;
@@ -54,10 +54,10 @@ pub fn page(number: usize, ui: Ui<'_>) -> Doc {
     doc.heading(*title);
     doc.gap();
     for line in *lines {
-        doc.text(0, &ui.spelled(&[Scope::Servers], line), Role::Text);
+        doc.text(0, &ui.spelled(&[KeyScope::Servers], line), Role::Text);
     }
     doc.gap();
-    let reader = [Scope::Reader];
+    let reader = [KeyScope::Reader];
     doc.line(vec![
         (ui.spelled(&reader, "{open}"), Role::Key),
         (ink!(" next   "), Role::Muted),

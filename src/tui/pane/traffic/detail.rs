@@ -1,7 +1,7 @@
 //! The detail of one message: what is known of it, and its body as JSON that folds.
 
 use crate::mcp::{Direction, MessageKind, TrafficRecord};
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::model::Model;
 use crate::tui::pane::{Cx, Ui};
 use crate::tui::prelude::*;
@@ -11,7 +11,7 @@ use crate::tui::widget::{Doc, in_sight, scroll_bar};
 
 /// A message laid out: a head of lines, then the rows of its JSON.
 #[derive(Default)]
-pub struct Detail {
+pub struct MessageDetail {
     /// Sequence number and width it was laid out for.
     of: Option<(u64, u16)>,
     /// The end of the feed at which the answer to it was not there yet.
@@ -21,7 +21,7 @@ pub struct Detail {
     top: usize,
 }
 
-impl Detail {
+impl MessageDetail {
     /// Shows nothing.
     pub fn clear(&mut self) {
         *self = Self::default();
@@ -181,15 +181,16 @@ fn head(record: &TrafficRecord, pair: Option<u64>, ui: Ui<'_>, width: u16) -> Do
     match record.kind {
         MessageKind::Request => {
             let (word, role) = match pair {
-                Some(_) => {
-                    (ui.spelled(&[Scope::Traffic], "answered; {jump-pair} goes there"), Role::Text)
-                }
+                Some(_) => (
+                    ui.spelled(&[KeyScope::Traffic], "answered; {jump-pair} goes there"),
+                    Role::Text,
+                ),
                 None => (ink!("not answered"), Role::Busy),
             };
             doc.field("answer", word, role);
         }
         MessageKind::Response | MessageKind::Error if pair.is_some() => {
-            let word = ui.spelled(&[Scope::Traffic], "{jump-pair} goes there");
+            let word = ui.spelled(&[KeyScope::Traffic], "{jump-pair} goes there");
             doc.field("request", word, Role::Text);
         }
         _ => {}

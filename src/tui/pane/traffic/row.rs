@@ -3,18 +3,20 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::mcp::{CallId, MessageKind, TrafficRecord};
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::model::Model;
 use crate::tui::pane::Cx;
 use crate::tui::pane::traffic::TrafficPane;
 use crate::tui::prelude::*;
-use crate::tui::widget::{NO_MATCHES, Part, Pen, Regions, Verdict, scroll_bar, width};
+use crate::tui::widget::{
+    BrowserPart, BrowserRegions, FilterMatch, NO_MATCHES, Pen, scroll_bar, width,
+};
 
 const TIME: u16 = 12;
 const SIZE: u16 = 7;
 const LATENCY: u16 = 7;
 
-pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &Regions, buf: &mut Buffer) {
+pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &BrowserRegions, buf: &mut Buffer) {
     let list = regions.list;
     if list.is_empty() {
         return;
@@ -38,7 +40,7 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &Regions, buf: &m
         }
         pen.right("took", LATENCY, faint);
     }
-    let look = (list, cx.selection(pane.split.part == Part::List));
+    let look = (list, cx.selection(pane.split.part == BrowserPart::List));
     pane.stream.render(cx, look, buf, |pen, seq| {
         let Some(record) = cx.model.traffic.get(seq) else { return };
         let marked = pane.marked.contains(&seq);
@@ -91,7 +93,7 @@ impl Columns {
 fn draw(
     record: &TrafficRecord,
     seq: u64,
-    group: Option<(&Group, bool)>,
+    group: Option<(&TrafficGroup, bool)>,
     cx: &Cx<'_>,
     columns: Columns,
     pen: &mut Pen<'_>,
@@ -180,7 +182,7 @@ impl TrafficPane {
         let feed = &cx.model.traffic;
         let count = ink!("{} of {}  ", self.stream.len(), feed.len());
         let hint = "server: tool: method: kind: status: duration:> size:> or text";
-        self.stream.render_head(cx, hint, (feed, Scope::Traffic), (count, state), (area, buf));
+        self.stream.render_head(cx, hint, (feed, KeyScope::Traffic), (count, state), (area, buf));
     }
 }
 
@@ -195,13 +197,13 @@ const MOST: usize = 20_000;
 pub struct Groups {
     /// Whether messages are grouped.
     pub on: bool,
-    by_call: HashMap<CallId, Group>,
+    by_call: HashMap<CallId, TrafficGroup>,
     open: HashSet<CallId>,
 }
 
 /// One operation.
 #[derive(Debug, Default)]
-pub struct Group {
+pub struct TrafficGroup {
     /// Sequence number of its first message.
     pub head: u64,
     /// Sequence numbers of the others.
@@ -221,29 +223,32 @@ impl Groups {
     }
 
     /// What a message that passed the filter is to the list; `first` is the oldest one kept.
-    pub fn judge(&mut self, first: u64, seq: u64, record: &TrafficRecord) -> Verdict {
-        let Some(call) = record.call.filter(|_| self.on) else { return Verdict::Row };
+    pub fn judge(&mut self, first: u64, seq: u64, record: &TrafficRecord) -> FilterMatch {
+        let Some(call) = record.call.filter(|_| self.on) else { return FilterMatch::Row };
         if self.by_call.len() > MOST {
             self.by_call.retain(|_, group| group.head >= first);
             let known = &self.by_call;
             self.open.retain(|call| known.contains_key(call));
         }
-        let group = self.by_call.entry(call).or_insert(Group { head: seq, ..Group::default() });
+        let group = self
+            .by_call
+            .entry(call)
+            .or_insert(TrafficGroup { head: seq, ..TrafficGroup::default() });
         if group.head < first {
-            *group = Group { head: seq, ..Group::default() };
+            *group = TrafficGroup { head: seq, ..TrafficGroup::default() };
         }
         group.bytes += record.bytes;
         group.took = group.took.max(record.latency);
         group.failed |= record.kind == MessageKind::Error || record.problem.is_some();
         if group.head == seq {
-            return Verdict::Row;
+            return FilterMatch::Row;
         }
         group.below.push(seq);
-        if self.open.contains(&call) { Verdict::Under(group.head) } else { Verdict::Out }
+        if self.open.contains(&call) { FilterMatch::Under(group.head) } else { FilterMatch::Out }
     }
 
     /// The operation of a message, when messages are grouped.
-    pub fn of(&self, record: &TrafficRecord) -> Option<&Group> {
+    pub fn of(&self, record: &TrafficRecord) -> Option<&TrafficGroup> {
         self.by_call.get(&record.call.filter(|_| self.on)?)
     }
 
@@ -253,7 +258,7 @@ impl Groups {
     }
 
     /// Unfolds or folds an operation; gives it when that changes rows.
-    pub fn set_open(&mut self, call: CallId, open: bool) -> Option<&Group> {
+    pub fn set_open(&mut self, call: CallId, open: bool) -> Option<&TrafficGroup> {
         let changed = if open { self.open.insert(call) } else { self.open.remove(&call) };
         self.by_call.get(&call).filter(|group| changed && !group.below.is_empty())
     }

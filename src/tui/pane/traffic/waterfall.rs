@@ -5,9 +5,9 @@ use std::collections::HashSet;
 
 use ratatui::layout::{Constraint, Layout};
 
-use crate::deck::{Operation, Operations, Outcome};
+use crate::deck::{RecordedOperation, RecordedOperations, RecordedOutcome};
 use crate::mcp::Direction;
-use crate::tui::keymap::Scope;
+use crate::tui::keymap::KeyScope;
 use crate::tui::model::Model;
 use crate::tui::pane::{Cx, Gesture, Out, Ui};
 use crate::tui::prelude::*;
@@ -59,7 +59,7 @@ impl Waterfall {
         self.list.sync(&self.rows[..], usize::from(lines(ui.area)[2].height));
     }
 
-    fn build(&mut self, operations: &Operations, model: &Model) {
+    fn build(&mut self, operations: &RecordedOperations, model: &Model) {
         self.rows.clear();
         let least = LEAST[self.least];
         let mut below = Vec::new();
@@ -132,7 +132,7 @@ impl Waterfall {
     }
 
     /// The selected operation.
-    pub fn selected<'a>(&self, model: &'a Model) -> Option<&'a Operation> {
+    pub fn selected<'a>(&self, model: &'a Model) -> Option<&'a RecordedOperation> {
         model.operations.get(*self.list.selected()?)
     }
 
@@ -150,7 +150,10 @@ impl Waterfall {
             let text = if self.least == 0 {
                 ink!("No operations yet; requests of all servers are listed here")
             } else {
-                cx.spelled(&[Scope::Traffic], "Nothing took that long; {longer} shows shorter ones")
+                cx.spelled(
+                    &[KeyScope::Traffic],
+                    "Nothing took that long; {longer} shows shorter ones",
+                )
             };
             empty_text(cx, &text, list, buf);
             return;
@@ -158,7 +161,7 @@ impl Waterfall {
         let operations = &cx.model.operations;
         let height = usize::from(list.height);
         let window = self.list.window(self.rows.len(), height);
-        let shown: Vec<&Operation> =
+        let shown: Vec<&RecordedOperation> =
             self.rows[window].iter().filter_map(|number| operations.get(*number)).collect();
         let now = if cx.model.playback.is_some() { operations.latest() } else { cx.model.now };
         let axis = Axis::of(&shown, now, list);
@@ -193,7 +196,7 @@ impl Waterfall {
     }
 
     /// What the end of the operation depended on below which the selected one stands.
-    fn critical_path(&self, operations: &Operations) -> Vec<(u64, Duration)> {
+    fn critical_path(&self, operations: &RecordedOperations) -> Vec<(u64, Duration)> {
         let Some(mut root) = self.list.selected().copied() else { return Vec::new() };
         while let Some(above) = operations.get(root).and_then(|operation| operation.parent)
             && operations.get(above).is_some()
@@ -229,7 +232,7 @@ const ROLES: [Role; 4] = [Role::Faint, Role::Accent, Role::Ok, Role::Attention];
 
 /// What stands at the left: depth, fold, server, what was asked.
 fn name(
-    operation: &Operation,
+    operation: &RecordedOperation,
     (folded, role): (bool, Role),
     cx: &Cx<'_>,
     room: u16,
@@ -261,7 +264,7 @@ fn name(
 }
 
 /// When everything of an operation happened, after it was asked for.
-fn exact(operation: &Operation, model: &Model) -> Ink {
+fn exact(operation: &RecordedOperation, model: &Model) -> Ink {
     let after = |at: Timestamp| Dur(at.since(operation.asked));
     let mut text = ink!("{}", Model::time_of_day(operation.asked));
     if operation.sent > operation.asked {
@@ -293,10 +296,10 @@ struct Axis {
 }
 
 impl Axis {
-    fn of(shown: &[&Operation], now: Timestamp, list: Rect) -> Self {
+    fn of(shown: &[&RecordedOperation], now: Timestamp, list: Rect) -> Self {
         let from = shown.iter().map(|operation| operation.asked).min().unwrap_or(now);
         // A subscription lasts as long as its server: it would make all others look like one moment.
-        let lasts = |operation: &Operation| operation.method.starts_with("subscriptions/");
+        let lasts = |operation: &RecordedOperation| operation.method.starts_with("subscriptions/");
         let ends = shown.iter().filter(|operation| !lasts(operation));
         let to = ends.map(|operation| operation.ended.unwrap_or(now)).max().unwrap_or(now);
         let left = (list.width * 2 / 5).clamp(16.min(list.width), 44);
@@ -327,7 +330,7 @@ impl Axis {
         }
     }
 
-    fn bar(&self, operation: &Operation, cx: &Cx<'_>, pen: &mut Pen<'_>) {
+    fn bar(&self, operation: &RecordedOperation, cx: &Cx<'_>, pen: &mut Pen<'_>) {
         if self.cells == 0 {
             return;
         }
@@ -351,7 +354,7 @@ impl Axis {
             };
             let is_last = cell == end;
             let (sign, role) = match operation.outcome {
-                Outcome::Open if is_last => (cx.glyphs.arrow, Role::Busy),
+                RecordedOutcome::Open if is_last => (cx.glyphs.arrow, Role::Busy),
                 outcome if outcome.is_bad() && is_last => (cx.glyphs.down, Role::Error),
                 _ => (cx.glyphs.spans[kind], ROLES[kind]),
             };
