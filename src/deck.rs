@@ -29,12 +29,16 @@ mod watch;
 
 pub use answers::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
 pub use browser::open_browser;
+#[cfg(feature = "chat")]
 pub(crate) use chats::Stored;
 pub use chats::{ChatStore, KeptChat};
 pub use clients::{ClientView, Clients};
 pub use command::{ConfigCommand, DeckEvent, FileChange, KeepInput, Masks, Notebook, Saving};
 pub use definitions::KeptDefinitions;
-pub(crate) use files::{load_json, parse_json, parse_jsonc};
+#[cfg(feature = "mock")]
+pub(crate) use files::parse_jsonc;
+#[cfg(feature = "chat")]
+pub(crate) use files::{load_json, parse_json};
 pub use handle::{Alongside, Deck, DeckBuilder};
 pub use history::{FormDraft, History, HistoryRecord};
 pub use keyring::Keyring;

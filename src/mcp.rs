@@ -18,6 +18,7 @@ pub use auth::{
     scopes_in_words, token_covers,
 };
 pub use capabilities::diff::{every_difference, is_set_keyword};
+#[cfg(feature = "cli")]
 pub(crate) use capabilities::schema_kind;
 pub use capabilities::{
     Capabilities, FieldChange, ListChanges, ListKind, Prompt, RejectedEntry, Resource, Risk, Tool,
@@ -33,6 +34,12 @@ pub use session::{
     Responder, ServerRequest, SessionContext, SessionEvent, SessionHandle, attempts, connect,
 };
 pub use traffic::{Direction, Finding, FindingKind, MessageKind, TrafficRecord};
+#[cfg(feature = "chat")]
 pub(crate) use transport::events::SseEvents;
-pub(crate) use transport::remote::{client_builder, provide_tls, unreachable_reason};
+#[cfg(any(feature = "chat", feature = "gateway"))]
+pub(crate) use transport::remote::client_builder;
+#[cfg(feature = "cluster")]
+pub(crate) use transport::remote::provide_tls;
+#[cfg(feature = "chat")]
+pub(crate) use transport::remote::unreachable_reason;
 pub use wire::tap::Tap;
